@@ -1,0 +1,119 @@
+//! What a host says of its traffic: one JSON object a line, also what `--json` prints.
+
+use serde::{Deserialize, Serialize};
+
+/// One line of a host's output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Line {
+    /// The host is on its interface and has announced its address; sending starts when told (see `--wait`).
+    Ready {
+        /// The host's MAC address.
+        mac: String,
+    },
+    /// How things stand, every `--interval`.
+    Progress(Report),
+    /// The last line: everything is sent or given up.
+    Final(Report),
+}
+
+/// Totals since the start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// The host's interface.
+    pub interface: String,
+    /// The host's MAC address.
+    pub mac: String,
+    /// Nanoseconds since the host started to send (or, a receiver, since it was ready).
+    pub elapsed_ns: u64,
+    /// The flows that this host sends, in the order given.
+    pub sent: Vec<FlowSent>,
+    /// The flows that arrived here.
+    pub received: Vec<FlowReceived>,
+    /// Pauses of each priority.
+    pub pauses: Vec<Pause>,
+    /// Frames of ours that were no flow (address announcements), sent.
+    pub announcements_sent: u64,
+    /// Announcements of others that arrived.
+    pub announcements_received: u64,
+    /// Frames that arrived and were not ours to judge (another ethertype or destination), PFC excluded.
+    pub other_received: u64,
+    /// PFC frames that arrived.
+    pub pfc_received: u64,
+    /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty, EBUSY): 0 in a good run.
+    pub kernel_lost: u64,
+}
+
+/// One flow as its sender counts it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowSent {
+    /// Number of the flow at its sender.
+    pub flow: u32,
+    /// Destination MAC address.
+    pub to: String,
+    /// 802.1p priority.
+    pub priority: u8,
+    /// Frames that the rate asked for so far.
+    pub offered_frames: u64,
+    /// Frames that the kernel took and completed.
+    pub sent_frames: u64,
+    /// Their bytes (without FCS).
+    pub sent_bytes: u64,
+}
+
+/// One flow as its receiver counts it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct FlowReceived {
+    /// MAC address of the sender.
+    pub from: String,
+    /// Number of the flow at its sender.
+    pub flow: u32,
+    /// 802.1p priority that the frames carried here.
+    pub priority: u8,
+    /// Distinct frames that arrived whole.
+    pub received_frames: u64,
+    /// Their bytes (without FCS).
+    pub received_bytes: u64,
+    /// Sequence numbers below the highest seen that have not arrived.
+    pub lost_frames: u64,
+    /// Frames that came twice.
+    pub duplicated_frames: u64,
+    /// Frames that came after one with a higher sequence number.
+    pub reordered_frames: u64,
+    /// Frames whose payload check failed.
+    pub corrupted_frames: u64,
+    /// Bits a second of frame bytes between the first and the last arrival.
+    pub goodput_bps: u64,
+    /// Nanoseconds from the send timestamp to arrival: percentiles 50, 90, 99, 99.9 and the largest.
+    pub latency_ns: Latency,
+}
+
+/// Latency percentiles in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Median.
+    pub p50: u64,
+    /// 90th percentile.
+    pub p90: u64,
+    /// 99th percentile.
+    pub p99: u64,
+    /// 99.9th percentile.
+    pub p999: u64,
+    /// Largest.
+    pub max: u64,
+}
+
+/// Pauses of one priority, as the host obeyed them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pause {
+    /// 802.1p priority.
+    pub priority: u8,
+    /// XOFF seen (time not 0), refreshes included.
+    pub xoff: u64,
+    /// XON seen (time 0).
+    pub xon: u64,
+    /// Nanoseconds spent paused.
+    pub paused_ns: u64,
+    /// Frames that still left after an XOFF had been read: 0, or the pause is not obeyed.
+    pub sent_while_paused: u64,
+}

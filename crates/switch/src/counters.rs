@@ -1,0 +1,253 @@
+//! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted where it happens,
+//! with its reason; nothing is sampled.
+
+use crate::settings::PRIORITIES;
+use crate::time::Instant;
+
+/// Why a received frame (or a flooded copy of one) was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum DropReason {
+    /// Shorter than an Ethernet header, or with a tag that is cut off.
+    Malformed,
+    /// The source address is a group address, or all zero.
+    BadSource,
+    /// For a destination 01-80-C2-00-00-0x, which no bridge forwards, and not for us either.
+    Reserved,
+    /// The destination is on the port the frame came from, or no other port is up.
+    Filtered,
+    /// A lossy group's ingress threshold, or the shared pool, had no room.
+    IngressLossy,
+    /// A no-drop group's headroom, or the headroom pool, was exhausted: a broken promise.
+    IngressNoDrop,
+    /// The egress queue's threshold was reached (tail drop).
+    TailDrop,
+    /// No memory for the copy of a flooded frame.
+    NoCopy,
+    /// The port that the frame was queued on went down, or the switch stopped before it could leave.
+    PortDown,
+    /// The kernel took the frame and lost it (`sendto` said EBUSY).
+    KernelLost,
+}
+
+impl DropReason {
+    /// Every reason, in the order of the arrays.
+    pub const ALL: [DropReason; 10] = [
+        DropReason::Malformed,
+        DropReason::BadSource,
+        DropReason::Reserved,
+        DropReason::Filtered,
+        DropReason::IngressLossy,
+        DropReason::IngressNoDrop,
+        DropReason::TailDrop,
+        DropReason::NoCopy,
+        DropReason::PortDown,
+        DropReason::KernelLost,
+    ];
+
+    /// The name in outputs.
+    pub fn name(self) -> &'static str {
+        match self {
+            DropReason::Malformed => "malformed",
+            DropReason::BadSource => "bad_source",
+            DropReason::Reserved => "reserved_address",
+            DropReason::Filtered => "filtered",
+            DropReason::IngressLossy => "ingress_lossy",
+            DropReason::IngressNoDrop => "ingress_no_drop",
+            DropReason::TailDrop => "tail_drop",
+            DropReason::NoCopy => "no_copy",
+            DropReason::PortDown => "port_down",
+            DropReason::KernelLost => "kernel_lost",
+        }
+    }
+}
+
+/// Frames and their bytes (without FCS).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    /// Frames.
+    pub frames: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl Count {
+    /// One more frame.
+    #[inline]
+    pub fn add(&mut self, len: u16) {
+        self.frames += 1;
+        self.bytes += u64::from(len);
+    }
+}
+
+/// A level and its peak since the start, in cells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Now.
+    pub cells: u32,
+    /// The most there ever was.
+    pub peak_cells: u32,
+}
+
+impl Level {
+    /// Sets the level and lifts the peak.
+    #[inline]
+    pub fn set(&mut self, cells: u32) {
+        self.cells = cells;
+        self.peak_cells = self.peak_cells.max(cells);
+    }
+}
+
+/// PFC frames of a port, in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PfcCount {
+    /// PFC frames in all.
+    pub frames: u64,
+    /// Frames that paused (time not 0) this priority.
+    pub xoff: [u64; PRIORITIES],
+    /// Frames that released (time 0) this priority.
+    pub xon: [u64; PRIORITIES],
+}
+
+/// All of the switch at one instant.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Snapshot {
+    /// When it was taken.
+    pub at: Instant,
+    /// The ports, in their order.
+    pub ports: Vec<PortSnapshot>,
+    /// The shared pool as ingress sees it.
+    pub shared_ingress: Level,
+    /// The shared pool as egress sees it.
+    pub shared_egress: Level,
+    /// The headroom pool.
+    pub headroom: Level,
+    /// Size of the shared pool.
+    pub shared_size_cells: u32,
+    /// Size of the headroom pool.
+    pub headroom_size_cells: u32,
+    /// Bytes of a cell.
+    pub cell_bytes: u32,
+    /// Addresses in the bridge table.
+    pub bridge_entries: u64,
+    /// Addresses that were not learned because the table was full.
+    pub bridge_full: u64,
+    /// Copies made of flooded frames, beyond the frame itself.
+    pub flood_copies: u64,
+    /// Frames of the memory, in all.
+    pub memory_frames: u64,
+    /// Frames of the memory that nobody holds.
+    pub memory_free: u64,
+    /// Turns of the loop since the start.
+    pub loop_turns: u64,
+    /// The longest time between two turns of the loop in which the loop was not asleep, since the start.
+    pub loop_worst_stall_ns: u64,
+}
+
+/// One port.
+///
+/// Conservation (design §7.5), over all ports, once idle: Σ received + flood copies
+/// = Σ transmitted + Σ consumed + Σ drops, where drops count at the port the frame came in on, but `PortDown` and
+/// `KernelLost`, which count where it was to leave.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct PortSnapshot {
+    /// The port's name.
+    pub name: String,
+    /// Carries frames.
+    pub up: bool,
+    /// The rate it keeps, in bit/s; 0: none.
+    pub speed_bps: u64,
+    /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
+    pub received: Count,
+    /// Data frames that have left.
+    pub transmitted: Count,
+    /// Link-local frames that ended here on purpose (PFC and PAUSE are counted apart).
+    pub consumed: Count,
+    /// Dropped frames by [`DropReason`].
+    pub drops: [Count; DropReason::ALL.len()],
+    /// Most bytes that were with the kernel at once.
+    pub in_flight_peak_bytes: u64,
+    /// PFC frames that came in.
+    pub pfc_received: PfcCount,
+    /// PFC frames that went out.
+    pub pfc_sent: PfcCount,
+    /// PFC frames that could not be read (wrong opcode, too short).
+    pub pfc_malformed: u64,
+    /// 802.3x PAUSE frames that came in (counted, not obeyed).
+    pub pause_received: u64,
+    /// The priority groups.
+    pub groups: [GroupSnapshot; PRIORITIES],
+    /// The egress queues.
+    pub queues: [QueueSnapshot; PRIORITIES],
+    /// What the kernel counts.
+    pub kernel: KernelCounters,
+}
+
+/// One priority group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GroupSnapshot {
+    /// PFC protects it.
+    pub no_drop: bool,
+    /// Its neighbour is told to stop.
+    pub xoff: bool,
+    /// Times that XOFF began.
+    pub xoff_episodes: u64,
+    /// Cells of its reservation in use.
+    pub reserved_cells: u32,
+    /// Shared cells.
+    pub shared: Level,
+    /// Headroom cells.
+    pub headroom: Level,
+    /// The XOFF threshold as it stands now, in shared cells.
+    pub threshold_cells: u32,
+    /// Received frames.
+    pub received: Count,
+    /// Frames dropped at ingress (no room).
+    pub dropped: Count,
+}
+
+/// One egress queue.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct QueueSnapshot {
+    /// Its neighbour has paused it.
+    pub paused: bool,
+    /// Times that a pause began.
+    pub pauses: u64,
+    /// Nanoseconds spent paused, in all.
+    pub paused_ns: u64,
+    /// Cells held, frames with the kernel included.
+    pub level: Level,
+    /// Frames waiting.
+    pub waiting_frames: u64,
+    /// The tail-drop threshold as it stands now, in shared cells; `u32::MAX`: none.
+    pub threshold_cells: u32,
+    /// Frames that left.
+    pub transmitted: Count,
+    /// Frames dropped because the queue was full.
+    pub dropped: Count,
+}
+
+/// What the kernel counts of one interface. All since the port was opened.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KernelCounters {
+    /// Frames that found the fill ring empty.
+    pub rx_fill_ring_empty: u64,
+    /// Frames that found the RX ring full.
+    pub rx_ring_full: u64,
+    /// Frames that the kernel dropped on receipt for another reason (too long, …).
+    pub rx_dropped: u64,
+    /// Descriptors that the kernel refused.
+    pub rx_invalid: u64,
+    /// Descriptors that the kernel refused.
+    pub tx_invalid: u64,
+    /// `sendto` calls.
+    pub tx_kicks: u64,
+    /// … that said EAGAIN: the frames wait.
+    pub tx_again: u64,
+    /// … that said EBUSY: one frame lost each.
+    pub tx_busy: u64,
+    /// … that said ENOBUFS: the frames wait.
+    pub tx_no_buffers: u64,
+    /// … that said ENETDOWN or ENXIO.
+    pub tx_down: u64,
+}

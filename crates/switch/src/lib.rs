@@ -1,0 +1,18 @@
+//! A lossless Ethernet switch as pure state: frames and time come in, decisions come out. No clock, socket, thread or
+//! `unsafe`; the daemon and the simulator run this same code.
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod counters;
+pub mod event;
+pub mod frame;
+pub mod memory;
+pub mod settings;
+pub mod time;
+
+pub use counters::{DropReason, KernelCounters, Snapshot};
+pub use event::Event;
+pub use frame::{FrameId, Outgoing, Received};
+pub use memory::{HeapMemory, Memory};
+pub use settings::{PortSettings, SwitchSettings};
+pub use time::{Instant, Nanos};
