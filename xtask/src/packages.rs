@@ -65,10 +65,13 @@ pub fn set_up() -> Result<()> {
         );
     }
     let update = apt_get(&["update", "--quiet=2"])?;
-    let installed = apt_get(&[&["install", "--yes", "--quiet=2", "--no-install-recommends"], &names[..]].concat())?;
+    let installed =
+        apt_get(&[&["install", "--yes", "--quiet=2", "--no-install-recommends"], &names[..]].concat())?;
     if !installed {
         let hint = if update { "" } else { " (apt-get update failed too: is this machine offline?)" };
-        bail!("could not install packages{hint}. Install them by hand, then run this again:\n    apt-get install {list}");
+        bail!(
+            "could not install packages{hint}. Install them by hand, then run this again:\n    apt-get install {list}"
+        );
     }
     if let Some(package) = missing.iter().find(|package| !is_installed(package)) {
         bail!("{} was installed and yet there is no {}", package.name, package.shown_by);

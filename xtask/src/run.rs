@@ -1,8 +1,8 @@
 //! Running cargo and the programs that it built.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};

@@ -42,7 +42,8 @@ pub fn all(filter: Option<&str>) -> Result<()> {
 
 /// Runs one `cargo test`, shows its output as it comes, and adds it up.
 fn run(command: &mut Command) -> Result<Sum> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
     let mut sum = Sum::default();
     for line in BufReader::new(child.stdout.take().expect("is piped")).lines() {
         let line = line?;

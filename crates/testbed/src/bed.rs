@@ -97,9 +97,7 @@ impl Bed {
     /// sets it.
     pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
         let station = self.bare_host(switch, name)?;
-        station
-            .namespace
-            .ip(&format!("addr add {}/24 brd + dev {}", station.ipv4(), Station::INTERFACE))?;
+        station.namespace.ip(&format!("addr add {}/24 brd + dev {}", station.ipv4(), Station::INTERFACE))?;
         station.namespace.ip(&format!("addr add {}/64 dev {} nodad", station.ipv6(), Station::INTERFACE))?;
         Ok(station)
     }

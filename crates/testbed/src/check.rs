@@ -73,7 +73,10 @@ pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()
         port_and_host(&mut ledger, port(snapshot, name)?, report);
     }
     if !ledger.wrong.is_empty() {
-        bail!("frames or cells are not conserved:\n  {}\n{snapshot:#?}\n{hosts:#?}", ledger.wrong.join("\n  "));
+        bail!(
+            "frames or cells are not conserved:\n  {}\n{snapshot:#?}\n{hosts:#?}",
+            ledger.wrong.join("\n  ")
+        );
     }
     Ok(())
 }
@@ -120,7 +123,11 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
         kernel.tx_busy,
         dropped(port, "kernel_lost"),
     );
-    ledger.equal(format!("{name}: descriptors that the kernel refused"), kernel.rx_invalid + kernel.tx_invalid, 0);
+    ledger.equal(
+        format!("{name}: descriptors that the kernel refused"),
+        kernel.rx_invalid + kernel.tx_invalid,
+        0,
+    );
 }
 
 /// What one side of a cable sent is what the other side got, less what a kernel says it dropped in between.

@@ -35,14 +35,20 @@ pub fn binary(name: &str) -> Result<PathBuf> {
         }
     };
     let path = place.join(name);
-    ensure!(path.is_file(), "{} is not built: use `cargo xtask`, or `cargo build --workspace`", path.display());
+    ensure!(
+        path.is_file(),
+        "{} is not built: use `cargo xtask`, or `cargo build --workspace`",
+        path.display()
+    );
     Ok(path)
 }
 
 impl Daemon {
     pub(crate) fn start(namespace: &Namespace, dir: &Path, config: &str) -> Result<Self> {
         let mut daemon = Self::launch(namespace, dir, config)?;
-        daemon.process.wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
+        daemon
+            .process
+            .wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
         Ok(daemon)
     }
 
@@ -51,7 +57,10 @@ impl Daemon {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
         let socket = dir.join(format!("{number}.sock"));
         let file = dir.join(format!("{number}.toml"));
-        std::fs::write(&file, format!("{config}\n\n[control]\nsocket = {:?}\n", socket.display().to_string()))?;
+        std::fs::write(
+            &file,
+            format!("{config}\n\n[control]\nsocket = {:?}\n", socket.display().to_string()),
+        )?;
         let mut command = namespace.command(binary("sluiced")?);
         command.arg("--config").arg(&file).env("NO_COLOR", "1");
         Ok(Self { process: Process::start("sluiced", &mut command)?, socket, config: file })
@@ -74,7 +83,8 @@ impl Daemon {
 
     /// All of the switch, now.
     pub fn snapshot(&self) -> Result<Snapshot> {
-        let snapshot = control::BlockingClient::connect(&self.socket).and_then(|mut client| client.snapshot())|mut client| client.snapshot());
+        let snapshot =
+            control::BlockingClient::connect(&self.socket).and_then(|mut client| client.snapshot());
         snapshot.with_context(|| format!("no snapshot from the daemon\n{}", self.process.log()))
     }
 
@@ -109,7 +119,11 @@ impl Daemon {
     /// For a daemon that must fail: waits for its end; all that it said. An error if it ends well.
     pub fn failure(mut self) -> Result<String> {
         let status = self.process.wait(Duration::ZERO)?;
-        ensure!(status.code().is_some_and(|code| code != 0), "sluiced ended with {status}\n{}", self.process.log());
+        ensure!(
+            status.code().is_some_and(|code| code != 0),
+            "sluiced ended with {status}\n{}",
+            self.process.log()
+        );
         Ok(self.process.log())
     }
 }

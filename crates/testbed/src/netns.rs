@@ -57,7 +57,9 @@ impl Namespace {
     /// Sets a kernel parameter of this namespace, `net/ipv6/conf/all/disable_ipv6` for one.
     pub fn sysctl(&self, path: &str, value: &str) -> Result<()> {
         let file = Path::new("/proc/sys").join(path);
-        self.enter(|| std::fs::write(&file, value).with_context(|| format!("cannot write {}", file.display())))?
+        self.enter(|| {
+            std::fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))
+        })?
     }
 
     /// Calls `inside` with this namespace as its network, in a thread of its own. Sockets opened there stay there.

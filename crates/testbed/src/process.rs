@@ -131,7 +131,8 @@ impl Process {
     /// All that it said so far, for messages about a failure.
     pub fn log(&self) -> String {
         let lines = self.said.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let lines: Vec<String> = lines.iter().map(|line| format!("  {} | {}", self.name, line.text)).collect();
+        let lines: Vec<String> =
+            lines.iter().map(|line| format!("  {} | {}", self.name, line.text)).collect();
         lines.join("\n")
     }
 

@@ -86,11 +86,8 @@ fn watch_signals() -> Result<Arc<AtomicBool>> {
     let flag = interrupted.clone();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let _inside = runtime.enter();
-    let mut signals = [
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-        signal(SignalKind::hangup())?,
-    ];
+    let mut signals =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
     drop(_inside);
     std::thread::spawn(move || {
         runtime.block_on(async {

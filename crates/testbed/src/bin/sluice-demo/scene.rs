@@ -36,8 +36,6 @@ pub struct Flow {
     pub received_bps: u64,
     /// Frames that have not arrived though later ones have, since the start.
     pub lost_frames: u64,
-    /// Frames that arrived, since the start.
-    pub received_frames: u64,
     /// Times that the switch told the host to pause this priority (refreshes not counted).
     pub pauses: u64,
     /// The switch pauses it now.

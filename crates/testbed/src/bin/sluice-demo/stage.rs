@@ -69,14 +69,19 @@ impl Stage {
         let daemon = bed.daemon(&switch, &config(pfc))?;
         let receiver = bed.host(&receiver_at, &[], &["--speed", "500M", "--no-drop", "3"])?;
         let flows = PRIORITIES.map(|(priority, _)| {
-            format!("to={},priority={priority},size={FRAME_BYTES},rate={}M", receiver_at.mac(), OFFERED_BPS / 1_000_000)
+            format!(
+                "to={},priority={priority},size={FRAME_BYTES},rate={}M",
+                receiver_at.mac(),
+                OFFERED_BPS / 1_000_000
+            )
         });
         let duration = format!("{seconds}s");
         let start = |station| {
             bed.host(station, &flows, &["--speed", "2G", "--no-drop", "3", "--duration", &duration])
         };
         let senders = stations.iter().map(start).collect::<Result<_>>()?;
-        daemon.until("the switch knows every host", |snapshot| (snapshot.bridge_entries >= 3).then_some(()))?;
+        daemon
+            .until("the switch knows every host", |snapshot| (snapshot.bridge_entries >= 3).then_some(()))?;
         Ok(Self {
             senders,
             receiver,
@@ -164,7 +169,6 @@ impl Stage {
                 u1.saturating_sub(u0),
             ),
             lost_frames: received1.lost_frames,
-            received_frames: received1.received_frames,
             pauses: ingress.xoff_episodes,
             xoff: ingress.xoff,
         })
@@ -179,7 +183,8 @@ impl Stage {
         };
         let sent: Vec<Report> =
             self.senders.drain(..).map(|sender| sender.finish(Duration::ZERO)).collect::<Result<_>>()?;
-        let snapshot = self.daemon.until("the switch has sent all it held", |s| idle(s).then(|| s.clone()))?;
+        let snapshot =
+            self.daemon.until("the switch has sent all it held", |s| idle(s).then(|| s.clone()))?;
         let received = self.receiver.stop()?;
         let mut hosts: Vec<(&str, &Report)> = SENDERS.into_iter().zip(&sent).collect();
         hosts.push((RECEIVER, &received));
@@ -222,7 +227,8 @@ fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, 
 /// Frames of a priority that the switch dropped: for want of room where they came in, or before the queue they were for.
 fn dropped(snapshot: &Snapshot, priority: u8, queue: usize) -> u64 {
     let frames = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
-    let by = |port: &Port| frames(port.groups[usize::from(priority)].dropped) + frames(port.queues[queue].dropped);
+    let by =
+        |port: &Port| frames(port.groups[usize::from(priority)].dropped) + frames(port.queues[queue].dropped);
     snapshot.ports.iter().map(by).sum()
 }
 
@@ -240,7 +246,8 @@ fn queue(snapshot: &Snapshot, slow: &Port, priority: u8, number: usize) -> Queue
 
 /// What the slow port carried between two snapshots.
 fn carried_bps(before: &Snapshot, now: &Snapshot) -> Result<u64> {
-    let bytes = |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, RECEIVER)?.transmitted.map_or(0, |c| c.bytes));
+    let bytes =
+        |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, RECEIVER)?.transmitted.map_or(0, |c| c.bytes));
     let ns = now.at_ns.saturating_sub(before.at_ns);
     Ok((u128::from(bytes(now)?.saturating_sub(bytes(before)?)) * 8_000_000_000)
         .checked_div(u128::from(ns))

@@ -122,7 +122,9 @@ mod tests {
 
     #[test]
     fn bars_are_as_wide_as_asked_and_grow() {
-        for (value, text) in [(0, "    "), (1, "▏   "), (50, "██  "), (60, "██▍ "), (100, "████"), (200, "████")] {
+        for (value, text) in
+            [(0, "    "), (1, "▏   "), (50, "██  "), (60, "██▍ "), (100, "████"), (200, "████")]
+        {
             assert_eq!(bar(value, 100, 4), text, "{value}");
         }
     }
