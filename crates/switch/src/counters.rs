@@ -138,6 +138,10 @@ pub struct Snapshot {
     pub memory_frames: u64,
     /// Frames of the memory that nobody holds.
     pub memory_free: u64,
+    /// Frames of the memory in the ports' rings: fill, received and not taken, with the kernel to be sent.
+    pub memory_in_rings: u64,
+    /// Events that found the way to the daemon full.
+    pub events_lost: u64,
     /// Turns of the loop since the start.
     pub loop_turns: u64,
     /// The longest time between two turns of the loop in which the loop was not asleep, since the start.

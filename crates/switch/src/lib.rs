@@ -3,16 +3,31 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod bridge;
+pub mod cells;
+pub mod classify;
 pub mod counters;
+pub mod egress;
 pub mod event;
 pub mod frame;
+pub mod group;
+pub mod held;
+pub mod ingress;
 pub mod memory;
+pub mod pause;
+pub mod pfc;
+pub mod pool;
+pub mod queue;
+pub mod schedule;
 pub mod settings;
+pub mod shaper;
+pub mod switch;
 pub mod time;
 
 pub use counters::{DropReason, KernelCounters, Snapshot};
 pub use event::Event;
 pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{HeapMemory, Memory};
+pub use self::switch::{Switch, frames_needed};
 pub use settings::{PortSettings, SwitchSettings};
 pub use time::{Instant, Nanos};

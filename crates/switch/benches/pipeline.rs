@@ -1,0 +1,137 @@
+//! What the switch alone costs: parse, classify, learn, look up, admit, queue, schedule, release; memory to memory.
+//!
+//! `cargo bench -p switch` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what a loop costs that
+//! does nothing with the same frames but read their headers and hand them on: quote the ratio, the machine may be busy.
+
+#![allow(missing_docs)]
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::time::Instant as Clock;
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
+use switch::{FrameId, HeapMemory, Instant, Memory, Received, Switch};
+use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
+use wire::mac::MacAddr;
+
+const BATCH: usize = 64;
+const ROUNDS: usize = 20_000;
+const REPEATS: usize = 7;
+
+fn main() {
+    println!("{:>6} {:>8} {:>16} {:>14} {:>7}", "ports", "frames", "switch ns/frame", "bare ns/frame", "ratio");
+    for ports in [2, 8, 64] {
+        for frames in [256, 4096] {
+            let mut switch_ns = Vec::new();
+            let mut bare_ns = Vec::new();
+            for _ in 0..REPEATS {
+                bare_ns.push(bare(&mut Lab::new(ports, frames)));
+                switch_ns.push(whole(&mut Lab::new(ports, frames)));
+            }
+            let (switch_ns, bare_ns) = (median(switch_ns), median(bare_ns));
+            println!("{ports:>6} {frames:>8} {switch_ns:>16.1} {bare_ns:>14.1} {:>7.2}", switch_ns / bare_ns);
+        }
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// A switch, and frames that go round in a ring as they do through a fill ring.
+struct Lab {
+    switch: Switch,
+    memory: HeapMemory,
+    ring: VecDeque<FrameId>,
+    ports: usize,
+}
+
+impl Lab {
+    fn new(ports: usize, frames: usize) -> Self {
+        let settings = SwitchSettings {
+            buffer: BufferSettings::default(),
+            bridge: BridgeSettings::default(),
+            ports: (0..ports).map(port).collect(),
+        };
+        let macs: Vec<_> = (0..ports).map(mac).collect();
+        let mut memory = HeapMemory::new(frames, 2048);
+        let mut ring: Vec<FrameId> = std::iter::from_fn(|| memory.alloc()).collect();
+        // Frame n comes in on port n mod ports, goes to another, and has one of the eight priorities.
+        for frame in &ring {
+            let n = frame.index();
+            let to = (n % ports + 1 + (n / ports) % (ports - 1)) % ports;
+            let tag = Tag::priority((n / 3 % 8) as u8);
+            write_header(memory.bytes_mut(frame, 64), mac(to), mac(n % ports), Some(tag), EXPERIMENTAL);
+        }
+        // Not in the order of their addresses: frames that come back from many ports are not either.
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
+        for i in (1..ring.len()).rev() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ring.swap(i, (random >> 33) as usize % (i + 1));
+        }
+        Self { switch: Switch::new(&settings, &macs, frames), memory, ring: ring.into(), ports }
+    }
+}
+
+fn port(n: usize) -> PortSettings {
+    let mut port = PortSettings::new(format!("p{n}"), None);
+    (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
+    port.in_flight_bytes = 1 << 20;
+    port
+}
+
+fn mac(n: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 1, n as u8])
+}
+
+/// All that the switch does, in turns of [`BATCH`] frames.
+fn whole(lab: &mut Lab) -> f64 {
+    let mut out = Vec::with_capacity(BATCH);
+    let mut now = 1_000;
+    let start = Clock::now();
+    let mut sent = 0;
+    for _ in 0..ROUNDS {
+        now += 2_000;
+        for _ in 0..BATCH {
+            let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
+            let port = frame.index() % lab.ports;
+            lab.switch.receive(port, Received { frame, len: 64 }, Instant(now), &mut lab.memory);
+        }
+        lab.switch.tick(Instant(now));
+        let mut work = lab.switch.ports_with_work();
+        while work != 0 {
+            let port = work.trailing_zeros() as usize;
+            work &= work - 1;
+            lab.switch.transmit(port, BATCH, Instant(now), &mut lab.memory, &mut out);
+            for outgoing in out.drain(..) {
+                sent += 1;
+                lab.switch.complete(port, outgoing.frame, Instant(now), &mut lab.memory);
+            }
+        }
+        // What was flooded while addresses were unknown, and freed frames, go back to the ring.
+        while let Some(frame) = lab.memory.alloc() {
+            lab.ring.push_back(frame);
+        }
+    }
+    assert!(sent > ROUNDS * BATCH * 9 / 10, "the switch forwarded only {sent} frames");
+    start.elapsed().as_nanos() as f64 / (ROUNDS * BATCH) as f64
+}
+
+/// The least that a forwarder could do with the same frames: read the header, hand the frame on.
+fn bare(lab: &mut Lab) -> f64 {
+    let mut out = Vec::with_capacity(BATCH);
+    let start = Clock::now();
+    for _ in 0..ROUNDS {
+        for _ in 0..BATCH {
+            let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
+            let header = Header::parse(lab.memory.bytes(&frame, 64));
+            black_box(&header);
+            out.push(frame);
+        }
+        out.drain(..).for_each(|frame| lab.memory.free(frame));
+        while let Some(frame) = lab.memory.alloc() {
+            lab.ring.push_back(frame);
+        }
+    }
+    start.elapsed().as_nanos() as f64 / (ROUNDS * BATCH) as f64
+}

@@ -1,0 +1,256 @@
+//! The bridge table: which port an address was last seen on, and so where a frame goes.
+//!
+//! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
+//! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
+//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it.
+//! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (aging time 300 s).
+//!
+//! The table is a hash table with linear probing, at most half full and never probed beyond [`MAX_PROBES`], so
+//! whatever addresses somebody makes up, a look-up stays cheap.
+
+use crate::settings::BridgeSettings;
+use crate::time::{Instant, Nanos};
+use wire::mac::MacAddr;
+
+/// Slots looked at for one address at most.
+const MAX_PROBES: usize = 32;
+/// Slots that one call of `age` looks at.
+const AGED_PER_CALL: usize = 16;
+
+/// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
+const TICK_SHIFT: u32 = 26;
+
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The address in the lower 48 bits and [`VALID`]; 0: empty.
+    key: u64,
+    seen_tick: u32,
+    port: u32,
+}
+
+const EMPTY: Entry = Entry { key: 0, seen_tick: 0, port: 0 };
+const VALID: u64 = 1 << 63;
+
+/// The addresses that a switch knows.
+#[derive(Debug)]
+pub struct Bridge {
+    slots: Vec<Entry>,
+    /// 64 − log2(slots): the hash's upper bits pick the slot.
+    shift: u32,
+    max_entries: usize,
+    aging_ticks: u32,
+    entries: usize,
+    /// Addresses not learned because the table, or their part of it, was full.
+    full: u64,
+    /// Addresses seen on another port than before.
+    moves: u64,
+    next_to_age: usize,
+}
+
+impl Bridge {
+    /// An empty table.
+    pub fn new(settings: &BridgeSettings) -> Self {
+        let slots = (settings.max_entries.max(1) * 2).next_power_of_two().max(64);
+        Self {
+            slots: vec![EMPTY; slots],
+            shift: 64 - slots.trailing_zeros(),
+            max_entries: settings.max_entries,
+            aging_ticks: tick_of(settings.aging_ns).max(1),
+            entries: 0,
+            full: 0,
+            moves: 0,
+            next_to_age: 0,
+        }
+    }
+
+    /// Notes that `mac` was seen on `port`.
+    #[inline]
+    pub fn learn(&mut self, mac: MacAddr, port: usize, now: Instant) {
+        let key = key_of(mac);
+        let now = tick_of(now.0);
+        let mut index = self.slot_of(key);
+        for _ in 0..MAX_PROBES {
+            let entry = &mut self.slots[index];
+            if entry.key == key {
+                if entry.port != port as u32 {
+                    entry.port = port as u32;
+                    self.moves += 1;
+                }
+                if entry.seen_tick != now {
+                    entry.seen_tick = now;
+                }
+                return;
+            }
+            if entry.key == 0 {
+                if self.entries < self.max_entries {
+                    *entry = Entry { key, seen_tick: now, port: port as u32 };
+                    self.entries += 1;
+                    return;
+                }
+                break;
+            }
+            index = (index + 1) & (self.slots.len() - 1);
+        }
+        self.full += 1;
+    }
+
+    /// The port of `mac`, if it is known and was seen within the aging time.
+    #[inline]
+    pub fn look_up(&self, mac: MacAddr, now: Instant) -> Option<usize> {
+        let key = key_of(mac);
+        let mut index = self.slot_of(key);
+        for _ in 0..MAX_PROBES {
+            let entry = &self.slots[index];
+            if entry.key == key {
+                return (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize);
+            }
+            if entry.key == 0 {
+                return None;
+            }
+            index = (index + 1) & (self.slots.len() - 1);
+        }
+        None
+    }
+
+    /// Forgets aged addresses among the next few slots; called each turn, it gets round in the end.
+    pub fn age(&mut self, now: Instant) {
+        let now = tick_of(now.0);
+        for _ in 0..AGED_PER_CALL {
+            let index = self.next_to_age;
+            let entry = self.slots[index];
+            if entry.key != 0 && self.is_aged(&entry, now) {
+                self.remove(index); // another entry may have come into this slot: it is looked at next
+            } else {
+                self.next_to_age = (index + 1) & (self.slots.len() - 1);
+            }
+        }
+    }
+
+    /// Forgets every address of a port that went down.
+    pub fn forget_port(&mut self, port: usize) {
+        let mut index = 0;
+        while index < self.slots.len() {
+            if self.slots[index].key != 0 && self.slots[index].port == port as u32 {
+                self.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        // A chain that wraps round the end can bring an entry to a slot already passed: once more.
+        if self.slots.iter().any(|entry| entry.key != 0 && entry.port == port as u32) {
+            self.forget_port(port);
+        }
+    }
+
+    /// Addresses known, addresses not learned for want of room, and moves.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.entries as u64, self.full, self.moves)
+    }
+
+    fn is_aged(&self, entry: &Entry, now_tick: u32) -> bool {
+        now_tick.saturating_sub(entry.seen_tick) >= self.aging_ticks
+    }
+
+    #[inline]
+    fn slot_of(&self, key: u64) -> usize {
+        // Fibonacci hashing: the golden ratio spreads addresses that differ in any part over the upper bits.
+        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
+    fn remove(&mut self, mut hole: usize) {
+        let mask = self.slots.len() - 1;
+        let mut index = hole;
+        loop {
+            index = (index + 1) & mask;
+            let entry = self.slots[index];
+            if entry.key == 0 {
+                break;
+            }
+            let home = self.slot_of(entry.key);
+            let may_move = (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask);
+            if may_move {
+                self.slots[hole] = entry;
+                hole = index;
+            }
+        }
+        self.slots[hole] = EMPTY;
+        self.entries -= 1;
+    }
+}
+
+#[inline]
+fn key_of(mac: MacAddr) -> u64 {
+    let [a, b, c, d, e, f] = mac.0;
+    u64::from_be_bytes([0, 0, a, b, c, d, e, f]) | VALID
+}
+
+#[inline]
+fn tick_of(nanos: Nanos) -> u32 {
+    (nanos >> TICK_SHIFT) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    const SECOND: Nanos = 1_000_000_000;
+
+    fn mac(n: u32) -> MacAddr {
+        let [a, b, c, d] = n.to_be_bytes();
+        MacAddr([2, 0, a, b, c, d])
+    }
+
+    #[test]
+    fn learns_moves_and_forgets() {
+        let mut bridge = Bridge::new(&BridgeSettings::default());
+        assert_eq!(bridge.look_up(mac(1), Instant(0)), None);
+        bridge.learn(mac(1), 3, Instant(0));
+        assert_eq!(bridge.look_up(mac(1), Instant(0)), Some(3));
+        bridge.learn(mac(1), 4, Instant(10 * SECOND));
+        assert_eq!((bridge.look_up(mac(1), Instant(309 * SECOND)), bridge.counts().2), (Some(4), 1));
+        assert_eq!(bridge.look_up(mac(1), Instant(311 * SECOND)), None, "300 s after it was last seen");
+        for _ in 0..10_000 {
+            bridge.age(Instant(311 * SECOND));
+        }
+        assert_eq!(bridge.counts().0, 0, "and its slot is free again");
+    }
+
+    #[test]
+    fn a_full_table_learns_no_more_and_counts_it() {
+        let mut bridge = Bridge::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
+        for n in 0..150 {
+            bridge.learn(mac(n), 0, Instant(0));
+        }
+        let (entries, full, _) = bridge.counts();
+        assert_eq!((entries + full, entries <= 100), (150, true));
+    }
+
+    proptest! {
+        /// Random learning, aging and ports going down against a plain map.
+        #[test]
+        fn agrees_with_a_map(steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000)) {
+            let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, aging_ns: 300 * SECOND });
+            let mut model: HashMap<u32, (usize, Nanos)> = HashMap::new();
+            let mut now = 0;
+            for (n, port, action) in steps {
+                match action {
+                    0 => { bridge.forget_port(port); model.retain(|_, at| at.0 != port); }
+                    1 => now += 50 * SECOND,
+                    2 => for _ in 0..64 { bridge.age(Instant(now)) },
+                    _ => { bridge.learn(mac(n), port, Instant(now)); model.insert(n, (port, now)); }
+                }
+                if action % 4 == 0 || action < 3 {
+                    // Times in the table are coarse: leave out what ages within a tick.
+                    let known = model.get(&n).filter(|at| now - at.1 < 300 * SECOND).map(|at| at.0);
+                    let near = model.get(&n).is_some_and(|at| (now - at.1).abs_diff(300 * SECOND) < (2 << TICK_SHIFT));
+                    if !near {
+                        prop_assert_eq!(bridge.look_up(mac(n), Instant(now)), known);
+                    }
+                }
+            }
+        }
+    }
+}

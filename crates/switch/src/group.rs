@@ -1,0 +1,363 @@
+//! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and when its neighbour
+//! is told to stop.
+//!
+//! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved, the rest shared):
+//! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has room;
+//! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in use, every frame is;
+//! - otherwise it drops. A lossy group has no headroom.
+//! - Cells leave in the reverse order: headroom, shared, reserved.
+//! - T is static, or alpha × the pool's free cells before the frame in question.
+//!
+//! ```text
+//!        shared ≥ T, or headroom in use
+//!   XON ────────────────────────────────────────────────────────────▶ XOFF
+//!     ◀────────────────────────────────────────────────────────────────
+//!        headroom empty and shared ≤ max(resume, T − offset) and shared < T
+//! ```
+//! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
+//!
+//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" (figure 12). Once headroom is in
+//! use all goes there: SONiC's model, see reference/switches.md, "Models in simulators".
+
+use crate::counters::{Count, GroupSnapshot, Level};
+use crate::pool::Pool;
+use crate::settings::{GroupSettings, Xoff};
+
+/// Where a frame's cells are charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// To what is reserved, then to the shared pool.
+    ReservedAndShared,
+    /// To the headroom pool.
+    Headroom,
+}
+
+/// A change that the neighbour must be told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Stop.
+    Xoff,
+    /// Go on.
+    Xon,
+}
+
+/// One priority group.
+#[derive(Debug)]
+pub struct Group {
+    settings: GroupSettings,
+    no_drop: bool,
+    /// Cells outside headroom.
+    used_cells: u32,
+    headroom: Level,
+    shared_peak_cells: u32,
+    xoff: bool,
+    xoff_episodes: u64,
+    /// Frames were dropped since headroom was last empty: the event has been told.
+    losing: bool,
+    received: Count,
+    dropped: Count,
+}
+
+impl Group {
+    /// An empty group.
+    pub fn new(settings: GroupSettings, no_drop: bool) -> Self {
+        Self {
+            settings,
+            no_drop,
+            used_cells: 0,
+            headroom: Level::default(),
+            shared_peak_cells: 0,
+            xoff: false,
+            xoff_episodes: 0,
+            losing: false,
+            received: Count::default(),
+            dropped: Count::default(),
+        }
+    }
+
+    /// PFC protects this group.
+    pub fn is_no_drop(&self) -> bool {
+        self.no_drop
+    }
+
+    /// The neighbour is told to stop.
+    pub fn is_xoff(&self) -> bool {
+        self.xoff
+    }
+
+    /// Cells in use beyond the reserved ones, headroom not counted.
+    #[inline]
+    pub fn shared_cells(&self) -> u32 {
+        self.used_cells.saturating_sub(self.settings.reserved_cells)
+    }
+
+    /// All cells in use.
+    pub fn cells(&self) -> u32 {
+        self.used_cells + self.headroom.cells
+    }
+
+    /// The XOFF threshold as it stands, in shared cells.
+    #[inline]
+    pub fn threshold_cells(&self, shared: &Pool) -> u32 {
+        match self.settings.xoff {
+            Xoff::Static(cells) => cells,
+            Xoff::Dynamic(alpha) => alpha.of(shared.free_cells()),
+        }
+    }
+
+    /// A frame came in, whatever becomes of it.
+    #[inline]
+    pub fn count_received(&mut self, len: u16) {
+        self.received.add(len);
+    }
+
+    /// Where a frame of `cells` would be charged; `None`: there is no room.
+    #[inline]
+    pub fn place(&self, cells: u32, shared: &Pool, headroom: &Pool) -> Option<Area> {
+        if self.headroom.cells == 0 {
+            let after = (self.used_cells + cells).saturating_sub(self.settings.reserved_cells);
+            let fits = after - self.shared_cells() <= shared.free_cells();
+            if fits && after <= self.threshold_cells(shared) {
+                return Some(Area::ReservedAndShared);
+            }
+        }
+        let fits = self.no_drop
+            && self.headroom.cells + cells <= self.settings.headroom_cells
+            && cells <= headroom.free_cells();
+        fits.then_some(Area::Headroom)
+    }
+
+    /// Charges a frame where `place` said.
+    #[inline]
+    pub fn charge(&mut self, cells: u32, area: Area, shared: &mut Pool, headroom: &mut Pool) {
+        match area {
+            Area::ReservedAndShared => {
+                let before = self.shared_cells();
+                self.used_cells += cells;
+                let after = self.shared_cells();
+                shared.take(after - before);
+                self.shared_peak_cells = self.shared_peak_cells.max(after);
+            }
+            Area::Headroom => {
+                self.headroom.set(self.headroom.cells + cells);
+                headroom.take(cells);
+            }
+        }
+    }
+
+    /// A frame of `cells` has left the switch.
+    #[inline]
+    pub fn release(&mut self, cells: u32, shared: &mut Pool, headroom: &mut Pool) {
+        let from_headroom = cells.min(self.headroom.cells);
+        if from_headroom > 0 {
+            self.headroom.cells -= from_headroom;
+            headroom.give(from_headroom);
+            self.losing &= self.headroom.cells > 0;
+        }
+        let before = self.shared_cells();
+        debug_assert!(cells - from_headroom <= self.used_cells, "released more cells than were charged");
+        self.used_cells -= cells - from_headroom;
+        shared.give(before - self.shared_cells());
+    }
+
+    /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
+    pub fn count_drop(&mut self, len: u16) -> bool {
+        self.dropped.add(len);
+        self.no_drop && !std::mem::replace(&mut self.losing, true)
+    }
+
+    /// Compares use with the threshold and says what, if anything, the neighbour must now be told.
+    #[inline]
+    pub fn examine(&mut self, shared_pool: &Pool) -> Option<Change> {
+        if !self.no_drop {
+            return None;
+        }
+        let shared = self.shared_cells();
+        let threshold = self.threshold_cells(shared_pool);
+        let over = self.headroom.cells > 0 || (shared > 0 && shared >= threshold);
+        if over != self.xoff {
+            let resume = self.settings.resume_cells.max(threshold.saturating_sub(self.settings.xon_offset_cells));
+            if over {
+                self.xoff = true;
+                self.xoff_episodes += 1;
+                return Some(Change::Xoff);
+            }
+            if shared <= resume {
+                self.xoff = false;
+                return Some(Change::Xon);
+            }
+        }
+        None
+    }
+
+    /// Whether `examine` may find something though this group itself does not move: other groups move a dynamic T.
+    #[inline]
+    pub fn depends_on_others(&self) -> bool {
+        self.no_drop && (self.xoff || self.shared_cells() > 0)
+    }
+
+    /// What it holds and has counted.
+    pub fn snapshot(&self, shared: &Pool) -> GroupSnapshot {
+        GroupSnapshot {
+            no_drop: self.no_drop,
+            xoff: self.xoff,
+            xoff_episodes: self.xoff_episodes,
+            reserved_cells: self.used_cells.min(self.settings.reserved_cells),
+            shared: Level { cells: self.shared_cells(), peak_cells: self.shared_peak_cells },
+            headroom: self.headroom,
+            threshold_cells: self.threshold_cells(shared),
+            received: self.received,
+            dropped: self.dropped,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Alpha;
+
+    struct Lab {
+        group: Group,
+        shared: Pool,
+        headroom: Pool,
+    }
+
+    impl Lab {
+        fn new(settings: GroupSettings, no_drop: bool, shared: u32) -> Self {
+            Self { group: Group::new(settings, no_drop), shared: Pool::new(shared), headroom: Pool::new(100) }
+        }
+
+        fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {
+            let area = self.group.place(cells, &self.shared, &self.headroom);
+            match area {
+                Some(area) => self.group.charge(cells, area, &mut self.shared, &mut self.headroom),
+                None => {
+                    self.group.count_drop(64);
+                }
+            }
+            (area, self.group.examine(&self.shared))
+        }
+
+        fn leave(&mut self, cells: u32) -> Option<Change> {
+            self.group.release(cells, &mut self.shared, &mut self.headroom);
+            self.group.examine(&self.shared)
+        }
+    }
+
+    const STATIC: GroupSettings = GroupSettings {
+        reserved_cells: 2,
+        xoff: Xoff::Static(3),
+        xon_offset_cells: 2,
+        resume_cells: 0,
+        headroom_cells: 4,
+    };
+
+    /// A no-drop group from empty to its first drop and back, a cell a step.
+    #[test]
+    fn up_to_the_drop_and_down_again() {
+        let mut lab = Lab::new(STATIC, true, 50);
+        let normal = Some(Area::ReservedAndShared);
+        let expected = [
+            (normal, None),               // reserved 1
+            (normal, None),               // reserved 2
+            (normal, None),               // shared 1
+            (normal, None),               // shared 2
+            (normal, Some(Change::Xoff)), // shared 3 = T
+            (Some(Area::Headroom), None), // headroom 1
+            (Some(Area::Headroom), None),
+            (Some(Area::Headroom), None),
+            (Some(Area::Headroom), None), // headroom 4 = its limit
+            (None, None),                 // a broken promise
+        ];
+        for (step, expected) in expected.into_iter().enumerate() {
+            assert_eq!(lab.arrive(1), expected, "arrival {}", step + 1);
+        }
+        assert_eq!((lab.shared.level().cells, lab.headroom.level().cells), (3, 4));
+        // Headroom goes first (4), then shared: XON at T − offset = 1.
+        let changes: Vec<_> = (0..9).map(|_| lab.leave(1)).collect();
+        let mut expected = [None; 9];
+        expected[5] = Some(Change::Xon);
+        assert_eq!(changes, expected);
+        assert_eq!((lab.group.cells(), lab.shared.level().cells, lab.headroom.level().cells), (0, 0, 0));
+        assert_eq!(lab.shared.level().peak_cells, 3);
+        assert_eq!(lab.group.snapshot(&lab.shared).dropped.frames, 1);
+    }
+
+    #[test]
+    fn while_headroom_is_in_use_every_arrival_goes_there() {
+        let mut lab = Lab::new(STATIC, true, 50);
+        lab.arrive(5);
+        lab.arrive(1); // headroom 1
+        lab.group.release(1, &mut lab.shared, &mut lab.headroom); // headroom is empty again …
+        lab.arrive(1); // … T is reached, so headroom again
+        assert_eq!(lab.group.headroom.cells, 1);
+        // A cell of shared would fit after a larger release, but headroom takes its own back first.
+        lab.arrive(2);
+        lab.leave(1);
+        assert_eq!(lab.group.headroom.cells, 2);
+        assert_eq!(lab.arrive(1).0, Some(Area::Headroom));
+    }
+
+    #[test]
+    fn a_frame_too_large_for_what_is_left_goes_whole_to_headroom() {
+        let mut lab = Lab::new(STATIC, true, 50);
+        lab.arrive(4); // reserved 2, shared 2: one short of T
+        assert_eq!(lab.arrive(2), (Some(Area::Headroom), Some(Change::Xoff)));
+        assert_eq!((lab.group.shared_cells(), lab.group.headroom.cells), (2, 2));
+    }
+
+    #[test]
+    fn a_lossy_group_drops_where_a_no_drop_group_uses_headroom() {
+        let mut lab = Lab::new(STATIC, false, 50);
+        assert_eq!(lab.arrive(5), (Some(Area::ReservedAndShared), None));
+        assert_eq!(lab.arrive(1), (None, None));
+        assert_eq!(lab.headroom.level().peak_cells, 0);
+    }
+
+    /// A lone group settles at α/(1+α) of the pool: the seeds' table 6 (share of the total in percent).
+    #[test]
+    fn a_lone_dynamic_group_settles_at_the_seeds_share() {
+        for (percent, share) in [
+            (0, 0.77),
+            (1, 1.53),
+            (3, 3.03),
+            (5, 5.88),
+            (11, 11.11),
+            (20, 20.00),
+            (33, 33.33),
+            (50, 50.00),
+            (66, 66.66),
+            (80, 80.00),
+            (100, 88.88),
+        ] {
+            let pool = 131_072;
+            let settings =
+                GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(percent)), ..STATIC };
+            let mut lab = Lab::new(settings, false, pool);
+            while lab.arrive(1).0.is_some() {}
+            let settled = f64::from(lab.group.cells()) * 100.0 / f64::from(pool);
+            assert!((settled - share).abs() < 0.011, "{percent} %: settled at {settled} %, the table says {share} %");
+        }
+    }
+
+    #[test]
+    fn others_can_push_a_dynamic_group_into_xoff_but_never_an_empty_one() {
+        let settings = GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(50)), ..STATIC };
+        let mut lab = Lab::new(settings, true, 100);
+        lab.shared.take(100);
+        assert_eq!(lab.group.examine(&lab.shared), None, "an empty group has nothing to stop");
+        lab.shared.give(20);
+        assert_eq!(lab.arrive(10), (Some(Area::ReservedAndShared), Some(Change::Xoff)), "10 used, 10 free, alpha 1");
+        assert_eq!(lab.leave(1), Some(Change::Xon), "9 used, 11 free: T − offset = 9");
+    }
+
+    #[test]
+    fn xon_never_comes_while_xoff_would_come_at_once() {
+        let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
+        let mut lab = Lab::new(settings, true, 100);
+        assert_eq!(lab.arrive(3).1, Some(Change::Xoff));
+        assert_eq!(lab.group.examine(&lab.shared), None, "resume is above T, yet T rules");
+        assert_eq!(lab.leave(1), Some(Change::Xon));
+    }
+}

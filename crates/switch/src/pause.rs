@@ -1,0 +1,193 @@
+//! Received PFC: which priorities of a port the neighbour has paused, and until when.
+//!
+//! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON) comes; a new time
+//! replaces the old one. Priorities whose class-enable bit is zero, lossy priorities, and everything while reception
+//! is disabled change nothing, but are counted.
+//!
+//! ```text
+//!            time ≠ 0                       time ≠ 0: new end
+//!   Free ───────────────▶ Paused until t ──┐
+//!     ▲                      │      ▲──────┘
+//!     └──────────────────────┘
+//!        time 0, or t has come
+//! ```
+//! Source: IEEE 802.1Q-2022 36.1.3.3 (PFC receive); 802.3-2022 annex 31B: a quantum is 512 bit times.
+
+use crate::counters::PfcCount;
+use crate::settings::PRIORITIES;
+use crate::time::{Instant, Nanos};
+use wire::pause::Pfc;
+
+/// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
+pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
+    let bits = u64::from(quanta) * 512;
+    (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(speed_bps)) as Nanos
+}
+
+/// The pauses that a port's neighbour asked for.
+#[derive(Debug)]
+pub struct Pauses {
+    /// Priorities that are obeyed: no-drop, and reception enabled.
+    honoured: u8,
+    speed_bps: u64,
+    /// Bit p: priority p is paused.
+    paused: u8,
+    until: [Instant; PRIORITIES],
+    /// The earliest of `until` among the paused.
+    next_end: Instant,
+    since: [Instant; PRIORITIES],
+    episodes: [u64; PRIORITIES],
+    paused_ns: [Nanos; PRIORITIES],
+    count: PfcCount,
+}
+
+impl Pauses {
+    /// No pause; `honoured` has bit p for each priority that may be paused, quanta are counted at `speed_bps`.
+    pub fn new(honoured: u8, speed_bps: u64) -> Self {
+        Self {
+            honoured,
+            speed_bps,
+            paused: 0,
+            until: [Instant::NEVER; PRIORITIES],
+            next_end: Instant::NEVER,
+            since: [Instant::default(); PRIORITIES],
+            episodes: [0; PRIORITIES],
+            paused_ns: [0; PRIORITIES],
+            count: PfcCount::default(),
+        }
+    }
+
+    /// A PFC frame came in.
+    pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
+        self.expire(now);
+        self.count.frames += 1;
+        for p in (0..PRIORITIES).filter(|p| pfc.enable & (1 << p) != 0) {
+            let quanta = pfc.quanta[p];
+            let counter = if quanta == 0 { &mut self.count.xon } else { &mut self.count.xoff };
+            counter[p] += 1;
+            if self.honoured & (1 << p) == 0 {
+                continue;
+            }
+            if quanta == 0 {
+                self.end(p, now);
+            } else {
+                if self.paused & (1 << p) == 0 {
+                    self.paused |= 1 << p;
+                    self.since[p] = now;
+                    self.episodes[p] += 1;
+                }
+                self.until[p] = now + quanta_ns(quanta, self.speed_bps);
+            }
+        }
+        self.find_next_end();
+    }
+
+    /// The paused priorities now.
+    #[inline]
+    pub fn paused(&mut self, now: Instant) -> u8 {
+        if self.next_end <= now {
+            self.expire(now);
+        }
+        self.paused
+    }
+
+    /// When the next pause ends by itself; [`Instant::NEVER`] when none is on.
+    pub fn next_end(&self) -> Instant {
+        self.next_end
+    }
+
+    /// All pauses end, as when the port goes down.
+    pub fn clear(&mut self, now: Instant) {
+        for p in 0..PRIORITIES {
+            self.end(p, now);
+        }
+        self.find_next_end();
+    }
+
+    /// PFC frames received.
+    pub fn count(&self) -> PfcCount {
+        self.count
+    }
+
+    /// Pauses begun, and nanoseconds spent paused, by priority.
+    pub fn history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
+        let spent = std::array::from_fn(|p| {
+            let running = if self.paused & (1 << p) != 0 { now.min(self.until[p]).since(self.since[p]) } else { 0 };
+            self.paused_ns[p] + running
+        });
+        (self.episodes, spent)
+    }
+
+    fn expire(&mut self, now: Instant) {
+        for p in 0..PRIORITIES {
+            if self.until[p] <= now {
+                self.end(p, self.until[p]);
+            }
+        }
+        self.find_next_end();
+    }
+
+    fn end(&mut self, p: usize, at: Instant) {
+        if self.paused & (1 << p) != 0 {
+            self.paused &= !(1 << p);
+            self.paused_ns[p] += at.since(self.since[p]);
+            self.until[p] = Instant::NEVER;
+        }
+    }
+
+    fn find_next_end(&mut self) {
+        self.next_end = self.until.into_iter().min().unwrap_or(Instant::NEVER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEED: u64 = 10_000_000_000;
+
+    fn pfc(enable: u8, quanta: u16) -> Pfc {
+        Pfc { enable, quanta: [quanta; 8] }
+    }
+
+    /// reference/afxdp.md, "Pause times": 65535 quanta.
+    #[test]
+    fn the_longest_pause_by_speed() {
+        for (gigabit, ns) in [(1, 33_553_920), (10, 3_355_392), (25, 1_342_157), (100, 335_540)] {
+            assert_eq!(quanta_ns(65_535, gigabit * 1_000_000_000), ns, "{gigabit}G");
+        }
+    }
+
+    /// Each state against each input: (paused before, quanta) → paused after.
+    #[test]
+    fn every_state_answers_every_input() {
+        for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
+            let mut pauses = Pauses::new(1 << 3, SPEED);
+            pauses.apply(&pfc(1 << 3, before), Instant(0));
+            pauses.apply(&pfc(1 << 3, quanta), Instant(10));
+            assert_eq!(pauses.paused(Instant(11)) != 0, after, "{before} then {quanta}");
+        }
+    }
+
+    #[test]
+    fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
+        let mut pauses = Pauses::new(1 << 3, SPEED);
+        pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
+        assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (8, Instant(5120)));
+        pauses.apply(&pfc(1 << 3, 100), Instant(5000));
+        assert_eq!((pauses.paused(Instant(10_119)), pauses.paused(Instant(10_120))), (8, 0));
+        assert_eq!(pauses.next_end(), Instant::NEVER);
+        assert_eq!(pauses.history(Instant(20_000)), ([0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 10_120, 0, 0, 0, 0]));
+    }
+
+    #[test]
+    fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
+        for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
+            let mut pauses = Pauses::new(honoured, SPEED);
+            pauses.apply(&pfc(enable, 1000), Instant(0));
+            assert_eq!(pauses.paused(Instant(1)), 0, "honoured {honoured:08b}, enable {enable:08b}");
+            let xoff: u64 = pauses.count().xoff.iter().sum();
+            assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The rate of a port: a token bucket, kept as the time at which the line is free again.
+//!
+//! Rule: a frame of L bytes occupies the line for 8·L / rate; the next may start once the line is free. A line that
+//! was idle, or whose owner came late, may catch up by at most `burst_ns` of line time, so that the long-run rate is
+//! exact although a software loop does not come to the nanosecond.
+//! Source: design §2 ("port rate"); the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
+
+use crate::time::{Instant, Nanos};
+
+/// How far a line that has fallen behind may catch up. A loop of a busy two-core machine stalls for a few milliseconds
+/// at a time; without credit for them the port would not reach its rate.
+pub const BURST_NS: Nanos = 4_000_000;
+
+/// One port's rate.
+#[derive(Debug)]
+pub struct Shaper {
+    /// Line time of a byte in units of 2^-32 ns; 0: no limit.
+    byte_time: u64,
+    free_at: Instant,
+    /// Fraction of a nanosecond beyond `free_at`, in units of 2^-32 ns.
+    fraction: u64,
+    burst_ns: Nanos,
+}
+
+impl Shaper {
+    /// A line of `rate_bps`; `None`: as fast as frames are taken.
+    pub fn new(rate_bps: Option<u64>, burst_ns: Nanos) -> Self {
+        let byte_time = match rate_bps {
+            Some(rate) => ((8_000_000_000_u128 << 32) / u128::from(rate.max(1))) as u64,
+            None => 0,
+        };
+        Self { byte_time, free_at: Instant::default(), fraction: 0, burst_ns }
+    }
+
+    /// A frame may start now.
+    #[inline]
+    pub fn is_free(&self, now: Instant) -> bool {
+        self.free_at <= now
+    }
+
+    /// When the line is free.
+    pub fn free_at(&self) -> Instant {
+        self.free_at
+    }
+
+    /// A frame of `len` bytes starts now.
+    #[inline]
+    pub fn take(&mut self, len: u16, now: Instant) {
+        if self.byte_time == 0 {
+            return;
+        }
+        let earliest = now - self.burst_ns;
+        if self.free_at < earliest {
+            (self.free_at, self.fraction) = (earliest, 0);
+        }
+        let total = u128::from(self.byte_time) * u128::from(len) + u128::from(self.fraction);
+        self.free_at = self.free_at + (total >> 32) as u64;
+        self.fraction = total as u64 & 0xffff_ffff;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends whenever it may for a second, looking every `turn_ns`; returns the bytes.
+    fn a_second(rate_bps: u64, len: u16, turn_ns: u64) -> u64 {
+        let mut shaper = Shaper::new(Some(rate_bps), BURST_NS);
+        let (mut bytes, mut now) = (0, 1_000_000_000);
+        shaper.take(0, Instant(now));
+        shaper.free_at = Instant(now); // begin without credit
+        while now < 2_000_000_000 {
+            while shaper.is_free(Instant(now)) {
+                shaper.take(len, Instant(now));
+                bytes += u64::from(len);
+            }
+            now += turn_ns;
+        }
+        bytes
+    }
+
+    #[test]
+    fn the_rate_is_kept_to_a_frame_whatever_the_turn() {
+        for rate in [1_000_000, 500_000_000, 10_000_000_000, 400_000_000_000] {
+            for len in [64, 1000, 9216] {
+                for turn_ns in [1_000, 33_333, 3_000_000] {
+                    let bytes = a_second(rate, len, turn_ns);
+                    let slack = u64::from(len) + turn_ns * rate / 8_000_000_000;
+                    let want = rate / 8;
+                    assert!(bytes.abs_diff(want) <= slack + 1, "{rate} bit/s, {len} B, {turn_ns} ns: {bytes} of {want}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_idle_line_saves_up_no_more_than_the_burst() {
+        let mut shaper = Shaper::new(Some(8_000_000_000), 1_000); // a byte a nanosecond
+        let now = Instant(1_000_000_000);
+        let sent = std::iter::repeat_n((), 100).take_while(|()| {
+            let free = shaper.is_free(now);
+            if free {
+                shaper.take(100, now);
+            }
+            free
+        });
+        assert_eq!(sent.count(), 11, "1000 ns of credit and the frame that starts now");
+    }
+
+    #[test]
+    fn without_a_rate_it_is_always_free() {
+        let mut shaper = Shaper::new(None, BURST_NS);
+        shaper.take(9216, Instant(5));
+        assert!(shaper.is_free(Instant(5)));
+    }
+}

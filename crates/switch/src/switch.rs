@@ -1,0 +1,555 @@
+//! The switch on one core: frames and time go in, decisions and PFC come out. It composes the rules of the other files
+//! and adds none of its own but their order:
+//!
+//! parse → classify → learn and look up → admit (cells at ingress and egress) → queue → schedule → release.
+//!
+//! Source: design §2, "The way of a frame". The owner calls [`Switch::receive`] for each frame that comes in,
+//! [`Switch::transmit`] for each port that may have something to send, [`Switch::complete`] for each frame that has
+//! left, and [`Switch::tick`] once a turn.
+
+use crate::bridge::Bridge;
+use crate::cells::CellSize;
+use crate::classify::Class;
+use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot, Snapshot};
+use crate::egress::Egress;
+use crate::event::{Event, Events};
+use crate::frame::{FrameId, Outgoing, Received};
+use crate::group::{Area, Change};
+use crate::held::{Charge, Held};
+use crate::ingress::Ingress;
+use crate::memory::Memory;
+use crate::pool::Pool;
+use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
+use crate::time::Instant;
+use wire::ethernet::{self, Header};
+use wire::mac::MacAddr;
+use wire::pause::{self, Control};
+
+/// One port: both halves and what belongs to neither.
+#[derive(Debug)]
+struct Port {
+    name: String,
+    mac: MacAddr,
+    speed_bps: u64,
+    up: bool,
+    ingress: Ingress,
+    egress: Egress,
+    /// Data frames that completed; those that the kernel lost are among them.
+    completed: Count,
+    kernel_lost: u64,
+    pfc_malformed: u64,
+    pause_received: u64,
+}
+
+/// A switch.
+#[derive(Debug)]
+pub struct Switch {
+    ports: Vec<Port>,
+    bridge: Bridge,
+    cell: CellSize,
+    pools: Pools,
+    held: Held,
+    events: Events,
+    flood_copies: u64,
+    /// Bit i: port i is up.
+    up: u64,
+    /// Bit i: port i may have something to send: frames that wait, or PFC.
+    work: u64,
+    /// Bit i: some group of port i must be looked at each turn.
+    watched: u64,
+}
+
+/// The areas that ports compete for.
+#[derive(Debug)]
+struct Pools {
+    ingress: Pool,
+    egress: Pool,
+    headroom: Pool,
+}
+
+/// Frames of memory that PFC may need beyond what cells account for: per port, one with the kernel and one to send.
+const OWN_FRAMES_PER_PORT: usize = 4;
+
+/// Frames of memory that the switch itself may hold: every cell a minimum-size frame, and PFC.
+pub fn frames_needed(settings: &SwitchSettings) -> usize {
+    let cells = settings.buffer.shared_cells()
+        + settings.buffer.headroom_cells
+        + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
+    cells as usize + settings.ports.len() * OWN_FRAMES_PER_PORT
+}
+
+impl Switch {
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0. Port i sends PFC from
+    /// `macs[i]`.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
+    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
+        let count = settings.ports.len();
+        assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
+        let no_drop_queues = no_drop_queues(&settings.ports);
+        let ports = settings.ports.iter().zip(macs).map(|(port, &mac)| Port {
+            name: port.name.clone(),
+            mac,
+            speed_bps: port.speed_bps.unwrap_or(0),
+            up: true,
+            ingress: Ingress::new(port),
+            egress: Egress::new(port, guaranteed_cells(settings, port), no_drop_queues),
+            completed: Count::default(),
+            kernel_lost: 0,
+            pfc_malformed: 0,
+            pause_received: 0,
+        });
+        Self {
+            ports: ports.collect(),
+            bridge: Bridge::new(&settings.bridge),
+            cell: CellSize::new(settings.buffer.cell_bytes),
+            pools: Pools {
+                ingress: Pool::new(settings.buffer.shared_cells()),
+                egress: Pool::new(settings.buffer.shared_cells()),
+                headroom: Pool::new(settings.buffer.headroom_cells),
+            },
+            held: Held::new(memory_frames),
+            events: Events::new(),
+            flood_copies: 0,
+            up: if count == 64 { u64::MAX } else { (1 << count) - 1 },
+            work: 0,
+            watched: 0,
+        }
+    }
+
+    /// A frame came in on `port`. It is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller.
+    #[inline]
+    pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
+        let Received { frame, len } = received;
+        let header = match Header::parse(memory.bytes(&frame, usize::from(len))) {
+            Ok(header) if header.ethertype == ethernet::MAC_CONTROL => {
+                return self.receive_control(port, frame, len, now, memory);
+            }
+            Ok(header) => header,
+            Err(_) => return self.drop_received(port, frame, len, DropReason::Malformed, memory),
+        };
+        if header.src.is_group() || header.src.is_zero() {
+            return self.drop_received(port, frame, len, DropReason::BadSource, memory);
+        }
+        if header.dst.is_link_local() {
+            return self.drop_received(port, frame, len, DropReason::Reserved, memory);
+        }
+        let ingress = &mut self.ports[port].ingress;
+        ingress.count_received(len);
+        let class = ingress.classifier.classify(header.outer);
+        ingress.groups[usize::from(class.priority)].count_received(len);
+        self.bridge.learn(header.src, port, now);
+        let known = if header.dst.is_group() { None } else { self.bridge.look_up(header.dst, now) };
+        match known {
+            Some(out) if out == port => self.drop_counted(port, frame, len, DropReason::Filtered, memory),
+            Some(out) => self.forward(port, out, frame, len, class, now, memory),
+            None => self.flood(port, frame, len, class, now, memory),
+        }
+    }
+
+    /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
+    fn receive_control<M: Memory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        len: u16,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let this = &mut self.ports[port];
+        match pause::decode(memory.bytes(&frame, usize::from(len))) {
+            Ok(Control::Pfc(pfc)) => {
+                this.egress.pauses.apply(&pfc, now);
+                if this.egress.is_backlogged() {
+                    self.work |= 1 << port; // an XON may have set something free
+                }
+            }
+            Ok(Control::Pause { .. }) => this.pause_received += 1,
+            Ok(Control::Unknown { .. }) | Err(_) => this.pfc_malformed += 1,
+        }
+        memory.free(frame);
+    }
+
+    /// To one port.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it, on the hot path")]
+    fn forward<M: Memory>(
+        &mut self,
+        port: usize,
+        out: usize,
+        frame: FrameId,
+        len: u16,
+        class: Class,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        match self.admit(port, out, len, class) {
+            Ok(area) => self.enqueue(port, out, frame, len, class, area, now),
+            Err(reason) => self.refuse(port, out, frame, len, class, reason, now, memory),
+        }
+    }
+
+    /// To every other port that is up; each but the last gets a copy.
+    fn flood<M: Memory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        len: u16,
+        class: Class,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let mut targets = self.up & !(1 << port);
+        if targets == 0 {
+            return self.drop_counted(port, frame, len, DropReason::Filtered, memory);
+        }
+        while targets & (targets - 1) != 0 {
+            let out = targets.trailing_zeros() as usize;
+            targets &= targets - 1;
+            self.flood_copies += 1;
+            match (self.admit(port, out, len, class), memory.alloc()) {
+                (Ok(area), Some(copy)) => {
+                    memory.copy(&frame, &copy, usize::from(len));
+                    self.enqueue(port, out, copy, len, class, area, now);
+                }
+                (Ok(_), None) => self.ports[port].ingress.count_drop(DropReason::NoCopy, len),
+                (Err(reason), copy) => {
+                    self.count_refusal(port, out, len, class, reason, now);
+                    copy.into_iter().for_each(|copy| memory.free(copy));
+                }
+            }
+        }
+        self.forward(port, targets.trailing_zeros() as usize, frame, len, class, now, memory);
+    }
+
+    /// Whether a frame has room at both ends, and which area of ingress takes it.
+    #[inline]
+    fn admit(&self, port: usize, out: usize, len: u16, class: Class) -> Result<Area, DropReason> {
+        let cells = self.cell.of(len);
+        let group = &self.ports[port].ingress.groups[usize::from(class.priority)];
+        let Some(area) = group.place(cells, &self.pools.ingress, &self.pools.headroom) else {
+            return Err(if group.is_no_drop() { DropReason::IngressNoDrop } else { DropReason::IngressLossy });
+        };
+        let queue = &self.ports[out].egress.queues[usize::from(class.queue)];
+        if queue.has_room(cells, &self.pools.egress) { Ok(area) } else { Err(DropReason::TailDrop) }
+    }
+
+    /// Charges an admitted frame at both ends and queues it.
+    #[inline]
+    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it, on the hot path")]
+    fn enqueue(
+        &mut self,
+        port: usize,
+        out: usize,
+        frame: FrameId,
+        len: u16,
+        class: Class,
+        area: Area,
+        now: Instant,
+    ) {
+        let cells = self.cell.of(len);
+        let group = &mut self.ports[port].ingress.groups[usize::from(class.priority)];
+        group.charge(cells, area, &mut self.pools.ingress, &mut self.pools.headroom);
+        let charge = Charge {
+            len,
+            cells: cells as u16,
+            in_port: port as u8,
+            priority: class.priority,
+            queue: class.queue,
+        };
+        self.ports[out].egress.enqueue(frame, charge, &mut self.held, &mut self.pools.egress);
+        self.work |= 1 << out;
+        self.examine(port, usize::from(class.priority), now);
+    }
+
+    /// Counts a frame that was not admitted and frees it.
+    #[cold]
+    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it")]
+    fn refuse<M: Memory>(
+        &mut self,
+        port: usize,
+        out: usize,
+        frame: FrameId,
+        len: u16,
+        class: Class,
+        reason: DropReason,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        self.count_refusal(port, out, len, class, reason, now);
+        memory.free(frame);
+    }
+
+    fn count_refusal(
+        &mut self,
+        port: usize,
+        out: usize,
+        len: u16,
+        class: Class,
+        reason: DropReason,
+        now: Instant,
+    ) {
+        let priority = usize::from(class.priority);
+        let ingress = &mut self.ports[port].ingress;
+        ingress.count_drop(reason, len);
+        if reason == DropReason::TailDrop {
+            self.ports[out].egress.queues[usize::from(class.queue)].count_drop(len);
+        } else if ingress.groups[priority].count_drop(len) {
+            self.events.push(now, Event::NoDropLost { port, priority });
+        }
+    }
+
+    /// A frame that never came to be classified.
+    #[cold]
+    fn drop_received<M: Memory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        len: u16,
+        reason: DropReason,
+        memory: &mut M,
+    ) {
+        self.ports[port].ingress.count_received(len);
+        self.drop_counted(port, frame, len, reason, memory);
+    }
+
+    fn drop_counted<M: Memory>(
+        &mut self,
+        port: usize,
+        frame: FrameId,
+        len: u16,
+        reason: DropReason,
+        memory: &mut M,
+    ) {
+        self.ports[port].ingress.count_drop(reason, len);
+        memory.free(frame);
+    }
+
+    /// Ports that may have something to send, as a mask.
+    #[inline]
+    pub fn ports_with_work(&self) -> u64 {
+        self.work
+    }
+
+    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
+    #[inline]
+    pub fn transmit<M: Memory>(
+        &mut self,
+        port: usize,
+        room: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<Outgoing>,
+    ) {
+        let this = &mut self.ports[port];
+        let mut room = room;
+        if room > 0 && this.ingress.pfc.is_due(now) && self.up & (1 << port) != 0 {
+            // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
+            if let Some(frame) = memory.alloc() {
+                let pfc = this.ingress.pfc.send(now);
+                let len = pause::FRAME_BYTES;
+                pfc.encode(this.mac, memory.bytes_mut(&frame, len).try_into().expect("60 bytes were asked for"));
+                self.held.lend_own(&frame);
+                out.push(Outgoing { frame, len: len as u16 });
+                room -= 1;
+            }
+        }
+        for _ in 0..room {
+            let Some((frame, charge)) = this.egress.dequeue(&mut self.held, now) else { break };
+            out.push(Outgoing { frame, len: charge.len });
+        }
+        if !this.egress.is_backlogged() && this.ingress.pfc.next_due() == Instant::NEVER {
+            self.work &= !(1 << port);
+        }
+    }
+
+    /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).
+    #[inline]
+    pub fn complete<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.held.finish(&frame) {
+            let this = &mut self.ports[port];
+            this.completed.add(charge.len);
+            this.egress.landed(charge.len);
+            this.egress.queues[usize::from(charge.queue)].count_transmitted(charge.len);
+            self.release(port, charge, now);
+        }
+        memory.free(frame);
+    }
+
+    /// Of the frames that complete for `port`, the kernel lost so many: it does not say which.
+    pub fn kernel_lost(&mut self, port: usize, frames: u32) {
+        self.ports[port].kernel_lost += u64::from(frames);
+    }
+
+    /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
+    pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.held.finish(&frame) {
+            self.ports[port].egress.landed(charge.len);
+            self.ports[port].ingress.count_drop(DropReason::PortDown, charge.len);
+            self.release(port, charge, now);
+        }
+        memory.free(frame);
+    }
+
+    /// Gives a frame's cells back at both ends.
+    #[inline]
+    fn release(&mut self, port: usize, charge: Charge, now: Instant) {
+        let cells = u32::from(charge.cells);
+        self.ports[port].egress.queues[usize::from(charge.queue)].release(cells, &mut self.pools.egress);
+        let (in_port, priority) = (usize::from(charge.in_port), usize::from(charge.priority));
+        let group = &mut self.ports[in_port].ingress.groups[priority];
+        group.release(cells, &mut self.pools.ingress, &mut self.pools.headroom);
+        self.examine(in_port, priority, now);
+    }
+
+    /// Looks at a group after its use, or its threshold, may have changed.
+    #[inline]
+    fn examine(&mut self, port: usize, priority: usize, now: Instant) {
+        let ingress = &mut self.ports[port].ingress;
+        if let Some(change) = ingress.examine(priority, &self.pools.ingress) {
+            self.work |= 1 << port;
+            let event = match change {
+                Change::Xoff => Event::XoffBegan { port, priority },
+                Change::Xon => Event::XoffEnded { port, priority },
+            };
+            self.events.push(now, event);
+        }
+        let watched = u64::from(ingress.watched() != 0);
+        self.watched = self.watched & !(1 << port) | watched << port;
+    }
+
+    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, aging. Once a turn.
+    pub fn tick(&mut self, now: Instant) {
+        let mut ports = self.watched;
+        while ports != 0 {
+            let port = ports.trailing_zeros() as usize;
+            ports &= ports - 1;
+            let mut groups = self.ports[port].ingress.watched();
+            while groups != 0 {
+                self.examine(port, groups.trailing_zeros() as usize, now);
+                groups &= groups - 1;
+            }
+        }
+        self.bridge.age(now);
+    }
+
+    /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn next_deadline(&mut self, now: Instant) -> Instant {
+        let mut earliest = Instant::NEVER;
+        for (i, port) in self.ports.iter_mut().enumerate().filter(|(i, _)| self.work & (1 << i) != 0) {
+            debug_assert!(i < MAX_PORTS);
+            earliest = earliest.min(port.ingress.pfc.next_due());
+            earliest = earliest.min(port.egress.next_deadline(now).unwrap_or(Instant::NEVER));
+        }
+        earliest
+    }
+
+    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
+    pub fn port_down<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        if !std::mem::replace(&mut self.ports[port].up, false) {
+            return;
+        }
+        self.up &= !(1 << port);
+        self.work &= !(1 << port);
+        self.bridge.forget_port(port);
+        self.ports[port].egress.pauses.clear(now);
+        self.flush(port, now, memory);
+        self.events.push(now, Event::PortDown { port });
+    }
+
+    /// Drops what waits for a port.
+    pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        while let Some((frame, charge)) = self.ports[port].egress.flush_one(&mut self.held) {
+            self.held.finish(&frame);
+            self.ports[port].ingress.count_drop(DropReason::PortDown, charge.len);
+            self.release(port, charge, now);
+            memory.free(frame);
+        }
+    }
+
+    /// The port carries frames.
+    pub fn is_up(&self, port: usize) -> bool {
+        self.up & (1 << port) != 0
+    }
+
+    /// Frames that the switch holds: queued, or handed out and not completed (checks only: slow).
+    pub fn frames_held(&self) -> usize {
+        self.held.count()
+    }
+
+    /// Takes the events since the last call, oldest first.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
+        self.events.drain()
+    }
+
+    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
+    pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        snapshot.at = now;
+        snapshot.shared_ingress = self.pools.ingress.level();
+        snapshot.shared_egress = self.pools.egress.level();
+        snapshot.headroom = self.pools.headroom.level();
+        snapshot.shared_size_cells = self.pools.ingress.size_cells();
+        snapshot.headroom_size_cells = self.pools.headroom.size_cells();
+        snapshot.cell_bytes = self.cell.bytes();
+        (snapshot.bridge_entries, snapshot.bridge_full, _) = self.bridge.counts();
+        snapshot.flood_copies = self.flood_copies;
+        snapshot.ports.resize_with(self.ports.len(), PortSnapshot::default);
+        for (port, out) in self.ports.iter_mut().zip(&mut snapshot.ports) {
+            port.snapshot(now, &self.pools, out);
+        }
+    }
+}
+
+impl Port {
+    fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
+        out.name.clone_from(&self.name);
+        out.up = self.up;
+        out.speed_bps = self.speed_bps;
+        let (received, drops) = self.ingress.counts();
+        (out.received, out.drops) = (received, *drops);
+        out.drops[DropReason::KernelLost as usize].frames += self.kernel_lost;
+        out.transmitted = self.completed;
+        out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost);
+        out.in_flight_peak_bytes = u64::from(self.egress.in_flight_peak_bytes());
+        out.pfc_received = self.egress.pauses.count();
+        out.pfc_sent = self.ingress.pfc.count();
+        out.pfc_malformed = self.pfc_malformed;
+        out.pause_received = self.pause_received;
+        for (group, out) in self.ingress.groups.iter().zip(&mut out.groups) {
+            *out = group.snapshot(&pools.ingress);
+        }
+        let paused = self.egress.paused_queues(now);
+        let (episodes, paused_ns) = self.egress.pauses.history(now);
+        for (q, out) in out.queues.iter_mut().enumerate() {
+            let queue = &self.egress.queues[q];
+            let priorities = (0..PRIORITIES).filter(|&p| self.egress.uses_queue(p, q));
+            let (transmitted, dropped) = queue.counts();
+            *out = QueueSnapshot {
+                paused: paused & (1 << q) != 0,
+                pauses: priorities.clone().map(|p| episodes[p]).sum(),
+                paused_ns: priorities.map(|p| paused_ns[p]).sum(),
+                level: queue.level(),
+                waiting_frames: u64::from(queue.waiting.frames()),
+                threshold_cells: queue.threshold_cells(&pools.egress),
+                transmitted,
+                dropped,
+            };
+        }
+    }
+}
+
+/// Queues that carry frames which some port must not lose: bit q where a no-drop priority of any port maps to q.
+fn no_drop_queues(ports: &[PortSettings]) -> u8 {
+    let of_port = |port: &PortSettings| {
+        let no_drop = (0..PRIORITIES).filter(|p| port.pfc.no_drop & (1 << p) != 0);
+        no_drop.fold(0, |mask, p| mask | 1 << (port.dot1p_to_queue[p] & 7))
+    };
+    ports.iter().fold(0, |mask, port| mask | of_port(port))
+}
+
+/// What each queue of a port has of the fixed area: its ratio of the area, split evenly over the ports.
+fn guaranteed_cells(settings: &SwitchSettings, port: &PortSettings) -> [u32; PRIORITIES] {
+    let of_ports = settings.buffer.fixed_cells / settings.ports.len() as u32;
+    port.queues.map(|queue| of_ports * u32::from(queue.guaranteed_percent) / 100)
+}
