@@ -344,7 +344,7 @@ impl Switch {
     ) {
         let this = &mut self.ports[port];
         let mut room = room;
-        if room > 0 && this.ingress.pfc.is_due(now) && self.up & (1 << port) != 0 {
+        if room > 0 && self.up & (1 << port) != 0 && this.ingress.pfc.is_due(now) {
             // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
             if let Some(frame) = memory.alloc() {
                 let pfc = this.ingress.pfc.send(now);
@@ -408,7 +408,7 @@ impl Switch {
     fn examine(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ports[port].ingress;
         if let Some(change) = ingress.examine(priority, &self.pools.ingress) {
-            self.work |= 1 << port;
+            self.work |= (1 << port) & self.up;
             let event = match change {
                 Change::Xoff => Event::XoffBegan { port, priority },
                 Change::Xon => Event::XoffEnded { port, priority },
