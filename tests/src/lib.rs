@@ -3,11 +3,17 @@
 //! Each test makes its own [`Bed`]; a bed waits until no other is in use, so the tests run one after the other however
 //! they are started. Programs under test are found by [`testbed::binary`].
 
+mod capture;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use host::report::{FlowReceived, Pause, Report};
-use testbed::{Daemon, Host, Port, Snapshot, idle, port};
+use testbed::{Bed, Daemon, Host, Port, Snapshot, idle, port};
+
+pub use capture::Capture;
 
 /// The queue of each priority as the default map has it.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -175,4 +181,15 @@ pub fn frames(count: Option<control::v1::Count>) -> u64 {
 /// The pauses of one priority that a host reports.
 pub fn pause(report: &Report, priority: u8) -> Pause {
     report.pauses.iter().find(|pause| pause.priority == priority).copied().unwrap_or_default()
+}
+
+/// Compiles `bpf/NAME.c` of this package for the kernel; the object file lies in the bed's directory.
+pub fn compile_bpf(bed: &Bed, name: &str) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf").join(format!("{name}.c"));
+    let object = bed.dir().join(format!("{name}.o"));
+    let mut clang = Command::new("clang");
+    clang.args(["-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-target", "bpf", "-c"]);
+    let output = clang.arg(&source).arg("-o").arg(&object).output().context("cannot run clang")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(object)
 }

@@ -18,7 +18,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 17] = [
+const PACKAGES: [Package; 18] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -34,6 +34,7 @@ const PACKAGES: [Package; 17] = [
     package("iputils-ping", "ping", "tests of ordinary hosts"),
     package("iperf3", "iperf3", "tests of ordinary hosts"),
     package("busybox-static", "busybox", "tests of DHCP"),
+    package("tcpdump", "tcpdump", "tests of what is on the wire"),
     package("tshark", "tshark", "tests of what is on the wire"),
     package("ethtool", "ethtool", "looking at interfaces"),
 ];

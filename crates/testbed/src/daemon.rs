@@ -44,15 +44,7 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 }
 
 impl Daemon {
-    pub(crate) fn start(namespace: &Namespace, dir: &Path, config: &str) -> Result<Self> {
-        let mut daemon = Self::launch(namespace, dir, config)?;
-        daemon
-            .process
-            .wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
-        Ok(daemon)
-    }
-
-    /// Starts it and does not wait: for daemons that are to fail.
+    /// Writes a configuration, with a control socket of its own, and starts a daemon with it.
     pub fn launch(namespace: &Namespace, dir: &Path, config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
         let socket = dir.join(format!("{number}.sock"));
@@ -61,9 +53,22 @@ impl Daemon {
             &file,
             format!("{config}\n\n[control]\nsocket = {:?}\n", socket.display().to_string()),
         )?;
+        Self::on_file(namespace, &file, &socket)
+    }
+
+    /// Starts a daemon on a configuration that is there, with this control socket in it. It may not be ready yet.
+    pub fn on_file(namespace: &Namespace, config: &Path, socket: &Path) -> Result<Self> {
         let mut command = namespace.command(binary("sluiced")?);
-        command.arg("--config").arg(&file).env("NO_COLOR", "1");
-        Ok(Self { process: Process::start("sluiced", &mut command)?, socket, config: file })
+        command.arg("--config").arg(config).env("NO_COLOR", "1");
+        let process = Process::start("sluiced", &mut command)?;
+        Ok(Self { process, socket: socket.to_path_buf(), config: config.to_path_buf() })
+    }
+
+    /// Waits until it forwards.
+    pub fn ready(mut self) -> Result<Self> {
+        self.process
+            .wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
+        Ok(self)
     }
 
     /// The control socket.
