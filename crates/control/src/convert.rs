@@ -34,6 +34,8 @@ pub fn snapshot(from: &Snapshot, facts: &[PortFacts]) -> v1::Snapshot {
         flood_copies: from.flood_copies,
         memory_frames: from.memory_frames,
         memory_free: from.memory_free,
+        memory_in_rings: from.memory_in_rings,
+        events_lost: from.events_lost,
         loop_turns: from.loop_turns,
         loop_worst_stall_ns: from.loop_worst_stall_ns,
     }

@@ -110,6 +110,8 @@ impl Numbers {
             flood_copies: self.next(),
             memory_frames: self.next(),
             memory_free: self.next(),
+            memory_in_rings: self.next(),
+            events_lost: self.next(),
             loop_turns: self.next(),
             loop_worst_stall_ns: self.next(),
         }
