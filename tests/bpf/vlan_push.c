@@ -13,4 +13,4 @@ __attribute__((section("classifier"), used)) int push(void *skb)
 	return 0; // TC_ACT_OK
 }
 
-__attribute__((section("license"), used)) char license[] = "GPL";
+__attribute__((section("license"), used)) char license_text[] = "GPL";

@@ -5,4 +5,4 @@ __attribute__((section("xdp"), used)) int pass(void *context)
 	return 2; // XDP_PASS
 }
 
-__attribute__((section("license"), used)) char license[] = "GPL";
+__attribute__((section("license"), used)) char license_text[] = "GPL";

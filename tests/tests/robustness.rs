@@ -122,7 +122,7 @@ fn an_interface_that_is_down_is_refused() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
-    switch.ip("link set b down")?;
+    switch.ip("link set dev b down")?;
     refuses(&bed, &switch, &two_ports(), &["interface", "b", "down"])
 }
 
@@ -195,7 +195,7 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
         port(now, "doomed").is_ok_and(|port| port.queues[2].waiting_frames > 100).then_some(())
     })?;
 
-    switch.ip("link del doomed")?;
+    switch.ip("link del dev doomed")?;
     daemon.until("the port is down", |now| port(now, "doomed").is_ok_and(|port| !port.up).then_some(()))?;
     let said = daemon.process().wait_for("an event", |line| {
         (line.contains("doomed") && line.contains("down")).then(|| line.to_string())

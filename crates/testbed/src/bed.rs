@@ -120,27 +120,28 @@ impl Bed {
     }
 
     fn plug(&self, station: &Station, switch: &Namespace) -> Result<()> {
-        self.cable((&station.namespace, Station::INTERFACE), (switch, &station.name))?;
-        // The address is set while the interface is down, so that no frame has ever left from another one.
-        let (mac, eth) = (station.mac(), Station::INTERFACE);
-        station.namespace.ip(&format!("link set {eth} down"))?;
-        station.namespace.ip(&format!("link set {eth} address {mac}"))?;
-        station.namespace.ip(&format!("link set {eth} up")).map(drop)
+        let address = format!("address {}", station.mac());
+        self.connect((&station.namespace, Station::INTERFACE), &address, (switch, &station.name))
     }
 
     /// A veth pair between two namespaces, up at both ends.
     pub fn cable(&self, a: (&Namespace, &str), b: (&Namespace, &str)) -> Result<()> {
+        self.connect(a, "", b)
+    }
+
+    /// A veth pair; `more` is said of the first end when it is made.
+    fn connect(&self, a: (&Namespace, &str), more: &str, b: (&Namespace, &str)) -> Result<()> {
         for (_, interface) in [a, b] {
             ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
         }
         let ((ns_a, if_a), (ns_b, if_b)) = (a, b);
         crate::netns::ip(&format!(
-            "link add {if_a} netns {} type veth peer name {if_b} netns {}",
+            "link add name {if_a} {more} netns {} type veth peer name {if_b} netns {}",
             ns_a.name(),
             ns_b.name()
         ))?;
-        ns_a.ip(&format!("link set {if_a} up"))?;
-        ns_b.ip(&format!("link set {if_b} up")).map(drop)
+        ns_a.ip(&format!("link set dev {if_a} up"))?;
+        ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
     }
 
     /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the `[control]` table, which

@@ -92,6 +92,11 @@ fn whole_switch(ledger: &mut Ledger, snapshot: &Snapshot) {
         queues.map(|queue| frames(&queue.dropped)).sum(),
         drops(snapshot, "tail_drop"),
     );
+    ledger.equal(
+        "frames of the memory = free and in the ports' rings",
+        snapshot.memory_frames,
+        snapshot.memory_free + snapshot.memory_in_rings,
+    );
     ledger.equal("cells of the shared pool (ingress) at rest", cells(&snapshot.shared_ingress), 0);
     ledger.equal("cells of the shared pool (egress) at rest", cells(&snapshot.shared_egress), 0);
     ledger.equal("cells of the headroom pool at rest", cells(&snapshot.headroom), 0);

@@ -20,7 +20,7 @@ impl Namespace {
     pub(crate) fn create(name: String) -> Result<Self> {
         ip(&format!("netns add {name}"))?;
         let namespace = Self { name };
-        namespace.ip("link set lo up")?;
+        namespace.ip("link set dev lo up")?;
         Ok(namespace)
     }
 
