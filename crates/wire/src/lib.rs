@@ -1,1 +1,38 @@
-//! Stub.
+//! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, the Internet checksum, PFC and PAUSE frames.
+//!
+//! This is the first thing that touches bytes from the network: no byte sequence makes a reader here panic, and nothing
+//! allocates. Readers take slices and return plain values or an [`Error`]; writers state how much room they need.
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod checksum;
+pub mod ethernet;
+pub mod ipv4;
+pub mod ipv6;
+pub mod mac;
+pub mod pause;
+
+pub use mac::MacAddr;
+
+/// Why bytes could not be read as the format asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Error {
+    /// The bytes end before the fields do.
+    Truncated,
+    /// A length field contradicts the header or the frame.
+    BadLength,
+    /// The version or type field is another format's.
+    WrongType,
+}
+
+impl core::fmt::Display for Error {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Error::Truncated => "cut off",
+            Error::BadLength => "a length field is wrong",
+            Error::WrongType => "of another type",
+        })
+    }
+}
+
+impl core::error::Error for Error {}

@@ -1,0 +1,196 @@
+//! The Ethernet header with up to two tags.
+//!
+//! Source: IEEE 802.3-2022 clause 3.2 (frame), IEEE 802.1Q-2022 clause 9.6 (tag control information).
+//!
+//! ```text
+//! 0        6        12     14    16                 (each tag moves what follows it by 4)
+//! +--------+--------+------+-----+-----------+
+//! |  dst   |  src   | TPID | TCI | ethertype | payload …
+//! +--------+--------+------+-----+-----------+
+//!                    TCI = PCP (3 bits) | DEI (1) | VID (12)
+//! ```
+
+use crate::{Error, MacAddr};
+
+/// IPv4.
+pub const IPV4: u16 = 0x0800;
+/// ARP.
+pub const ARP: u16 = 0x0806;
+/// IPv6.
+pub const IPV6: u16 = 0x86dd;
+/// Customer VLAN tag (C-TAG), the usual one.
+pub const VLAN: u16 = 0x8100;
+/// Service VLAN tag (S-TAG).
+pub const SERVICE_VLAN: u16 = 0x88a8;
+/// MAC control: PAUSE and PFC.
+pub const MAC_CONTROL: u16 = 0x8808;
+/// Local experimental ethertype 1 (IEEE Std 802-2014 clause 9.2.4): our own test traffic.
+pub const EXPERIMENTAL: u16 = 0x88b5;
+
+/// Bytes of a header without tag.
+pub const HEADER_BYTES: usize = 14;
+/// Bytes that a tag adds.
+pub const TAG_BYTES: usize = 4;
+
+/// An 802.1Q tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tag {
+    /// Which tag it is: [`VLAN`] or [`SERVICE_VLAN`].
+    pub tpid: u16,
+    /// Priority code point, 0–7: the 802.1p priority.
+    pub pcp: u8,
+    /// Drop eligible indicator.
+    pub dei: bool,
+    /// VLAN identifier, 0–4095; 0: the tag carries a priority only.
+    pub vid: u16,
+}
+
+impl Tag {
+    /// A tag that carries a priority and no VLAN.
+    pub fn priority(pcp: u8) -> Self {
+        Self { tpid: VLAN, pcp: pcp & 7, dei: false, vid: 0 }
+    }
+
+    #[inline]
+    fn from_tci(tpid: u16, tci: u16) -> Self {
+        Self { tpid, pcp: (tci >> 13) as u8, dei: tci & 0x1000 != 0, vid: tci & 0x0fff }
+    }
+
+    /// The tag control information; bits that do not fit their field are cut off.
+    #[inline]
+    fn tci(self) -> u16 {
+        u16::from(self.pcp & 7) << 13 | u16::from(self.dei) << 12 | self.vid & 0x0fff
+    }
+}
+
+/// What stands before the payload of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// Destination.
+    pub dst: MacAddr,
+    /// Source.
+    pub src: MacAddr,
+    /// The first tag.
+    pub outer: Option<Tag>,
+    /// The tag after it.
+    pub inner: Option<Tag>,
+    /// Type of the payload; below 0x0600 it is the length of an 802.3 frame. A third tag is payload, and its TPID the type.
+    pub ethertype: u16,
+    /// Where the payload begins, in bytes from the destination address: 14, 18 or 22.
+    pub payload_offset: usize,
+}
+
+impl Header {
+    /// Reads the header of a frame. A frame that ends inside its header or inside a tag is [`Error::Truncated`].
+    #[inline]
+    pub fn parse(frame: &[u8]) -> Result<Header, Error> {
+        let bytes: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?;
+        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *bytes;
+        let mut header = Header {
+            dst: MacAddr([d0, d1, d2, d3, d4, d5]),
+            src: MacAddr([s0, s1, s2, s3, s4, s5]),
+            outer: None,
+            inner: None,
+            ethertype: u16::from_be_bytes([t0, t1]),
+            payload_offset: HEADER_BYTES,
+        };
+        if is_tag(header.ethertype) {
+            header.outer = Some(header.take_tag(frame)?);
+            if is_tag(header.ethertype) {
+                header.inner = Some(header.take_tag(frame)?);
+            }
+        }
+        Ok(header)
+    }
+
+    /// Moves over the tag whose TPID is now in `ethertype`.
+    #[inline]
+    fn take_tag(&mut self, frame: &[u8]) -> Result<Tag, Error> {
+        let rest = frame.get(self.payload_offset..).and_then(|rest| rest.first_chunk::<TAG_BYTES>());
+        let [tci0, tci1, type0, type1] = *rest.ok_or(Error::Truncated)?;
+        let tag = Tag::from_tci(self.ethertype, u16::from_be_bytes([tci0, tci1]));
+        self.ethertype = u16::from_be_bytes([type0, type1]);
+        self.payload_offset += TAG_BYTES;
+        Ok(tag)
+    }
+}
+
+#[inline]
+fn is_tag(ethertype: u16) -> bool {
+    ethertype == VLAN || ethertype == SERVICE_VLAN
+}
+
+/// Writes a header at the start of `buf` and returns its length: 14 bytes, or 18 with a tag.
+///
+/// # Panics
+/// If `buf` has less room than that.
+pub fn write_header(buf: &mut [u8], dst: MacAddr, src: MacAddr, tag: Option<Tag>, ethertype: u16) -> usize {
+    buf[0..6].copy_from_slice(&dst.0);
+    buf[6..12].copy_from_slice(&src.0);
+    let mut at = 12;
+    if let Some(tag) = tag {
+        buf[12..14].copy_from_slice(&tag.tpid.to_be_bytes());
+        buf[14..16].copy_from_slice(&tag.tci().to_be_bytes());
+        at += TAG_BYTES;
+    }
+    buf[at..at + 2].copy_from_slice(&ethertype.to_be_bytes());
+    at + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    #[test]
+    fn written_headers_read_back() {
+        for tag in
+            [None, Some(Tag::priority(3)), Some(Tag { tpid: SERVICE_VLAN, pcp: 7, dei: true, vid: 4095 })]
+        {
+            let mut buf = [0; 32];
+            let len = write_header(&mut buf, DST, SRC, tag, EXPERIMENTAL);
+            let expected = Header {
+                dst: DST,
+                src: SRC,
+                outer: tag,
+                inner: None,
+                ethertype: EXPERIMENTAL,
+                payload_offset: len,
+            };
+            assert_eq!(Header::parse(&buf), Ok(expected));
+            assert_eq!(len, if tag.is_some() { 18 } else { 14 });
+        }
+    }
+
+    /// A priority tag of priority 3, byte by byte.
+    #[test]
+    fn golden_tag() {
+        let mut buf = [0xee; 20];
+        assert_eq!(write_header(&mut buf, DST, SRC, Some(Tag::priority(3)), IPV4), 18);
+        assert_eq!(buf, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 8, 0, 0xee, 0xee]);
+    }
+
+    #[test]
+    fn cut_off_at_every_length() {
+        let mut buf = [0; 22];
+        write_header(&mut buf, DST, SRC, Some(Tag { tpid: SERVICE_VLAN, pcp: 1, dei: false, vid: 7 }), VLAN);
+        buf[18..].copy_from_slice(&[0xa0, 9, 0x86, 0xdd]);
+        for len in 0..22 {
+            assert_eq!(Header::parse(&buf[..len]), Err(Error::Truncated), "{len} bytes");
+        }
+        let header = Header::parse(&buf).unwrap();
+        assert_eq!(header.inner, Some(Tag { tpid: VLAN, pcp: 5, dei: false, vid: 9 }));
+        assert_eq!((header.ethertype, header.payload_offset), (IPV6, 22));
+    }
+
+    #[test]
+    fn a_third_tag_is_payload() {
+        let mut buf = [0; 30];
+        write_header(&mut buf, DST, SRC, Some(Tag::priority(1)), VLAN);
+        buf[18..22].copy_from_slice(&[0x20, 0, 0x81, 0]);
+        let header = Header::parse(&buf).unwrap();
+        assert_eq!((header.ethertype, header.payload_offset), (VLAN, 22));
+    }
+}

@@ -1,0 +1,80 @@
+//! A checked view of an IPv4 packet (RFC 791; DSCP and ECN: RFC 2474, RFC 3168).
+
+use crate::Error;
+
+/// Bytes of a header without options.
+pub const HEADER_BYTES: usize = 20;
+
+/// An IPv4 packet whose lengths have been checked. The header checksum has not.
+#[derive(Debug, Clone, Copy)]
+pub struct Packet<'a> {
+    fixed: &'a [u8; HEADER_BYTES],
+    payload: &'a [u8],
+}
+
+impl<'a> Packet<'a> {
+    /// Reads a packet at the start of `bytes`; what follows its total length (Ethernet padding) is left out.
+    #[inline]
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, Error> {
+        let fixed: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(Error::Truncated)?;
+        if fixed[0] >> 4 != 4 {
+            return Err(Error::WrongType);
+        }
+        let header_bytes = usize::from(fixed[0] & 0x0f) * 4;
+        let total_bytes = usize::from(u16::from_be_bytes([fixed[2], fixed[3]]));
+        if header_bytes < HEADER_BYTES || total_bytes < header_bytes {
+            return Err(Error::BadLength);
+        }
+        let payload = bytes.get(header_bytes..total_bytes).ok_or(Error::Truncated)?;
+        Ok(Self { fixed, payload })
+    }
+
+    /// Bytes of the header, options included.
+    #[inline]
+    pub fn header_bytes(&self) -> usize {
+        usize::from(self.fixed[0] & 0x0f) * 4
+    }
+
+    /// Differentiated services code point, 0–63.
+    #[inline]
+    pub fn dscp(&self) -> u8 {
+        self.fixed[1] >> 2
+    }
+
+    /// Explicit congestion notification: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE.
+    #[inline]
+    pub fn ecn(&self) -> u8 {
+        self.fixed[1] & 3
+    }
+
+    /// A part of a larger packet, the first one included.
+    #[inline]
+    pub fn is_fragment(&self) -> bool {
+        // More-fragments flag or a non-zero offset; the don't-fragment flag does not count.
+        u16::from_be_bytes([self.fixed[6], self.fixed[7]]) & 0x3fff != 0
+    }
+
+    /// Protocol of the payload.
+    #[inline]
+    pub fn protocol(&self) -> u8 {
+        self.fixed[9]
+    }
+
+    /// Source address.
+    #[inline]
+    pub fn src(&self) -> [u8; 4] {
+        [self.fixed[12], self.fixed[13], self.fixed[14], self.fixed[15]]
+    }
+
+    /// Destination address.
+    #[inline]
+    pub fn dst(&self) -> [u8; 4] {
+        [self.fixed[16], self.fixed[17], self.fixed[18], self.fixed[19]]
+    }
+
+    /// What follows the header, up to the packet's total length.
+    #[inline]
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+}

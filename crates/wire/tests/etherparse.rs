@@ -1,0 +1,383 @@
+//! The readers and the checksum against etherparse as reference, on random frames and on random bytes.
+
+use etherparse::{
+    EtherType, Ethernet2Header, IpDscp, IpEcn, IpFragOffset, IpHeaders, IpNumber, Ipv4Header,
+    Ipv4HeaderSlice, Ipv6Extensions, Ipv6FragmentHeader, Ipv6Header, Ipv6RawExtHeader, Ipv6RoutingExtensions,
+    NetSlice, PacketBuilder, SingleVlanHeader, SlicedPacket, TcpHeader, VlanId, VlanPcp,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use wire::ethernet::{self, Header, Tag};
+use wire::{Error, MacAddr, checksum, ipv4, ipv6, pause};
+
+/// A random frame as etherparse wrote it, with what went in.
+#[derive(Debug, Clone)]
+struct Sample {
+    dst: [u8; 6],
+    src: [u8; 6],
+    tags: Vec<Tag>,
+    ip: Ip,
+    tcp: bool,
+    payload: Vec<u8>,
+    /// Ethernet padding behind the IP packet.
+    padding: usize,
+}
+
+#[derive(Debug, Clone)]
+enum Ip {
+    V4(Ipv4Header),
+    V6(Ipv6Header, Box<Ipv6Extensions>),
+}
+
+impl Sample {
+    fn bytes(&self) -> Vec<u8> {
+        let (ip, ethertype) = match &self.ip {
+            Ip::V4(header) => (IpHeaders::Ipv4(header.clone(), Default::default()), ethernet::IPV4),
+            Ip::V6(header, extensions) => {
+                (IpHeaders::Ipv6(header.clone(), *extensions.clone()), ethernet::IPV6)
+            }
+        };
+        let mut types: Vec<u16> = self.tags.iter().map(|tag| tag.tpid).collect();
+        types.push(ethertype);
+        let mut bytes = Vec::new();
+        let link = Ethernet2Header {
+            destination: self.dst,
+            source: self.src,
+            ether_type: EtherType(types.remove(0)),
+        };
+        link.write(&mut bytes).unwrap();
+        for (tag, next) in self.tags.iter().zip(types) {
+            let vlan = SingleVlanHeader {
+                pcp: VlanPcp::try_new(tag.pcp).unwrap(),
+                drop_eligible_indicator: tag.dei,
+                vlan_id: VlanId::try_new(tag.vid).unwrap(),
+                ether_type: EtherType(next),
+            };
+            vlan.write(&mut bytes).unwrap();
+        }
+        let builder = PacketBuilder::ip(ip);
+        if self.tcp {
+            builder.tcp_header(TcpHeader::new(1, 2, 3, 4)).write(&mut bytes, &self.payload).unwrap();
+        } else {
+            builder.udp(1, 2).write(&mut bytes, &self.payload).unwrap();
+        }
+        bytes.resize(bytes.len() + self.padding, 0xa5);
+        bytes
+    }
+
+    fn is_fragment(&self) -> bool {
+        match &self.ip {
+            Ip::V4(header) => header.is_fragmenting_payload(),
+            Ip::V6(_, extensions) => extensions.is_fragmenting_payload() || extensions.fragment.is_some(),
+        }
+    }
+}
+
+fn tag() -> impl Strategy<Value = Tag> {
+    (any::<bool>(), 0..8u8, any::<bool>(), 0..4096u16).prop_map(|(service, pcp, dei, vid)| Tag {
+        tpid: if service { ethernet::SERVICE_VLAN } else { ethernet::VLAN },
+        pcp,
+        dei,
+        vid,
+    })
+}
+
+fn ipv4_header() -> impl Strategy<Value = Ip> {
+    (any::<[u8; 4]>(), any::<[u8; 4]>(), 0..64u8, 0..4u8, 0..=10usize, any::<bool>(), 0..20u8).prop_map(
+        |(source, destination, dscp, ecn, option_words, dont_fragment, fragment)| {
+            let mut header = Ipv4Header::new(0, 64, IpNumber::UDP, source, destination).unwrap();
+            header.dscp = IpDscp::try_new(dscp).unwrap();
+            header.ecn = IpEcn::try_new(ecn).unwrap();
+            header.options = vec![1; option_words * 4][..].try_into().unwrap();
+            header.dont_fragment = dont_fragment;
+            header.more_fragments = fragment == 0 || fragment == 1;
+            if fragment == 1 || fragment == 2 {
+                header.fragment_offset = IpFragOffset::try_new(185).unwrap();
+            }
+            Ip::V4(header)
+        },
+    )
+}
+
+fn ipv6_options() -> impl Strategy<Value = Ipv6RawExtHeader> {
+    // The second byte is a routing header's "segments left"; 0 so that the destination is the final one.
+    (0..4usize, any::<u8>()).prop_map(|(units, fill)| {
+        let mut payload = vec![fill; 6 + 8 * units];
+        payload[1] = 0;
+        Ipv6RawExtHeader::new_raw(IpNumber(0), &payload).unwrap()
+    })
+}
+
+fn ipv6_header() -> impl Strategy<Value = Ip> {
+    let extensions = (
+        option::of(ipv6_options()),
+        option::of(ipv6_options()),
+        option::of((ipv6_options(), option::of(ipv6_options()))),
+        0..10u8,
+    );
+    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u8>(), extensions).prop_map(
+        |(source, destination, traffic_class, (hop_by_hop, options, routing, fragment))| {
+            let header =
+                Ipv6Header { traffic_class, hop_limit: 64, source, destination, ..Ipv6Header::default() };
+            let extensions = Ipv6Extensions {
+                hop_by_hop_options: hop_by_hop,
+                destination_options: options,
+                routing: routing.map(|(routing, last)| Ipv6RoutingExtensions {
+                    routing,
+                    final_destination_options: last,
+                }),
+                fragment: (fragment == 0).then(|| {
+                    Ipv6FragmentHeader::new(IpNumber(0), IpFragOffset::try_new(3).unwrap(), true, 1)
+                }),
+                auth: None,
+            };
+            Ip::V6(header, Box::new(extensions))
+        },
+    )
+}
+
+fn sample() -> impl Strategy<Value = Sample> {
+    (
+        any::<[u8; 6]>(),
+        any::<[u8; 6]>(),
+        vec(tag(), 0..=2),
+        prop_oneof![ipv4_header(), ipv6_header()],
+        any::<bool>(),
+        vec(any::<u8>(), 0..1600),
+        0..40usize,
+    )
+        .prop_map(|(dst, src, tags, ip, tcp, payload, padding)| Sample {
+            dst,
+            src,
+            tags,
+            ip,
+            tcp,
+            payload,
+            padding,
+        })
+}
+
+/// The sum of RFC 1071 as it is defined: 16 bits at a time.
+fn naive_sum(bytes: &[u8]) -> u16 {
+    let mut sum: u32 = 0;
+    for pair in bytes.chunks(2) {
+        sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+/// Where the transport's checksum field lies in the frame, and the pseudo header's sum, as etherparse sees the frame.
+fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
+    let sliced = SlicedPacket::from_ethernet(frame).unwrap();
+    let (addresses, payload) = match sliced.net.as_ref().unwrap() {
+        NetSlice::Ipv4(ip) => {
+            ([&ip.header().source()[..], &ip.header().destination()].concat(), ip.payload().payload)
+        }
+        NetSlice::Ipv6(ip) => {
+            ([&ip.header().source()[..], &ip.header().destination()].concat(), ip.payload().payload)
+        }
+        other => panic!("not IP: {other:?}"),
+    };
+    let mut pseudo = addresses;
+    pseudo.extend((payload.len() as u32).to_be_bytes());
+    pseudo.extend([0, 0, 0, if tcp { 6 } else { 17 }]);
+    let start = payload.as_ptr() as usize - frame.as_ptr() as usize;
+    (start + if tcp { 16 } else { 6 }, naive_sum(&pseudo))
+}
+
+proptest! {
+    #[test]
+    fn headers_read_as_etherparse_reads_them(sample in sample()) {
+        let bytes = sample.bytes();
+        let header = Header::parse(&bytes).unwrap();
+        prop_assert_eq!(header.dst, MacAddr(sample.dst));
+        prop_assert_eq!(header.src, MacAddr(sample.src));
+        prop_assert_eq!(header.outer, sample.tags.first().copied());
+        prop_assert_eq!(header.inner, sample.tags.get(1).copied());
+        prop_assert_eq!(header.payload_offset, 14 + 4 * sample.tags.len());
+        let packet = &bytes[header.payload_offset..];
+        let sliced = SlicedPacket::from_ethernet(&bytes).unwrap();
+        match sliced.net.unwrap() {
+            NetSlice::Ipv4(expected) => {
+                prop_assert_eq!(header.ethertype, ethernet::IPV4);
+                let ip = ipv4::Packet::parse(packet).unwrap();
+                let reference = expected.header();
+                prop_assert_eq!(ip.header_bytes(), reference.slice().len());
+                prop_assert_eq!((ip.src(), ip.dst()), (reference.source(), reference.destination()));
+                prop_assert_eq!((ip.dscp(), ip.ecn()), (reference.dcp().value(), reference.ecn().value()));
+                prop_assert_eq!(ip.protocol(), reference.protocol().0);
+                prop_assert_eq!(ip.is_fragment(), reference.is_fragmenting_payload());
+                prop_assert_eq!(ip.payload(), expected.payload().payload);
+            }
+            NetSlice::Ipv6(expected) => {
+                prop_assert_eq!(header.ethertype, ethernet::IPV6);
+                let ip = ipv6::Packet::parse(packet).unwrap();
+                let reference = expected.header();
+                prop_assert_eq!((*ip.src(), *ip.dst()), (reference.source(), reference.destination()));
+                prop_assert_eq!(ip.traffic_class(), reference.traffic_class());
+                prop_assert_eq!((ip.dscp(), ip.ecn()), (reference.dscp().value(), reference.ecn().value()));
+                prop_assert_eq!(ip.next_header(), reference.next_header().0);
+                prop_assert_eq!(ip.payload().len(), usize::from(reference.payload_length()));
+                let transport = ip.transport();
+                if sample.is_fragment() {
+                    prop_assert_eq!(transport, None);
+                } else {
+                    let transport = transport.unwrap();
+                    prop_assert_eq!(transport.protocol, expected.payload().ip_number.0);
+                    prop_assert_eq!(transport.bytes, expected.payload().payload);
+                }
+            }
+            other => prop_assert!(false, "not IP: {:?}", other),
+        }
+    }
+
+    /// etherparse writes finished checksums: they stay. With the pseudo header's sum in the field instead, as Linux
+    /// leaves it, exactly etherparse's checksum comes out. A fragment is never touched.
+    #[test]
+    fn open_checksums_are_finished_and_others_stay(sample in sample()) {
+        let finished = sample.bytes();
+        let header = Header::parse(&finished).unwrap();
+        let (at, pseudo) = transport_field(&finished, sample.tcp);
+
+        let mut frame = finished.clone();
+        let did = checksum::finish_transport(&mut frame, &header);
+        prop_assert_eq!(&frame, &finished);
+        let looks_open = finished[at..at + 2] == pseudo.to_be_bytes();
+        prop_assert_eq!(did, looks_open && !sample.is_fragment());
+
+        frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+        let open = frame.clone();
+        prop_assert_eq!(checksum::finish_transport(&mut frame, &header), !sample.is_fragment());
+        prop_assert_eq!(frame, if sample.is_fragment() { open } else { finished });
+    }
+
+    #[test]
+    fn the_sum_is_rfc_1071s(bytes in vec(any::<u8>(), 0..300), number: u16) {
+        let mut with_number = number.to_be_bytes().to_vec();
+        with_number.extend(&bytes);
+        let sum = checksum::Sum::default().number(number).bytes(&bytes).fold();
+        prop_assert_eq!(sum, naive_sum(&with_number));
+    }
+
+    /// Frames of random bytes: the tags are found as etherparse finds them, nothing panics, and a checksum that is not
+    /// open stays. The type is forced to one that is understood, or nearly all frames would be of an unknown type.
+    #[test]
+    fn random_bytes_do_not_panic(
+        mut bytes in vec(any::<u8>(), 0..120),
+        kind in prop::sample::select(vec![0x0800u16, 0x86dd, 0x8100, 0x88a8, 0x8808]),
+        first in prop::sample::select(vec![0x45u8, 0x46, 0x60, 0x00, 0x01]),
+        second in prop::sample::select(vec![0u8, 6, 17, 43, 44, 60]),
+    ) {
+        for (at, value) in [(12, (kind >> 8) as u8), (13, kind as u8), (14, first), (16, 0), (18, 0)] {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = value;
+            }
+        }
+        for at in [20, 23] {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = second;
+            }
+        }
+        let _ = pause::decode(&bytes);
+        let _ = ipv4::Packet::parse(&bytes);
+        let _ = ipv6::Packet::parse(&bytes).map(|ip| ip.transport().is_some());
+        match Header::parse(&bytes) {
+            Err(error) => {
+                prop_assert_eq!(error, Error::Truncated);
+                prop_assert!(bytes.len() < 22);
+            }
+            Ok(header) => {
+                let (reference, rest) = Ethernet2Header::from_slice(&bytes).unwrap();
+                let mut ethertype = reference.ether_type.0;
+                if header.outer.is_some() {
+                    ethertype = SingleVlanHeader::from_slice(rest).unwrap().0.ether_type.0;
+                }
+                if header.inner.is_none() {
+                    prop_assert_eq!(header.ethertype, ethertype);
+                }
+                let packet = &bytes[header.payload_offset..];
+                if ipv4::Packet::parse(packet).is_ok() {
+                    prop_assert!(Ipv4HeaderSlice::from_slice(packet).is_ok());
+                }
+                checksum::finish_transport(&mut bytes, &header);
+            }
+        }
+    }
+
+    #[test]
+    fn pfc_round_trip(enable: u8, quanta: [u16; 8], src: [u8; 6], padded: bool) {
+        let pfc = pause::Pfc { enable, quanta };
+        let mut frame = [0; pause::FRAME_BYTES];
+        pfc.encode(MacAddr(src), &mut frame);
+        let end = if padded { frame.len() } else { 34 };
+        prop_assert_eq!(pause::decode(&frame[..end]), Ok(pause::Control::Pfc(pfc)));
+        let header = Header::parse(&frame).unwrap();
+        prop_assert_eq!((header.dst, header.src), (MacAddr::PAUSE, MacAddr(src)));
+        prop_assert_eq!(header.ethertype, ethernet::MAC_CONTROL);
+    }
+}
+
+/// UDP's checksum 0 is sent as 0xffff, since 0 means "none"; and "none" stays none.
+#[test]
+fn a_udp_checksum_of_zero() {
+    let sample = Sample {
+        dst: [2; 6],
+        src: [4; 6],
+        tags: vec![],
+        ip: Ip::V4(Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap()),
+        tcp: false,
+        payload: vec![0, 0],
+        padding: 0,
+    };
+    let mut frame = sample.bytes();
+    let header = Header::parse(&frame).unwrap();
+    let (at, pseudo) = transport_field(&frame, false);
+    // Choose the two bytes of payload so that everything sums up to 0xffff.
+    frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
+    let sum = naive_sum(&frame[at - 6..]);
+    frame[at + 2..at + 4].copy_from_slice(&(!sum).to_be_bytes());
+    assert!(checksum::finish_transport(&mut frame, &header));
+    assert_eq!(frame[at..at + 2], [0xff, 0xff]);
+
+    frame[at..at + 2].copy_from_slice(&[0, 0]);
+    assert!(!checksum::finish_transport(&mut frame, &header));
+    assert_eq!(frame[at..at + 2], [0, 0]);
+}
+
+/// A datagram whose own length contradicts the packet's, and a destination that is not final, are left alone.
+#[test]
+fn doubtful_packets_are_left_alone() {
+    let v4 = Ip::V4(Ipv4Header::new(0, 64, IpNumber::UDP, [10, 0, 0, 1], [10, 0, 0, 2]).unwrap());
+    let routing = Ipv6RawExtHeader::new_raw(IpNumber(0), &[4, 0, 0, 0, 0, 0]).unwrap();
+    let extensions = Ipv6Extensions {
+        routing: Some(Ipv6RoutingExtensions { routing, final_destination_options: None }),
+        ..Default::default()
+    };
+    let v6 = Ip::V6(
+        Ipv6Header { source: [1; 16], destination: [2; 16], ..Default::default() },
+        Box::new(extensions),
+    );
+    for (ip, what, at, value) in [(v4, "UDP length", 39, 9), (v6, "segments left", 14 + 40 + 3, 1)] {
+        let sample = Sample {
+            dst: [2; 6],
+            src: [4; 6],
+            tags: vec![],
+            ip,
+            tcp: false,
+            payload: vec![7; 4],
+            padding: 0,
+        };
+        let mut frame = sample.bytes();
+        let header = Header::parse(&frame).unwrap();
+        let (field, pseudo) = transport_field(&frame, false);
+        frame[field..field + 2].copy_from_slice(&pseudo.to_be_bytes());
+        let mut changed = frame.clone();
+        changed[at] = value;
+        let before = changed.clone();
+        assert!(!checksum::finish_transport(&mut changed, &header), "{what}");
+        assert_eq!(changed, before, "{what}");
+        assert!(checksum::finish_transport(&mut frame, &header), "{what}: the frame was not even open");
+    }
+}

@@ -1,0 +1,79 @@
+//! Our PFC and PAUSE frames as Wireshark's `tshark` decodes them.
+
+use std::io::ErrorKind;
+use std::process::{Command, Output};
+
+use wire::MacAddr;
+use wire::pause::{FRAME_BYTES, Pause, Pfc};
+
+const SRC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x07]);
+
+/// A capture file of Ethernet frames (libpcap's format, version 2.4, link type 1), one microsecond apart.
+fn pcap(frames: &[[u8; FRAME_BYTES]]) -> Vec<u8> {
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
+        file.extend(word.to_le_bytes());
+    }
+    for (number, frame) in frames.iter().enumerate() {
+        for word in [0, number as u32, frame.len() as u32, frame.len() as u32] {
+            file.extend(word.to_le_bytes());
+        }
+        file.extend(frame);
+    }
+    file
+}
+
+/// The named fields of each frame of a capture, a frame a line, separated by blanks.
+fn tshark(capture: &[u8], fields: &[&str]) -> Vec<String> {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), capture).unwrap();
+    let mut command = Command::new("tshark");
+    command.arg("-r").arg(file.path()).args(["-n", "-T", "fields", "-E", "separator=/s"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let Output { status, stdout, stderr } = match command.output() {
+        Ok(output) => output,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            panic!("this test needs tshark, which is not installed: run `cargo xtask setup`")
+        }
+        Err(error) => panic!("cannot run tshark: {error}"),
+    };
+    assert!(status.success(), "tshark failed: {}", String::from_utf8_lossy(&stderr));
+    String::from_utf8(stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn tshark_reads_our_pfc_frames() {
+    let mut frames = [[0; FRAME_BYTES]; 2];
+    Pfc { enable: 0b1000_1000, quanta: [1, 2, 3, 65_535, 5, 6, 7, 8] }.encode(SRC, &mut frames[0]);
+    Pfc { enable: 0b0000_1000, quanta: [0; 8] }.encode(SRC, &mut frames[1]);
+    let times: Vec<String> = (0..8).map(|class| format!("macc.cbfc.pause_time.c{class}")).collect();
+    let mut fields =
+        vec!["eth.dst", "eth.src", "eth.type", "frame.len", "macc.opcode", "macc.cbfc.enbv", "_ws.malformed"];
+    fields.extend(times.iter().map(String::as_str));
+    let lines = tshark(&pcap(&frames), &fields);
+    assert_eq!(
+        lines,
+        [
+            "01:80:c2:00:00:01 02:00:00:00:00:07 0x8808 60 0x0101 0x0088  1 2 3 65535 5 6 7 8",
+            "01:80:c2:00:00:01 02:00:00:00:00:07 0x8808 60 0x0101 0x0008  0 0 0 0 0 0 0 0",
+        ]
+    );
+}
+
+#[test]
+fn tshark_reads_our_pause_frames() {
+    let mut frames = [[0; FRAME_BYTES]; 2];
+    Pause { quanta: 1234 }.encode(SRC, &mut frames[0]);
+    Pause { quanta: 0 }.encode(SRC, &mut frames[1]);
+    let fields =
+        ["eth.dst", "eth.src", "eth.type", "frame.len", "macc.opcode", "macc.pause_time", "_ws.malformed"];
+    assert_eq!(
+        tshark(&pcap(&frames), &fields),
+        [
+            "01:80:c2:00:00:01 02:00:00:00:00:07 0x8808 60 0x0001 1234 ",
+            "01:80:c2:00:00:01 02:00:00:00:00:07 0x8808 60 0x0001 0 ",
+        ]
+    );
+}
