@@ -279,9 +279,9 @@ mod tests {
     #[test]
     fn when_to_wake() {
         let table = [
-            (flow(3, 1000, 8_000_000), None, 1_000_000),        // one a millisecond
-            (flow(3, 1000, 80_000_000), None, 200_000),         // one each 100 µs
-            (flow(3, 125, 1_000_000_000), None, 200_000),       // one a µs
+            (flow(3, 1000, 8_000_000), None, 1_000_000),  // one a millisecond
+            (flow(3, 1000, 80_000_000), None, 200_000),   // one each 100 µs
+            (flow(3, 125, 1_000_000_000), None, 200_000), // one a µs
             (flow(3, 1000, 8_000_000), Some(100_000), 80_200_000), // shut for 80 ms after 1000 bytes
         ];
         for (flow, speed_bps, wake) in table {

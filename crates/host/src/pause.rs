@@ -65,7 +65,9 @@ impl PauseTimer {
     pub fn expire(&mut self, now: Instant) {
         match self.state {
             // A pause that is over before the host reacts never begins.
-            State::Reacting { stop_at, until } if until <= stop_at && now >= until => self.state = State::Open,
+            State::Reacting { stop_at, until } if until <= stop_at && now >= until => {
+                self.state = State::Open
+            }
             State::Reacting { stop_at, until } if now >= stop_at => {
                 self.state = State::Paused { since: stop_at, until };
                 self.expire(now);
@@ -149,7 +151,12 @@ mod tests {
             (Paused { since: at(40), until: at(50) }, Time, Open, 10),
             (Paused { since: at(40), until: at(47) }, Time, Open, 7),
             // The timer ended before the refresh was read: the host had been free, and reacts anew.
-            (Paused { since: at(40), until: at(47) }, Xoff(30), Reacting { stop_at: at(60), until: at(80) }, 7),
+            (
+                Paused { since: at(40), until: at(47) },
+                Xoff(30),
+                Reacting { stop_at: at(60), until: at(80) },
+                7,
+            ),
         ] {
             let mut timer = timer(from);
             match input {
