@@ -59,24 +59,21 @@ struct Queue {
 }
 
 impl Egress {
-    /// Queues for `flows`; `speed_bps` is the host's own speed from `now` on, if it has one.
-    pub fn new(
-        flows: Vec<FlowQueue>,
-        speed_bps: Option<u64>,
-        reaction_delay_ns: Nanos,
-        now: Instant,
-    ) -> Self {
-        let mut queues: [Queue; PRIORITIES] = Default::default();
-        for (place, flow) in flows.iter().enumerate() {
-            queues[usize::from(flow.priority)].flows.push(place);
-        }
+    /// Empty queues; `speed_bps` is the host's own speed from `now` on, if it has one.
+    pub fn new(speed_bps: Option<u64>, reaction_delay_ns: Nanos, now: Instant) -> Self {
         Self {
-            flows,
-            queues,
+            flows: Vec::new(),
+            queues: Default::default(),
             pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
             shaper: speed_bps.map(|speed| Shaper::new(speed, now)),
             turn: 0,
         }
+    }
+
+    /// One more flow, the last in the order.
+    pub fn add(&mut self, flow: FlowQueue) {
+        self.queues[usize::from(flow.priority)].flows.push(self.flows.len());
+        self.flows.push(flow);
     }
 
     /// A pause of `time_ns` (0: XON) was read for `priority`.
@@ -166,8 +163,8 @@ impl Egress {
     }
 
     /// Nothing of `priority` may leave. As of the last `advance`.
-    pub fn is_paused(&self, priority: u8) -> bool {
-        self.pauses[usize::from(priority)].is_paused()
+    pub fn is_paused(&self, priority: usize) -> bool {
+        self.pauses[priority].is_paused()
     }
 
     /// Nanoseconds that `priority` has been paused.
@@ -188,6 +185,12 @@ mod tests {
         FlowQueue { pace, priority, size_bytes }
     }
 
+    fn egress(flows: Vec<FlowQueue>, speed_bps: Option<u64>, reaction_delay_ns: Nanos) -> Egress {
+        let mut egress = Egress::new(speed_bps, reaction_delay_ns, Instant(0));
+        flows.into_iter().for_each(|flow| egress.add(flow));
+        egress
+    }
+
     /// Sends all that may leave in turns of `turn_ns` until `stop`; bytes of each flow.
     fn run(egress: &mut Egress, from: Instant, stop: Instant, turn_ns: Nanos) -> Vec<u64> {
         let mut bytes = vec![0; egress.flows.len()];
@@ -195,7 +198,7 @@ mod tests {
         while now < stop {
             egress.advance(now);
             while let Some(departure) = egress.next(now) {
-                assert!(!egress.is_paused(departure.priority));
+                assert!(!egress.is_paused(usize::from(departure.priority)));
                 bytes[departure.flow] += u64::from(departure.size_bytes);
             }
             now = now + turn_ns;
@@ -207,7 +210,7 @@ mod tests {
     fn priorities_share_the_speed_by_bytes_whatever_their_sizes() {
         let flows =
             vec![flow(0, 64, 1_000_000_000), flow(3, 1514, 1_000_000_000), flow(7, 700, 1_000_000_000)];
-        let mut egress = Egress::new(flows, Some(300_000_000), 0, Instant(0));
+        let mut egress = egress(flows, Some(300_000_000), 0);
         let bytes = run(&mut egress, Instant(0), Instant(SECOND), 10_000);
         let share = 300_000_000 / 8 / 3;
         for (flow, bytes) in bytes.iter().enumerate() {
@@ -220,7 +223,7 @@ mod tests {
     #[test]
     fn a_slow_flow_leaves_the_rest_to_the_others() {
         let flows = vec![flow(1, 1000, 10_000_000), flow(2, 1000, 1_000_000_000)];
-        let mut egress = Egress::new(flows, Some(100_000_000), 0, Instant(0));
+        let mut egress = egress(flows, Some(100_000_000), 0);
         let bytes = run(&mut egress, Instant(0), Instant(SECOND), 10_000);
         assert_eq!(bytes[0], 10_000_000 / 8);
         assert!(bytes[1].abs_diff(90_000_000 / 8) <= 2000, "{bytes:?}");
@@ -230,7 +233,7 @@ mod tests {
     #[test]
     fn a_queue_is_first_in_first_out() {
         let flows = vec![flow(3, 100, 1_000_000), flow(3, 100, 4_000_000)];
-        let mut egress = Egress::new(flows, None, 0, Instant(0));
+        let mut egress = egress(flows, None, 0);
         let now = Instant(2 * 800_000); // 3 frames of flow 0 have fallen due, 9 of flow 1
         egress.advance(now);
         let order: Vec<usize> = std::iter::from_fn(|| egress.next(now)).map(|d| d.flow).collect();
@@ -241,7 +244,7 @@ mod tests {
     #[test]
     fn a_pause_stops_its_priority_alone() {
         let flows = vec![flow(3, 1000, 8_000_000), flow(5, 1000, 8_000_000)]; // a frame a millisecond
-        let mut egress = Egress::new(flows, None, 0, Instant(0));
+        let mut egress = egress(flows, None, 0);
         let at = |ms| Instant(ms * MILLISECOND);
         egress.receive_pause(3, 50 * MILLISECOND, at(0));
         assert_eq!(run(&mut egress, at(0), at(50), 100_000), [0, 50_000]);
@@ -257,7 +260,7 @@ mod tests {
     /// With a reaction delay, frames leave up to the instant before it has passed, and none from then on.
     #[test]
     fn the_reaction_delay_lets_frames_leave_until_it_has_passed() {
-        let mut egress = Egress::new(vec![flow(3, 125, 1_000_000_000)], None, 10_000, Instant(0)); // 1 a µs
+        let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 10_000); // 1 a µs
         egress.receive_pause(3, SECOND, Instant(0));
         let bytes = run(&mut egress, Instant(0), Instant(100_000), 1);
         assert_eq!(bytes, [10 * 125], "frames due at 0 to 9 µs; the one at 10 µs is paused");
@@ -266,7 +269,7 @@ mod tests {
     /// After a long pause no more than the backlog leaves, and the offer counts all the same.
     #[test]
     fn a_long_pause_gives_up_the_oldest_frames() {
-        let mut egress = Egress::new(vec![flow(3, 125, 1_000_000_000)], None, 0, Instant(0));
+        let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 0);
         egress.receive_pause(3, 500 * MILLISECOND, Instant(0));
         let paused = run(&mut egress, Instant(0), Instant(500 * MILLISECOND), MILLISECOND);
         assert_eq!(paused, [0]);
@@ -286,14 +289,14 @@ mod tests {
         ];
         for (flow, speed_bps, wake) in table {
             let what = format!("{flow:?} at {speed_bps:?}");
-            let mut egress = Egress::new(vec![flow], speed_bps, 0, Instant(0));
+            let mut egress = egress(vec![flow], speed_bps, 0);
             egress.advance(Instant(0));
             while egress.next(Instant(0)).is_some() {}
             assert_eq!(egress.next_send(), Some(Instant(wake)), "{what}");
         }
-        let mut paused = Egress::new(vec![flow(3, 1000, 8_000_000)], None, 0, Instant(0));
+        let mut paused = egress(vec![flow(3, 1000, 8_000_000)], None, 0);
         paused.receive_pause(3, 70_000_000, Instant(0));
         assert_eq!(paused.next_send(), Some(Instant(70_000_000)));
-        assert_eq!(Egress::new(vec![], None, 0, Instant(0)).next_send(), None);
+        assert_eq!(egress(vec![], None, 0).next_send(), None);
     }
 }

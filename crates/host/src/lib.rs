@@ -4,6 +4,7 @@
 pub mod args;
 pub mod egress;
 pub mod frame;
+pub mod host;
 pub mod pace;
 pub mod pause;
 pub mod receiver;
