@@ -84,6 +84,8 @@ pub struct Host<P: PortIo> {
     stage: Stage,
     /// When it began to send; until then, when it was made.
     since: Instant,
+    /// When a sender had sent everything.
+    sent_at: Option<Instant>,
     egress: Egress,
     sent: Vec<Sent>,
     receiver: Receiver,
@@ -163,6 +165,7 @@ impl<P: PortIo> Host<P> {
             memory,
             stage: Stage::Waiting,
             since: now,
+            sent_at: None,
             announcements: 0,
             announce_at: now,
             pfc_received: 0,
@@ -294,6 +297,10 @@ impl<P: PortIo> Host<P> {
             Stage::Stopping { .. } if self.in_flight.frames == 0 && received_none => Stage::Done,
             stage => stage,
         };
+        let over = !matches!(self.stage, Stage::Waiting | Stage::Sending { .. });
+        if over && !self.settings.flows.is_empty() {
+            self.sent_at.get_or_insert(now);
+        }
     }
 
     /// A sender's flows are over, and nothing of them is with the kernel.
@@ -320,6 +327,7 @@ impl<P: PortIo> Host<P> {
         if self.port.outstanding() > 0 {
             // Frames that the kernel loses are in its counters.
             self.port.kick();
+            self.count_completed();
         }
     }
 
@@ -400,7 +408,7 @@ impl<P: PortIo> Host<P> {
         let mut report = Report {
             interface: self.settings.interface.clone(),
             mac: self.settings.mac.to_string(),
-            elapsed_ns: now.since(self.since),
+            elapsed_ns: self.sent_at.unwrap_or(now).since(self.since),
             sent: (0..self.sent.len()).map(|flow| self.flow_report(flow, now)).collect(),
             pauses: self.pauses.to_vec(),
             announcements_sent: self.announcements,
