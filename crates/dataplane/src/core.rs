@@ -1,14 +1,18 @@
 //! One core's loop. A turn is one breath: read the clock once, take what has left, take what came in, do what is due,
 //! send, answer. Source: design §2.
 
+use std::io;
+
 use crate::mailbox::{Command, Mailbox, Reply};
 use switch::{FrameId, Instant, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
 use wire::checksum;
 use wire::ethernet::Header;
-use xdp::PortIo;
+use xdp::{PortIo, Waiter};
 
 /// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
 const RX_BATCH: usize = 64;
+/// Headers are fetched into the cache so many frames before they are read.
+const LOOK_AHEAD: usize = 6;
 /// Frames given to a port in one turn.
 const TX_BATCH: usize = 256;
 /// A loop that has had nothing to do for this long sleeps.
@@ -80,20 +84,29 @@ impl<P: PortIo> Core<P> {
         }
     }
 
-    /// Turns until told to stop; then drains, closes the ports and says the totals. `wait` sleeps for at most so many
-    /// nanoseconds, less if a port has something.
-    pub fn run(&mut self, clock: impl Fn() -> Instant, mut wait: impl FnMut(Nanos)) {
+    /// Turns until told to stop, sleeping in `waiter` when nothing moves; then drains, closes the ports and says the
+    /// totals.
+    ///
+    /// # Errors
+    /// The kernel cannot let it sleep.
+    pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut Waiter) -> io::Result<()> {
         let mut idle_since = clock();
+        let mut watched = 0;
         while self.stop.is_none() {
             let now = clock();
+            if watched != self.open {
+                watched = self.open;
+                waiter.watch(self.ports.iter().enumerate().filter(|(i, _)| watched & (1 << i) != 0).map(|(_, port)| port));
+            }
             if self.turn(now) {
                 idle_since = now;
             } else if let Some(nanos) = self.may_sleep(now, idle_since) {
-                wait(nanos);
+                waiter.wait(nanos)?;
                 self.last_turn = None; // a sleep is no stall
             }
         }
         self.wind_up(clock);
+        Ok(())
     }
 
     /// One turn. True if anything moved.
@@ -134,7 +147,11 @@ impl<P: PortIo> Core<P> {
         self.ports[port].receive(&mut self.memory, now, RX_BATCH, &mut self.received);
         let moved = !self.received.is_empty();
         let finish_checksums = self.settings.finish_checksums[port];
-        for received in self.received.drain(..) {
+        let mut batch = self.received.drain(..);
+        while let Some(received) = batch.next() {
+            if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
+                self.memory.prefetch(&ahead.frame);
+            }
             if finish_checksums {
                 let bytes = self.memory.bytes_mut(&received.frame, usize::from(received.len));
                 if let Ok(header) = Header::parse(bytes) {

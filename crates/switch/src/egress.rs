@@ -4,8 +4,8 @@
 //! the bytes with the kernel are below their bound (a pause cannot call back what the kernel has).
 //! Source: design §2, §4 ("bounded per port"), the way BQL bounds a driver.
 
-use crate::held::{Charge, Held};
 use crate::frame::FrameId;
+use crate::held::{Charge, Held};
 use crate::pause::Pauses;
 use crate::pool::Pool;
 use crate::queue::Queue;

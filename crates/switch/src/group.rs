@@ -176,7 +176,8 @@ impl Group {
         let threshold = self.threshold_cells(shared_pool);
         let over = self.headroom.cells > 0 || (shared > 0 && shared >= threshold);
         if over != self.xoff {
-            let resume = self.settings.resume_cells.max(threshold.saturating_sub(self.settings.xon_offset_cells));
+            let resume =
+                self.settings.resume_cells.max(threshold.saturating_sub(self.settings.xon_offset_cells));
             if over {
                 self.xoff = true;
                 self.xoff_episodes += 1;
@@ -332,23 +333,34 @@ mod tests {
             (100, 88.88),
         ] {
             let pool = 131_072;
-            let settings =
-                GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(percent)), ..STATIC };
+            let settings = GroupSettings {
+                reserved_cells: 0,
+                xoff: Xoff::Dynamic(Alpha::from_percent(percent)),
+                ..STATIC
+            };
             let mut lab = Lab::new(settings, false, pool);
             while lab.arrive(1).0.is_some() {}
             let settled = f64::from(lab.group.cells()) * 100.0 / f64::from(pool);
-            assert!((settled - share).abs() < 0.011, "{percent} %: settled at {settled} %, the table says {share} %");
+            assert!(
+                (settled - share).abs() < 0.011,
+                "{percent} %: settled at {settled} %, the table says {share} %"
+            );
         }
     }
 
     #[test]
     fn others_can_push_a_dynamic_group_into_xoff_but_never_an_empty_one() {
-        let settings = GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(50)), ..STATIC };
+        let settings =
+            GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(50)), ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         lab.shared.take(100);
         assert_eq!(lab.group.examine(&lab.shared), None, "an empty group has nothing to stop");
         lab.shared.give(20);
-        assert_eq!(lab.arrive(10), (Some(Area::ReservedAndShared), Some(Change::Xoff)), "10 used, 10 free, alpha 1");
+        assert_eq!(
+            lab.arrive(10),
+            (Some(Area::ReservedAndShared), Some(Change::Xoff)),
+            "10 used, 10 free, alpha 1"
+        );
         assert_eq!(lab.leave(1), Some(Change::Xon), "9 used, 11 free: T − offset = 9");
     }
 

@@ -24,10 +24,10 @@ pub mod shaper;
 pub mod switch;
 pub mod time;
 
+pub use self::switch::{Switch, frames_needed};
 pub use counters::{DropReason, KernelCounters, Snapshot};
 pub use event::Event;
 pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{HeapMemory, Memory};
-pub use self::switch::{Switch, frames_needed};
 pub use settings::{PortSettings, SwitchSettings};
 pub use time::{Instant, Nanos};

@@ -112,7 +112,8 @@ impl Pauses {
     /// Pauses begun, and nanoseconds spent paused, by priority.
     pub fn history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
         let spent = std::array::from_fn(|p| {
-            let running = if self.paused & (1 << p) != 0 { now.min(self.until[p]).since(self.since[p]) } else { 0 };
+            let running =
+                if self.paused & (1 << p) != 0 { now.min(self.until[p]).since(self.since[p]) } else { 0 };
             self.paused_ns[p] + running
         });
         (self.episodes, spent)
@@ -177,7 +178,10 @@ mod tests {
         pauses.apply(&pfc(1 << 3, 100), Instant(5000));
         assert_eq!((pauses.paused(Instant(10_119)), pauses.paused(Instant(10_120))), (8, 0));
         assert_eq!(pauses.next_end(), Instant::NEVER);
-        assert_eq!(pauses.history(Instant(20_000)), ([0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 10_120, 0, 0, 0, 0]));
+        assert_eq!(
+            pauses.history(Instant(20_000)),
+            ([0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 10_120, 0, 0, 0, 0])
+        );
     }
 
     #[test]

@@ -95,13 +95,21 @@ mod tests {
         assert_eq!(at(10, &[(3, true)]), Some((0b0000_1000, 300, 0)));
         assert_eq!(at(109, &[]), None);
         assert_eq!(at(110, &[]), Some((0b0000_1000, 300, 0)), "refreshed after a third of the pause time");
-        assert_eq!(at(120, &[(5, true)]), Some((0b0010_1000, 300, 300)), "one frame carries all that is in XOFF");
+        assert_eq!(
+            at(120, &[(5, true)]),
+            Some((0b0010_1000, 300, 300)),
+            "one frame carries all that is in XOFF"
+        );
         assert_eq!(at(150, &[(3, false)]), Some((0b0010_1000, 0, 300)), "XON is time 0, the other goes on");
         assert_eq!(at(151, &[]), None);
         assert_eq!(at(250, &[(3, true), (5, false)]), Some((0b0010_1000, 300, 0)), "two changes, one frame");
         assert_eq!(at(260, &[(3, false)]), Some((0b0000_1000, 0, 0)));
         assert_eq!(at(1_000_000, &[]), None, "after XON, silence");
-        assert_eq!(at(1_000_001, &[(3, true), (3, false)]), None, "what came and went in one turn is not told");
+        assert_eq!(
+            at(1_000_001, &[(3, true), (3, false)]),
+            None,
+            "what came and went in one turn is not told"
+        );
         assert_eq!((sender.count().frames, sender.count().xoff[3], sender.count().xon[3]), (6, 4, 2));
     }
 }

@@ -87,7 +87,10 @@ mod tests {
                     let bytes = a_second(rate, len, turn_ns);
                     let slack = u64::from(len) + turn_ns * rate / 8_000_000_000;
                     let want = rate / 8;
-                    assert!(bytes.abs_diff(want) <= slack + 1, "{rate} bit/s, {len} B, {turn_ns} ns: {bytes} of {want}");
+                    assert!(
+                        bytes.abs_diff(want) <= slack + 1,
+                        "{rate} bit/s, {len} B, {turn_ns} ns: {bytes} of {want}"
+                    );
                 }
             }
         }

@@ -229,7 +229,11 @@ impl Switch {
         let cells = self.cell.of(len);
         let group = &self.ports[port].ingress.groups[usize::from(class.priority)];
         let Some(area) = group.place(cells, &self.pools.ingress, &self.pools.headroom) else {
-            return Err(if group.is_no_drop() { DropReason::IngressNoDrop } else { DropReason::IngressLossy });
+            return Err(if group.is_no_drop() {
+                DropReason::IngressNoDrop
+            } else {
+                DropReason::IngressLossy
+            });
         };
         let queue = &self.ports[out].egress.queues[usize::from(class.queue)];
         if queue.has_room(cells, &self.pools.egress) { Ok(area) } else { Err(DropReason::TailDrop) }
@@ -349,7 +353,10 @@ impl Switch {
             if let Some(frame) = memory.alloc() {
                 let pfc = this.ingress.pfc.send(now);
                 let len = pause::FRAME_BYTES;
-                pfc.encode(this.mac, memory.bytes_mut(&frame, len).try_into().expect("60 bytes were asked for"));
+                pfc.encode(
+                    this.mac,
+                    memory.bytes_mut(&frame, len).try_into().expect("60 bytes were asked for"),
+                );
                 self.held.lend_own(&frame);
                 out.push(Outgoing { frame, len: len as u16 });
                 room -= 1;

@@ -129,17 +129,29 @@ impl Lab {
         self.switch.tick(self.now);
         self.switch.snapshot(self.now, &mut self.snapshot);
         let s = &self.snapshot;
-        assert_eq!(self.memory.free_frames() + self.switch.frames_held(), self.frames, "one owner a frame (§7.1)");
+        assert_eq!(
+            self.memory.free_frames() + self.switch.frames_held(),
+            self.frames,
+            "one owner a frame (§7.1)"
+        );
         let groups = || s.ports.iter().flat_map(|port| &port.groups);
         let shared: u32 = groups().map(|group| group.shared.cells).sum();
         let headroom: u32 = groups().map(|group| group.headroom.cells).sum();
         let reserved: u32 = groups().map(|group| group.reserved_cells).sum();
         let queued: u32 = s.ports.iter().flat_map(|port| &port.queues).map(|queue| queue.level.cells).sum();
-        assert_eq!((s.shared_ingress.cells, s.headroom.cells), (shared, headroom), "pools = their groups (§7.2)");
+        assert_eq!(
+            (s.shared_ingress.cells, s.headroom.cells),
+            (shared, headroom),
+            "pools = their groups (§7.2)"
+        );
         assert_eq!(shared + headroom + reserved, queued, "cells at ingress = cells at egress (§7.2)");
-        assert!(s.shared_ingress.peak_cells <= s.shared_size_cells && s.headroom.peak_cells <= s.headroom_size_cells);
+        assert!(
+            s.shared_ingress.peak_cells <= s.shared_size_cells
+                && s.headroom.peak_cells <= s.headroom_size_cells
+        );
         for group in groups() {
-            let over = group.headroom.cells > 0 || (group.shared.cells > 0 && group.shared.cells >= group.threshold_cells);
+            let over = group.headroom.cells > 0
+                || (group.shared.cells > 0 && group.shared.cells >= group.threshold_cells);
             assert!(!group.no_drop || !over || group.xoff, "over the threshold without XOFF: {group:?}");
         }
     }
@@ -152,13 +164,21 @@ impl Lab {
         let drops: u64 = s.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
         assert_eq!(received, self.sequence, "what came in was counted");
         assert_eq!(received + s.flood_copies, transmitted + drops, "conservation (§7.5)");
-        let dropped = |reason: DropReason| -> u64 { s.ports.iter().map(|port| port.drops[reason as usize].frames).sum() };
-        let by_group: u64 = s.ports.iter().flat_map(|port| &port.groups).map(|group| group.dropped.frames).sum();
-        let by_queue: u64 = s.ports.iter().flat_map(|port| &port.queues).map(|queue| queue.dropped.frames).sum();
+        let dropped = |reason: DropReason| -> u64 {
+            s.ports.iter().map(|port| port.drops[reason as usize].frames).sum()
+        };
+        let by_group: u64 =
+            s.ports.iter().flat_map(|port| &port.groups).map(|group| group.dropped.frames).sum();
+        let by_queue: u64 =
+            s.ports.iter().flat_map(|port| &port.queues).map(|queue| queue.dropped.frames).sum();
         assert_eq!(by_group, dropped(DropReason::IngressLossy) + dropped(DropReason::IngressNoDrop));
         assert_eq!(by_queue, dropped(DropReason::TailDrop));
         let no_drop_refused: u64 = s.ports.iter().map(|port| port.groups[3].dropped.frames).sum();
-        assert_eq!(no_drop_refused, dropped(DropReason::IngressNoDrop), "each broken promise is counted as one (§7.3)");
+        assert_eq!(
+            no_drop_refused,
+            dropped(DropReason::IngressNoDrop),
+            "each broken promise is counted as one (§7.3)"
+        );
     }
 
     fn drain(&mut self) {
