@@ -58,28 +58,26 @@ fn picture(style: Style, scene: &Scene) -> Vec<String> {
     let (elapsed, total) = (scene.elapsed.as_millis() as u64, scene.total.as_millis() as u64);
     let mut lines = vec![
         format!(
-            "{}  {:>2} of {} s",
+            "▕{}▏ {:>2} of {} s",
             style.blue(&bar(elapsed, total, 60)),
             elapsed.min(total) / 1000,
             total / 1000
         ),
         String::new(),
-        style.bold(
-            "host     priority       offered      sent   arrives        lost    pauses   now        (bit/s, frames)",
-        ),
+        style.bold("host     priority      offered    sent  arrives        lost   pauses  now"),
     ];
     for (number, flow) in scene.flows.iter().enumerate() {
         let first = number == 0 || scene.flows[number - 1].host != flow.host;
         lines.push(flow_line(style, flow, first));
     }
     lines.push(String::new());
-    lines.push(style.bold("queue    to receiver                                  now      peak       drops"));
+    lines.push(style.bold("queue    of the slow port                        now      peak         drops"));
     let full = scene.queues.iter().map(|queue| queue.peak_kb).max().unwrap_or(0);
     lines.extend(scene.queues.iter().map(|queue| queue_line(style, queue, full)));
     lines.push(String::new());
     lines.push(format!(
-        "port     {}  {:>8} of {}bit/s",
-        style.green(&bar(scene.carried_bps, scene.speed_bps, 30)),
+        "carries ▕{}▏ {:>6} of {}bit/s",
+        style.green(&bar(scene.carried_bps, scene.speed_bps, 26)),
         megabits(scene.carried_bps),
         megabits(scene.speed_bps)
     ));
@@ -96,7 +94,7 @@ fn flow_line(style: Style, flow: &Flow, first: bool) -> String {
         (false, _) => ("–".to_string(), style.dim("  sends ")),
     };
     format!(
-        "{:8} {} {:11} {:>9} {:>9} {:>9}{lost} {pauses:>9}   {lamp}",
+        "{:8} {} {:11} {:>7} {:>7} {:>8}{lost} {pauses:>8}  {lamp}",
         if first { &flow.host } else { "" },
         flow.priority,
         kind,
@@ -107,12 +105,12 @@ fn flow_line(style: Style, flow: &Flow, first: bool) -> String {
 }
 
 fn queue_line(style: Style, queue: &Queue, full: u64) -> String {
-    let drops = format!("{:>10}", thousands(queue.dropped_frames));
+    let drops = format!("{:>12}", thousands(queue.dropped_frames));
     let drops = if queue.dropped_frames == 0 { style.green(&drops) } else { style.red(&drops) };
     format!(
-        "{:<8} {} {:>8} kB {:>6} kB  {drops}",
+        "{:<7} ▕{}▏ {:>6} kB {:>6} kB  {drops}",
         format!("{} (p{})", queue.number, queue.priority),
-        style.blue(&bar(queue.level_kb, full, 30)),
+        style.blue(&bar(queue.level_kb, full, 26)),
         thousands(queue.level_kb),
         thousands(queue.peak_kb),
     )
@@ -142,4 +140,56 @@ pub fn verdict(style: Style, findings: &[Finding]) -> String {
         text.push_str(&format!("  {mark} {}\n", finding.text));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn busy_scene() -> Scene {
+        let flow = |host: &str, priority, no_drop| Flow {
+            host: host.to_string(),
+            priority,
+            no_drop,
+            offered_bps: 600_000_000,
+            sent_bps: 142_000_000,
+            received_bps: 107_000_000,
+            lost_frames: if no_drop { 0 } else { 123_456_789 },
+            pauses: 4812,
+            xoff: no_drop,
+        };
+        let queue = |number, priority, dropped_frames| Queue {
+            number,
+            priority,
+            level_kb: 1024,
+            peak_kb: 1100,
+            dropped_frames,
+        };
+        Scene {
+            elapsed: Duration::from_millis(9_800),
+            total: Duration::from_secs(15),
+            flows: vec![
+                flow("sender1", 3, true),
+                flow("sender1", 0, false),
+                flow("sender2", 3, true),
+                flow("sender2", 0, false),
+            ],
+            queues: vec![queue(3, 3, 0), queue(2, 0, 246_913_578)],
+            carried_bps: 499_000_000,
+            speed_bps: 500_000_000,
+        }
+    }
+
+    #[test]
+    fn the_picture_fits_a_small_terminal_and_names_each_host_once() {
+        let lines = picture(Style::new(false), &busy_scene());
+        println!("{}", lines.join("\n"));
+        for line in &lines {
+            assert!(line.chars().count() <= 80, "{} characters: {line}", line.chars().count());
+        }
+        assert!(lines.len() <= 24, "{} lines", lines.len());
+        assert_eq!(lines.iter().filter(|line| line.contains("sender1")).count(), 1);
+        println!("{}", one_line(&busy_scene()));
+    }
 }
