@@ -12,6 +12,8 @@ mod netlink;
 mod port;
 mod port_io;
 mod program;
+mod receiver;
+mod sender;
 mod socket;
 mod umem;
 mod wait;

@@ -58,7 +58,7 @@ impl Owner {
         match tag {
             0 => Owner::Free,
             1 => Owner::User,
-            _ if tag % 2 == 0 => Owner::Fill((tag - 2) / 2),
+            _ if tag.is_multiple_of(2) => Owner::Fill((tag - 2) / 2),
             _ => Owner::Transmit((tag - 3) / 2),
         }
     }

@@ -132,7 +132,7 @@ impl Host {
             if len < 0 {
                 return None;
             }
-            if kind != libc::PACKET_OUTGOING as u8 {
+            if kind != libc::PACKET_OUTGOING {
                 frame.truncate(len as usize);
                 return Some(frame);
             }
