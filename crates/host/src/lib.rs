@@ -21,4 +21,4 @@ pub mod table;
 pub mod units;
 
 pub use args::Args;
-pub use run::run;
+pub use run::{Orders, run, run_with};

@@ -30,25 +30,47 @@ const SHORTEST_SLEEP_NS: Nanos = 2_000;
 /// # Errors
 /// The options contradict each other, the interface cannot be used, or it goes while the host runs.
 pub fn run(args: Args) -> anyhow::Result<()> {
+    let waiter = Waiter::new().context("making the waiter")?;
+    let orders = Orders::new(args.wait, waiter.waker());
+    orders.watch_signals()?;
+    if args.wait {
+        orders.watch_input();
+    }
+    run_with(&args, waiter, &orders, &mut std::io::stdout())
+}
+
+/// Runs a host on the calling thread and in its network namespace, as `orders` say, which wake `waiter`; the report
+/// goes to `out`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn Write) -> anyhow::Result<()> {
     args.check().map_err(|problem| anyhow!(problem))?;
-    let mut waiter = Waiter::new().context("making the waiter")?;
-    let orders = Orders::watch(args.wait, waiter.waker())?;
     if let Some(core) = args.core {
-        xdp::set_affinity(core)
-            .with_context(|| format!("--core {core}: `nproc` says how many cores there are, from 0"))?;
+        xdp::set_affinity(core).with_context(|| {
+            format!("--core {core}: `nproc` says how many cores there are; the first is 0")
+        })?;
     }
     xdp::set_timer_slack(1).context("setting the timer slack")?;
 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
     let mut memory = Umem::new(FRAMES, frame_bytes)?;
     let port = XdpPort::open(&mut memory, &args.interface, &PortSetup::default())?;
-    let settings = settings(&args)?;
-    let mut host = Host::new(settings, port, memory, FRAMES, now());
+    let mut host = Host::new(settings(args)?, port, memory, FRAMES, now());
     waiter.watch([host.port()]);
-    let output = Output { json: args.json, before: Report::default() };
-    let result = drive(&mut host, &mut waiter, &orders, output, args.interval);
+    let mut output = Output { out, json: args.json, before: Report::default() };
+    let is_up = drive(&mut host, &mut waiter, orders, &mut output, args.interval)?;
+
+    let at = now();
     host.close();
-    result
+    output.print(Line::Final(host.report(at)))?;
+    if host.free_frames() != FRAMES {
+        bail!("{} of {FRAMES} frames came back: a mistake in the program", host.free_frames());
+    }
+    if !is_up {
+        bail!("interface {} went down or away while the host ran; `ip link` shows its state", args.interface);
+    }
+    Ok(())
 }
 
 fn settings(args: &Args) -> anyhow::Result<HostSettings> {
@@ -70,14 +92,14 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
     })
 }
 
-/// The loop: turn after turn, asleep in between, until the host is done.
+/// The loop: turn after turn, asleep in between, until the host is done. Returns whether its interface is still up.
 fn drive(
     host: &mut Host<XdpPort>,
     waiter: &mut Waiter,
     orders: &Orders,
-    mut output: Output,
+    output: &mut Output,
     interval_ns: Nanos,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let mut report_at = Instant::NEVER;
     let mut announced = false;
     while !host.is_done() {
@@ -103,16 +125,7 @@ fn drive(
         }
         sleep(host, waiter, host.next_turn(at).min(report_at))?;
     }
-    let is_up = host.is_up();
-    let at = now();
-    host.close();
-    let report = host.report(at);
-    let interface = report.interface.clone();
-    output.print(Line::Final(report))?;
-    if !is_up {
-        bail!("interface {interface} went down or away while the host ran; `ip link` shows its state");
-    }
-    Ok(())
+    Ok(host.is_up())
 }
 
 /// Sleeps until `until`, a frame, or an order.
@@ -136,43 +149,30 @@ fn now() -> Instant {
     Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
 }
 
-/// What the user tells a running host.
-#[derive(Debug)]
-struct Orders {
+/// What the user tells a running host. Clones tell the same host.
+#[derive(Debug, Clone)]
+pub struct Orders {
     begin: Arc<AtomicBool>,
     stop: Arc<AtomicBool>,
+    waker: Waker,
 }
 
 impl Orders {
-    /// Watches signals and, if the host is to `wait` for it, standard input. Threads started later do not get these
-    /// signals.
-    fn watch(wait: bool, waker: Waker) -> anyhow::Result<Self> {
-        let orders = Self { begin: Arc::new(AtomicBool::new(!wait)), stop: Arc::new(AtomicBool::new(false)) };
-        let mut signals = SigSet::empty();
-        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
-            signals.add(signal);
-        }
-        signals.thread_block().context("blocking signals")?;
-        if wait {
-            let (begin, waker) = (Arc::clone(&orders.begin), waker.clone());
-            std::thread::spawn(move || {
-                let mut line = String::new();
-                // At the end of the input without a line, only SIGUSR1 is left.
-                if std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
-                    begin.store(true, Relaxed);
-                    waker.wake();
-                }
-            });
-        }
-        let (begin, stop) = (Arc::clone(&orders.begin), Arc::clone(&orders.stop));
-        std::thread::spawn(move || {
-            while let Ok(signal) = signals.wait() {
-                let order = if signal == Signal::SIGUSR1 { &begin } else { &stop };
-                order.store(true, Relaxed);
-                waker.wake();
-            }
-        });
-        Ok(orders)
+    /// Orders for the host that sleeps in the waiter of `waker`; unless it is to `wait`, it may begin.
+    pub fn new(wait: bool, waker: Waker) -> Self {
+        Self { begin: Arc::new(AtomicBool::new(!wait)), stop: Arc::new(AtomicBool::new(false)), waker }
+    }
+
+    /// Begin to send.
+    pub fn begin(&self) {
+        self.begin.store(true, Relaxed);
+        self.waker.wake();
+    }
+
+    /// Send no more, report and end.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.waker.wake();
     }
 
     fn may_begin(&self) -> bool {
@@ -182,21 +182,48 @@ impl Orders {
     fn must_stop(&self) -> bool {
         self.stop.load(Relaxed)
     }
+
+    /// SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no handler interrupts the loop.
+    fn watch_signals(&self) -> anyhow::Result<()> {
+        let mut signals = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
+            signals.add(signal);
+        }
+        signals.thread_block().context("blocking signals")?;
+        let orders = self.clone();
+        std::thread::spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                if signal == Signal::SIGUSR1 { orders.begin() } else { orders.stop() }
+            }
+        });
+        Ok(())
+    }
+
+    /// A line on standard input begins. At its end without a line, only SIGUSR1 is left.
+    fn watch_input(&self) {
+        let orders = self.clone();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            if std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                orders.begin();
+            }
+        });
+    }
 }
 
-/// Standard output.
-#[derive(Debug)]
-struct Output {
+/// Where the report goes, and how it looks.
+struct Output<'a> {
+    out: &'a mut dyn Write,
     json: bool,
+    /// The report before, for what changed since.
     before: Report,
 }
 
-impl Output {
+impl Output<'_> {
     fn print(&mut self, line: Line) -> anyhow::Result<()> {
         let mut text = if self.json { serde_json::to_string(&line)? } else { self.for_people(&line) };
         text.push('\n');
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).context("writing the report")?;
+        self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).context("writing the report")?;
         if let Line::Progress(report) = line {
             self.before = report;
         }
