@@ -1,0 +1,4 @@
+//! Ports on real veths, in network namespaces that each test makes for itself. Needs root.
+
+mod common;
+mod frames;
