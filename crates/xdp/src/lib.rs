@@ -20,7 +20,7 @@ mod wait;
 
 pub use error::Error;
 pub use memory_port::{MemoryPort, Wire};
-pub use port::{PortSetup, XdpPort};
+pub use port::{PortSetup, XdpPort, frames_for};
 pub use port_io::PortIo;
 pub use program::XdpMode;
 pub use umem::{Census, Umem, frame_bytes_for};

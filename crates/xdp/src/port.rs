@@ -311,6 +311,19 @@ impl Drop for XdpPort {
     }
 }
 
+/// Frames that the rings of a port on `interface` may hold at most beyond those that the user hands in: memory has this
+/// many for each port.
+///
+/// # Errors
+/// The interface cannot be asked.
+pub fn frames_for(interface: &str) -> Result<usize, Error> {
+    let queues = rx_queues(interface).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
+        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
+    })?;
+    Ok(queues as usize * RX_RING as usize)
+}
+
 /// Looks the interface up and refuses what cannot become a port.
 fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) -> Result<Link, Error> {
     let link = route.link(interface).map_err(|error| no_link(interface, error))?;
