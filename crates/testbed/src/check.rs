@@ -1,8 +1,4 @@
-//! What must hold at the end o    let of_flows = host.received.iter().map(|flow| {
-        flow.received_frames + flow.duplicated_frames + flow.corrupted_frames + flow.too_old_frames
-    });
-    let others = host.announcements_received + host.other_received + host.control_ignored
-        + host.corrupted_unattributed + host.flows_refused; every run (design §7.1, 2 and 5): every frame is somewhere, and no cell is charged for
+//! What must hold at the end of every run (design §7.1, 2 and 5): every frame is somewhere, and no cell is charged for
 //! a frame that is gone.
 
 use anyhow::{Context, Result, bail};
@@ -149,8 +145,14 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
         sent + host.announcements_sent,
         frames(&port.received) + kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped,
     );
-    let arrived: u64 =
-        host.received.iter().map(|f| f.received_frames + f.duplicated_frames + f.corrupted_frames).sum();
+    let of_flows = host.received.iter().map(|flow| {
+        flow.received_frames + flow.duplicated_frames + flow.corrupted_frames + flow.too_old_frames
+    });
+    let others = host.announcements_received
+        + host.other_received
+        + host.control_ignored
+        + host.corrupted_unattributed
+        + host.flows_refused;
     ledger.equal(
         format!("{name}: transmitted and PFC frames = arrived at the host"),
         frames(&port.transmitted) + port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames),
