@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use nix::time::{ClockId, clock_gettime};
 use switch::{FrameId, Memory, Outgoing, Received};
-use xdp::{PortIo, PortSetup, Umem, XdpPort};
+use xdp::{PortIo, Umem, XdpPort};
 
 mod arguments;
 use arguments::Arguments;

@@ -23,5 +23,5 @@ pub use memory_port::{MemoryPort, Wire};
 pub use port::{PortSetup, XdpPort, frames_for};
 pub use port_io::PortIo;
 pub use program::XdpMode;
-pub use umem::{Census, Umem, frame_bytes_for};
+pub use umem::{Census, MAX_POSTED, Umem, frame_bytes_for};
 pub use wait::{Waiter, Waker, set_affinity, set_timer_slack};

@@ -7,6 +7,7 @@
 //! Why the pfifo on a veth: a veth without a qdisc loses the frames that find its ring full; with one, the kernel keeps
 //! them (6.16 and later) and says EAGAIN. Source: `reference/afxdp.md`, "What happens to a frame in copy mode".
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -64,7 +65,6 @@ impl PortSetup {
 }
 
 /// A port on an interface.
-#[derive(Debug)]
 pub struct XdpPort {
     interface: String,
     index: i32,
@@ -161,7 +161,7 @@ impl XdpPort {
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem));
             if queue == 0 {
                 self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
             }
@@ -300,6 +300,13 @@ impl PortIo for XdpPort {
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
         out.extend(self.receivers.iter().map(Receiver::fd));
+    }
+}
+
+impl fmt::Debug for XdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.up { "up" } else { "down" };
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.interface, self.frames_held())
     }
 }
 

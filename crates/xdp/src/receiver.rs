@@ -7,15 +7,20 @@ use xsk_rs::socket::Fd;
 use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
 use crate::fill::FillPolicy;
-use crate::umem::{FILL_RING, Umem};
+use crate::umem::{FILL_RING, MAX_POSTED, Umem};
 
 /// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
 pub(crate) const RX_RING: u32 = 2 * FILL_RING;
 /// Descriptors that go through a ring at once.
 pub(crate) const BATCH: usize = 256;
 
+/// Frames that are taken at a time although memory has no replacement for them. Waiting for memory alone could be in vain:
+/// what frees it may be the XON among these very frames.
+const TRICKLE: usize = 32;
+/// One queue posts at most this part of the memory, so that others, and the user, have theirs.
+const MEMORY_PART: usize = 8;
+
 /// An RX queue of a port.
-#[derive(Debug)]
 pub(crate) struct Receiver {
     rx: RxQueue,
     fill: FillQueue,
@@ -28,9 +33,10 @@ pub(crate) struct Receiver {
 
 impl Receiver {
     /// The receiving half of a socket of `port`, which holds nothing yet.
-    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8) -> Receiver {
+    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, umem: &Umem) -> Receiver {
+        let ceiling = MAX_POSTED.min(umem.frames() / MEMORY_PART).max(1);
         let batch = Box::new([FrameDesc::default(); BATCH]);
-        Receiver { rx, fill, port, policy: FillPolicy::new(FILL_RING), held: 0, batch }
+        Receiver { rx, fill, port, policy: FillPolicy::new(ceiling as u32), held: 0, batch }
     }
 
     pub(crate) fn socket(&self) -> &Fd {
@@ -61,7 +67,7 @@ impl Receiver {
     ) -> usize {
         let waiting = self.rx.nb_avail_exact();
         let (posted, memory_short) = self.post(umem, waiting as usize);
-        let may_take = if memory_short { max.min(posted) } else { max };
+        let may_take = if memory_short { max.min(posted.max(TRICKLE)) } else { max };
         let taken = self.take(umem, may_take.min(waiting as usize), out);
         self.policy.observe(now, waiting, taken as u32);
         taken

@@ -20,7 +20,6 @@ use crate::socket::send;
 use crate::umem::{Frames, Owner};
 
 /// What a port sends through.
-#[derive(Debug)]
 pub(crate) struct Sender {
     tx: TxQueue,
     completion: CompQueue,

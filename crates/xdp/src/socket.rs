@@ -6,6 +6,7 @@
 use std::io;
 use std::mem::size_of;
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
 
 use switch::KernelCounters;
 use xsk_rs::socket::Fd;
@@ -26,6 +27,9 @@ pub(crate) struct Rings {
     pub(crate) completion: CompQueue,
 }
 
+/// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment after the close.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 /// Binds a socket in copy mode, with rings of these sizes, to `queue` of `interface`.
 pub(crate) fn open(
     umem: &Umem,
@@ -34,16 +38,23 @@ pub(crate) fn open(
     (rx_ring, tx_ring): (u32, u32),
 ) -> Result<Rings, Error> {
     let name = interface.parse().map_err(|_| Error::NoInterface { interface: interface.into() })?;
-    // SAFETY: no program is loaded by libxdp, so none is detached twice.
-    let opened = unsafe { Socket::new(socket_config(rx_ring, tx_ring), umem.registered(), &name, queue) };
+    let config = socket_config(rx_ring, tx_ring);
     let busy = || Error::QueueBusy { interface: interface.into(), queue };
-    let (tx, rx, rings) = opened.map_err(|error| {
-        let error = os_error(&error);
-        match error.raw_os_error() {
-            Some(libc::EBUSY) => busy(),
-            _ => Error::kernel(format!("interface {interface}, queue {queue}: AF_XDP socket"), error),
+    let start = Instant::now();
+    let (tx, rx, rings) = loop {
+        // SAFETY: no program is loaded by libxdp, so none is detached twice.
+        let error = match unsafe { Socket::new(config, umem.registered(), &name, queue) } {
+            Ok(socket) => break socket,
+            Err(error) => os_error(&error),
+        };
+        if error.raw_os_error() != Some(libc::EBUSY) {
+            return Err(Error::kernel(format!("interface {interface}, queue {queue}: AF_XDP socket"), error));
         }
-    })?;
+        if start.elapsed() > PATIENCE {
+            return Err(busy());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
     // Without rings of its own it shares those of another socket of this memory on the same queue.
     let (fill, completion) = rings.ok_or_else(busy)?;
     // SAFETY: plain fcntl on a descriptor that is ours.
