@@ -128,6 +128,14 @@ pub(crate) fn reserved_cells(ports: &[Port]) -> u64 {
     ports.iter().flat_map(|port| &port.settings.groups).map(|group| u64::from(group.reserved_cells)).sum()
 }
 
+fn largest_reservation(ports: &[Port]) -> Option<&Place> {
+    let groups = ports.iter().flat_map(|port| &port.effective.pfc.groups);
+    groups
+        .filter_map(|group| group.reserved_cells.as_ref())
+        .max_by_key(|cells| cells.value)
+        .map(|cells| &cells.place)
+}
+
 /// The parts of the buffer fit into it, and what the ports take of a part fits into that.
 pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut Found) {
     let BufferSettings { total_cells: total, fixed_cells: fixed, headroom_cells: headroom, .. } =
@@ -136,11 +144,12 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut 
     if parts >= u64::from(total) {
         let written =
             [&buffer.total_cells, &buffer.headroom_cells, &buffer.fixed_cells].into_iter().flatten();
-        let place = written.map(|cells| &cells.place).next().unwrap_or(file);
-        let what = format!(
-            "of {total} cells in all, {fixed} fixed and {headroom} headroom cells leave none to share"
+        let place = written.map(|cells| &cells.place).next().or(largest_reservation(ports)).unwrap_or(file);
+        let what =
+            format!("{total} cells less {fixed} fixed and {headroom} headroom cells leave none to share");
+        let cure = format!(
+            "raise buffer.total_cells above {parts}, or lower headroom_cells, fixed_cells or reserved_cells"
         );
-        let cure = format!("raise total_cells above {parts}, or lower headroom_cells or fixed_cells");
         found.add(place, what, cure);
     }
     let reserved = reserved_cells(ports);

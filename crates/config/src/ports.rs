@@ -242,9 +242,7 @@ fn read_pfc(mut section: Section, found: &mut Found) -> WrittenPfc {
 fn read_group(mut section: Section, found: &mut Found) -> WrittenGroup {
     let group = WrittenGroup {
         headroom_cells: section.number("headroom_cells", 0..=MAX_CELLS, found),
-        xoff: section
-            .section("xoff", found)
-            .and_then(|xoff| read_threshold(xoff, "static_cells", "dynamic_percent", found)),
+        xoff: read_xoff(&mut section, found),
         xon_offset_cells: section.number("xon_offset_cells", 0..=MAX_CELLS, found),
         resume_cells: section.number("resume_cells", 0..=MAX_CELLS, found),
         reserved_cells: section.number("reserved_cells", 0..=MAX_CELLS, found),
@@ -253,19 +251,16 @@ fn read_group(mut section: Section, found: &mut Found) -> WrittenGroup {
     group
 }
 
-/// A table that holds a threshold and nothing else.
-fn read_threshold(
-    mut section: Section,
-    cells: &'static str,
-    percent: &'static str,
-    found: &mut Found,
-) -> Option<Placed<Xoff>> {
-    let threshold = either_threshold(&mut section, cells, percent, found);
-    if !section.has(cells) && !section.has(percent) {
-        found.add(&section.place, "no threshold", format!("write {cells} or {percent}"));
+fn read_xoff(group: &mut Section, found: &mut Found) -> Option<Placed<Xoff>> {
+    const CURE: &str = "write { static_cells = … } or { dynamic_percent = … }";
+    let item = group.item("xoff")?;
+    let mut section = item.section(group.place_of("xoff")?, CURE, found)?;
+    let xoff = either_threshold(&mut section, "static_cells", "dynamic_percent", found);
+    if section.is_empty() {
+        found.add(&section.place, "no threshold", CURE);
     }
     section.finish(&[], found);
-    threshold
+    xoff
 }
 
 /// A threshold in cells or in percent, not both. 0 cells would stop everything for good.

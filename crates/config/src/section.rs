@@ -50,7 +50,11 @@ impl<'d> Section<'d> {
     }
 
     fn full_name(&self, name: &str) -> String {
-        if self.place.setting.is_empty() { name.to_owned() } else { format!("{}.{name}", self.place.setting) }
+        // A name that TOML wants in quotes is shown in quotes: it may hold anything, line breaks too.
+        let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let plain = name.len() <= 64 && !name.is_empty() && name.bytes().all(bare);
+        let name = if plain { name.to_owned() } else { quoted(name) };
+        if self.place.setting.is_empty() { name } else { format!("{}.{name}", self.place.setting) }
     }
 
     /// The place of a setting's name, if the setting is there.
@@ -62,6 +66,11 @@ impl<'d> Section<'d> {
     /// Whether a setting is there, whatever its value.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.name == name)
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Takes a setting as it is.
@@ -102,7 +111,11 @@ impl<'d> Section<'d> {
         example: &str,
         found: &mut Found,
     ) -> Option<Placed<&'d str>> {
-        self.item(name)?.string(example, found)
+        let item = self.item(name)?;
+        match item.value {
+            DeValue::String(text) => Some(Placed { value: text.as_ref(), place: item.place }),
+            _ => item.wrong(&format!("write a string, as in \"{example}\""), found),
+        }
     }
 
     /// Takes one of a few words; those in `later` are known but do not work yet.
@@ -157,8 +170,10 @@ impl<'d> Section<'d> {
     /// Takes a table.
     pub(crate) fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
-        let place = self.place_of(name);
-        self.item(name)?.section(place, found)
+        let item = self.item(name)?;
+        let place = self.place_of(name)?;
+        let cure = format!("write a table, as in [{}]", place.setting);
+        item.section(place, &cure, found)
     }
 
     /// Takes all tables below this one, in the order of the file, with their names.
@@ -173,7 +188,8 @@ impl<'d> Section<'d> {
                 place: Place { setting: self.full_name(name), span: value.span() },
             };
             let place = Place { setting: item.place.setting.clone(), span };
-            sections.extend(item.section(Some(place), found).map(|section| (name, section)));
+            let cure = format!("write a table, as in [{}]", place.setting);
+            sections.extend(item.section(place, &cure, found).map(|section| (name, section)));
         }
         sections
     }
@@ -219,14 +235,6 @@ impl<'d> Item<'d> {
         None
     }
 
-    /// The value as a string.
-    pub(crate) fn string(self, example: &str, found: &mut Found) -> Option<Placed<&'d str>> {
-        match self.value {
-            DeValue::String(text) => Some(Placed { value: text.as_ref(), place: self.place }),
-            _ => self.wrong(&format!("write a string, as in \"{example}\""), found),
-        }
-    }
-
     /// The value, whose meaning the caller finds out.
     pub(crate) fn value(&self) -> &'d DeValue<'d> {
         self.value
@@ -242,16 +250,17 @@ impl<'d> Item<'d> {
         match number.and_then(|number| T::try_from(number).ok()).filter(|number| range.contains(number)) {
             Some(value) => Some(Placed { value, place: self.place }),
             None => {
-                found.add(&self.place, format!("{digits} is out of range"), cure);
+                found.add(&self.place, format!("{} is out of range", describe(self.value)), cure);
                 None
             }
         }
     }
 
-    fn section(self, name_place: Option<Place>, found: &mut Found) -> Option<Section<'d>> {
+    /// The value as a table that is to be shown at `name_place`.
+    pub(crate) fn section(self, name_place: Place, cure: &str, found: &mut Found) -> Option<Section<'d>> {
         match self.value {
-            DeValue::Table(table) => Some(Section::new(table, name_place.unwrap_or(self.place))),
-            _ => self.wrong(&format!("write a table, as in [{}]", self.place.setting), found),
+            DeValue::Table(table) => Some(Section::new(table, name_place)),
+            _ => self.wrong(cure, found),
         }
     }
 }
@@ -260,8 +269,8 @@ impl<'d> Item<'d> {
 pub(crate) fn describe(value: &DeValue) -> String {
     match value {
         DeValue::String(text) => format!("the string {}", quoted(text)),
-        DeValue::Integer(number) => format!("the number {number}"),
-        DeValue::Float(number) => format!("the number {number}"),
+        DeValue::Integer(number) => format!("the number {}", shortened(&number.to_string())),
+        DeValue::Float(number) => format!("the number {}", shortened(number.as_str())),
         DeValue::Boolean(value) => value.to_string(),
         DeValue::Datetime(_) => "a date".to_owned(),
         DeValue::Array(_) => "a list".to_owned(),
@@ -271,25 +280,36 @@ pub(crate) fn describe(value: &DeValue) -> String {
 
 /// Text from the file in quotes, on one line and not too long.
 pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", shortened(text))
+}
+
+fn shortened(text: &str) -> String {
     const MOST_CHARS: usize = 60;
-    if text.chars().count() <= MOST_CHARS {
-        return format!("{text:?}");
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
-    let start: String = text.chars().take(MOST_CHARS).collect();
-    format!("{:?}", start + "…")
 }
 
 fn quoted_list(words: &[&str], between: &str) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
 }
 
-/// The known word that was probably meant: few letters away, for its length.
+/// The known word that was probably meant: one that differs in few letters for its length, or that begins with what is
+/// there (as when the unit was left out). `None` when several would do.
 fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     // Comparing takes length × length steps, so a monster is not compared at all.
     if word.len() > 64 {
         return None;
     }
-    let distance = |known: &str| strsim::damerau_levenshtein(&word.to_lowercase(), known);
-    let nearest = known.iter().copied().min_by_key(|known| distance(known))?;
-    (distance(nearest) <= nearest.len().max(word.len()) / 3).then_some(nearest)
+    let word = word.to_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
+    let shortest = known.iter().map(|known| distance(known)).min()?;
+    let limit = (word.len() / 3).max(1);
+    let one = |likely: &dyn Fn(&str) -> bool| {
+        let mut likely = known.iter().copied().filter(|known| likely(known));
+        likely.next().filter(|_| likely.next().is_none())
+    };
+    one(&|known| shortest <= limit && distance(known) == shortest)
+        .or_else(|| one(&|known| word.len() >= 3 && known.starts_with(&word)))
 }

@@ -247,6 +247,19 @@ fn sixty_four_ports() {
     assert_eq!(config.switch.buffer.fixed_cells, 131_072 / 8);
 }
 
+/// The example at the head of the crate works, all of it.
+#[test]
+fn the_documented_example() {
+    let text: Vec<&str> = include_str!("../src/lib.rs")
+        .lines()
+        .skip_while(|line| *line != "//! ```toml")
+        .skip(1)
+        .take_while(|line| *line != "//! ```")
+        .map(|line| line.trim_start_matches("//!"))
+        .collect();
+    assert_eq!(parse(&text.join("\n")).interfaces, ["veth0"]);
+}
+
 /// The files that come with the project work, and say what they are meant to say.
 #[test]
 fn every_file_in_config() {

@@ -52,6 +52,7 @@ proptest! {
         "[", "]", "{", "}", "=", ".", ",", "\n", "\"", "'", "#", "1", "-", "99999999999999999999", "0x", "1.5", "inf",
         "true", "é", "port", "a", "interface", "pfc", "priority", "3", "xoff", "buffer", "queue", "schedule", " ", "\r",
         "1979-05-27", "port-defaults", "speed", "\u{feff}", "\0",
+        "\"\\n\"", "\"\\u0000\"",
     ]), 0..60)) {
         examine(&pieces.concat());
     }
