@@ -20,6 +20,9 @@ use xdp::Waiter;
 const ALICE: &str = "02:00:00:00:00:0a";
 const BOB: &str = "02:00:00:00:00:0b";
 
+/// How long a test waits for what must come, far beyond what any machine should need.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Two namespaces, `h0` in each the end of one veth pair. Removed when dropped.
 struct Lab {
     spaces: [String; 2],
@@ -141,7 +144,9 @@ impl RunningHost {
     /// Waits until `holds` is true of the newest report, and returns that.
     fn wait_for(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
         let mut newest = None;
+        let give_up = Instant::now() + PATIENCE;
         until(what, || {
+            assert!(Instant::now() < give_up, "waited in vain: {what}: {newest:#?}");
             match self.last_line() {
                 Some(Line::Progress(report) | Line::Final(report)) => newest = Some(report),
                 Some(Line::Ready { .. }) | None => {}
@@ -165,9 +170,9 @@ impl RunningHost {
     }
 }
 
-/// Waits until `holds`; gives up, far beyond what any machine should need, so that a failure does not hang.
+/// Waits until `holds`; gives up some time, so that a failure does not hang.
 fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let give_up = Instant::now() + Duration::from_secs(120);
+    let give_up = Instant::now() + 2 * PATIENCE;
     while !holds() {
         assert!(Instant::now() < give_up, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
