@@ -83,7 +83,7 @@ pub enum Error {
     /// Not enough memory for the frames.
     #[error(
         "no memory for {frames} frames of {frame_bytes} bytes ({} MiB): {reason}; configure fewer cells or \
-         larger ones, or give the machine more memory", *frames as u64 * *frame_bytes as u64 >> 20
+         larger ones, or give the machine more memory", (*frames as u64 * *frame_bytes as u64) >> 20
     )]
     NoMemory {
         /// Frames asked for.

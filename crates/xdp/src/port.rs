@@ -7,25 +7,27 @@
 //! Why the pfifo on a veth: a veth without a qdisc loses the frames that find its ring full; with one, the kernel keeps
 //! them (6.16 and later) and says EAGAIN. Source: `reference/afxdp.md`, "What happens to a frame in copy mode".
 
+use std::fmt;
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
-use xsk_rs::FrameDesc;
+use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
-use crate::fill::FillPolicy;
 use crate::netlink::{Link, RouteSocket, rx_queues};
 use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
-use crate::socket::Xsk;
-use crate::umem::{COMPLETION_RING, FILL_RING, Frames, Owner, Umem, max_mtu};
+use crate::receiver::{RX_RING, Receiver};
+use crate::sender::Sender;
+use crate::socket::{self, add_statistics};
+use crate::umem::{COMPLETION_RING, Frames, Umem, max_mtu};
 
-/// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
-const RX_RING: u32 = 2 * FILL_RING;
-/// Descriptors that go through a ring at once.
-const BATCH: usize = 256;
+/// Entries of the TX ring of the sockets that only receive; none is ever used.
+const IDLE_TX_RING: u32 = 64;
+/// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
+const DEFAULT_TX_BUDGET: u32 = 32;
 /// How often a port looks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
 /// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
@@ -63,45 +65,23 @@ impl PortSetup {
 }
 
 /// A port on an interface.
-#[derive(Debug)]
 pub struct XdpPort {
     interface: String,
     index: i32,
     number: u8,
     frames: Arc<Frames>,
-    queues: Vec<Queue>,
+    receivers: Vec<Receiver>,
     /// The queue that `receive` begins with.
-    next_queue: usize,
+    first: usize,
+    sender: Option<Sender>,
     program: Option<Attached>,
     /// Where to remove the qdisc that we set.
     qdisc: Option<RouteSocket>,
-    sender: Sender,
     up: bool,
     closed: bool,
     next_life_check: Instant,
     /// What we count ourselves; after `close` also what the sockets had counted.
     counters: KernelCounters,
-    batch: Box<[FrameDesc; BATCH]>,
-}
-
-/// What is on its way out.
-#[derive(Debug)]
-struct Sender {
-    ring: usize,
-    budget: usize,
-    /// Free entries of the TX ring, as last seen.
-    ring_free: usize,
-    /// Transmitted and not yet completed.
-    outstanding: usize,
-}
-
-/// An RX queue.
-#[derive(Debug)]
-struct Queue {
-    xsk: Xsk,
-    policy: FillPolicy,
-    /// Frames in the fill ring, the RX ring, and between the two.
-    held: usize,
 }
 
 impl XdpPort {
@@ -121,7 +101,7 @@ impl XdpPort {
         let ports = umem.port_count();
         let number =
             umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
-        let mut port = XdpPort::without_sockets(umem.shared(), interface, link.index, number, setup);
+        let mut port = XdpPort::without_sockets(umem.shared(), interface, link.index, number);
         match port.bring_up(umem, &link, route, queues, setup) {
             Ok(()) => Ok(port),
             Err(error) => {
@@ -148,36 +128,24 @@ impl XdpPort {
 
     /// RX queues, and thus sockets, of the port.
     pub fn queues(&self) -> usize {
-        self.queues.len()
+        self.receivers.len()
     }
 
-    fn without_sockets(
-        frames: Arc<Frames>,
-        name: &str,
-        index: i32,
-        number: u8,
-        setup: &PortSetup,
-    ) -> XdpPort {
+    fn without_sockets(frames: Arc<Frames>, name: &str, index: i32, number: u8) -> XdpPort {
         XdpPort {
             interface: name.into(),
             index,
             number,
             frames,
-            queues: Vec::new(),
-            next_queue: 0,
+            receivers: Vec::new(),
+            first: 0,
+            sender: None,
             program: None,
             qdisc: None,
-            sender: Sender {
-                ring: setup.tx_ring as usize,
-                budget: setup.tx_budget as usize,
-                ring_free: setup.tx_ring as usize,
-                outstanding: 0,
-            },
             up: true,
             closed: false,
             next_life_check: Instant(0),
             counters: KernelCounters::default(),
-            batch: Box::new([FrameDesc::default(); BATCH]),
         }
     }
 
@@ -191,43 +159,39 @@ impl XdpPort {
         setup: &PortSetup,
     ) -> Result<(), Error> {
         for queue in 0..queues {
-            let tx_ring = if queue == 0 { setup.tx_ring } else { 64 };
-            let xsk = Xsk::open(umem, &self.interface, queue, RX_RING, tx_ring)?;
-            self.queues.push(Queue { xsk, policy: FillPolicy::new(FILL_RING), held: 0 });
+            let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
+            let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem));
+            if queue == 0 {
+                self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
+            }
         }
-        self.tune_sending(setup)?;
-        for queue in &mut self.queues {
-            queue.post(umem, self.number, (FILL_RING as usize, 0), &mut self.batch[..]);
+        for receiver in &mut self.receivers {
+            receiver.post_first(umem);
         }
-        let sockets: Vec<RawFd> = self.queues.iter().map(|queue| queue.xsk.fd()).collect();
+        let sockets: Vec<RawFd> = self.receivers.iter().map(Receiver::fd).collect();
         self.program = Some(attach(&self.interface, link.index, &sockets)?);
         if link.kind == "veth" && link.qdisc == "noqueue" {
-            route.set_pfifo(link.index, PFIFO_FRAMES).map_err(|error| {
-                Error::kernel(format!("interface {}: setting the qdisc", self.interface), error)
-            })?;
+            let action = || format!("interface {}: setting the qdisc", self.interface);
+            route.set_pfifo(link.index, PFIFO_FRAMES).map_err(|error| Error::kernel(action(), error))?;
             self.qdisc = Some(route);
         }
         Ok(())
     }
 
-    fn tune_sending(&self, setup: &PortSetup) -> Result<(), Error> {
-        let xsk = &self.queues[0].xsk;
-        if let Err(error) = xsk.set_send_budget(setup.tx_budget) {
-            tracing::warn!(interface = self.interface, %error, "one sendto handles 32 frames (kernel before 6.17)");
+    fn new_sender(&self, tx: TxQueue, completion: CompQueue, setup: &PortSetup) -> Result<Sender, Error> {
+        let fd = tx.fd().as_raw_fd();
+        let mut budget = setup.tx_budget;
+        if let Err(error) = socket::set_send_budget(fd, budget) {
+            budget = budget.min(DEFAULT_TX_BUDGET);
+            tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
         }
         if let Some(bytes) = setup.send_buffer_bytes {
-            xsk.set_send_buffer(bytes).map_err(|error| {
-                Error::kernel(format!("interface {}: send buffer", self.interface), error)
-            })?;
+            let action = || format!("interface {}: setting the send buffer", self.interface);
+            socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
         }
-        Ok(())
-    }
-
-    /// Descriptors in the TX ring that the kernel has not taken.
-    fn unsent(&mut self) -> usize {
-        let Some(queue) = self.queues.first_mut() else { return 0 };
-        self.sender.ring_free = queue.xsk.tx.nb_free_exact() as usize;
-        self.sender.ring - self.sender.ring_free
+        let sizes = (setup.tx_ring as usize, budget as usize);
+        Ok(Sender::new((tx, completion), Arc::clone(&self.frames), self.number, sizes))
     }
 
     fn check_alive(&mut self, now: Instant) {
@@ -235,8 +199,8 @@ impl XdpPort {
             return;
         }
         self.next_life_check = now + LIFE_CHECK_NS;
-        let error = self.queues.iter().map(|queue| queue.xsk.pending_error()).find(|&error| error != 0);
-        if let Some(errno) = error {
+        let mut errors = self.receivers.iter().map(|receiver| socket::take_error(receiver.fd()));
+        if let Some(errno) = errors.find(|&errno| errno != 0) {
             self.go_down(errno);
         }
     }
@@ -255,7 +219,8 @@ impl XdpPort {
         self.closed = true;
         self.program = None;
         self.counters = self.kernel_counters();
-        self.queues.clear();
+        self.receivers.clear();
+        self.sender = None;
         if let Some(route) = self.qdisc.take()
             && let Err(error) = route.remove_qdisc(self.index)
             && error.raw_os_error() != Some(libc::ENODEV)
@@ -263,90 +228,7 @@ impl XdpPort {
             tracing::warn!(interface = self.interface, %error, "the qdisc stays");
         }
         self.up = false;
-        self.sender = Sender { ring: 0, budget: 0, ring_free: 0, outstanding: 0 };
         true
-    }
-
-    /// Counts an error of `sendto`. Returns whether another call can do any good.
-    fn count_error(&mut self, errno: i32, sent: usize) -> bool {
-        match errno {
-            libc::EAGAIN => {
-                self.counters.tx_again += 1;
-                sent >= self.sender.budget // it was the budget, not a full ring or buffer
-            }
-            libc::EBUSY => {
-                self.counters.tx_busy += 1;
-                true
-            }
-            libc::ENOBUFS => {
-                self.counters.tx_no_buffers += 1;
-                false
-            }
-            _ => {
-                self.counters.tx_down += 1;
-                if self.up {
-                    self.go_down(errno);
-                }
-                false
-            }
-        }
-    }
-}
-
-impl Queue {
-    /// Posts frames until the kernel has `target` empty ones, given that `waiting` of those held are full. Returns how
-    /// many it posted, and whether memory was short.
-    fn post(
-        &mut self,
-        umem: &mut Umem,
-        port: u8,
-        (target, waiting): (usize, usize),
-        batch: &mut [FrameDesc],
-    ) -> (usize, bool) {
-        let empty = self.held - waiting;
-        let want = target.saturating_sub(empty).min(RX_RING as usize - self.held);
-        // The kernel publishes received frames a moment before it gives back their places in the fill ring.
-        let want = want.min(self.xsk.fill.nb_free(want as u32) as usize);
-        let mut posted = 0;
-        while posted < want {
-            let room = batch.len().min(want - posted);
-            let taken = umem.take_for_fill(port, &mut batch[..room]);
-            // SAFETY: the descriptors are of this UMEM, their frames were free until now, and there is room for them.
-            let produced = unsafe { self.xsk.fill.produce(&batch[..taken]) };
-            debug_assert_eq!(produced, taken, "the fill ring had no room");
-            posted += taken;
-            if taken < room {
-                break;
-            }
-        }
-        self.held += posted;
-        (posted, posted < want)
-    }
-
-    /// Takes at most `max` frames from the RX ring.
-    fn take(
-        &mut self,
-        umem: &mut Umem,
-        port: u8,
-        max: usize,
-        batch: &mut [FrameDesc],
-        out: &mut Vec<Received>,
-    ) -> usize {
-        let mut taken = 0;
-        while taken < max {
-            let room = batch.len().min(max - taken);
-            // SAFETY: RX, fill ring and descriptors are of this one UMEM.
-            let count = unsafe { self.xsk.rx.consume(&mut batch[..room]) };
-            for desc in &batch[..count] {
-                out.push(umem.take_received(desc, port));
-            }
-            taken += count;
-            if count < room {
-                break;
-            }
-        }
-        self.held -= taken;
-        taken
     }
 }
 
@@ -355,88 +237,45 @@ impl PortIo for XdpPort {
 
     fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
         self.check_alive(now);
+        let queues = self.receivers.len();
         let mut left = max;
-        for turn in 0..self.queues.len() {
-            let at = (self.next_queue + turn) % self.queues.len();
-            let queue = &mut self.queues[at];
-            let waiting = queue.xsk.rx.nb_avail_exact();
-            let need = (queue.policy.target() as usize, waiting as usize);
-            let (posted, memory_short) = queue.post(umem, self.number, need, &mut self.batch[..]);
-            let may_take = if memory_short { left.min(posted) } else { left };
-            let taken = queue.take(umem, self.number, may_take, &mut self.batch[..], out);
-            queue.policy.observe(now, waiting, taken as u32);
-            left -= taken;
+        for turn in 0..queues {
+            let at = (self.first + turn) % queues;
+            left -= self.receivers[at].receive(umem, now, left, out);
         }
-        self.next_queue = (self.next_queue + 1) % self.queues.len().max(1);
+        // Another queue comes first next time, lest a busy one take all there is to take.
+        self.first = (self.first + 1) % queues.max(1);
     }
 
     fn transmit_room(&self) -> usize {
-        if !self.up {
-            return 0;
-        }
-        self.sender.ring_free.min(self.sender.ring - self.sender.outstanding)
+        self.sender.as_ref().filter(|_| self.up).map_or(0, Sender::room)
     }
 
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
-        debug_assert!(frames.len() <= self.transmit_room());
-        for chunk in frames.chunks(BATCH) {
-            for (desc, outgoing) in self.batch.iter_mut().zip(chunk) {
-                let index = outgoing.frame.index();
-                self.frames.hand_over(index, Owner::User, Owner::Transmit(self.number));
-                *desc = self.frames.desc_of_len(index, outgoing.len.into());
-            }
-            if let Some(queue) = self.queues.first_mut() {
-                // SAFETY: the descriptors are of this UMEM, and their frames' tokens were given to us.
-                let produced = unsafe { queue.xsk.tx.produce(&self.batch[..chunk.len()]) };
-                debug_assert_eq!(produced, chunk.len(), "the TX ring had no room");
-            }
+        if frames.is_empty() {
+            return;
         }
-        self.sender.ring_free -= frames.len();
-        self.sender.outstanding += frames.len();
+        self.sender.as_mut().expect("an open port").transmit(frames);
         frames.clear();
     }
 
     fn kick(&mut self) -> u32 {
-        let mut lost = 0;
-        let mut unsent = self.unsent();
-        // A call that sends nothing ends the loop, and a call that loses a frame sends at least that: so many are enough.
-        for _ in 0..unsent {
-            if unsent == 0 || !self.up {
-                break;
-            }
-            self.counters.tx_kicks += 1;
-            let result = self.queues[0].xsk.send();
-            let before = std::mem::replace(&mut unsent, self.unsent());
-            if let Err(errno) = result {
-                lost += u32::from(errno == libc::EBUSY);
-                if !self.count_error(errno, before - unsent) {
-                    break;
-                }
-            }
+        let Some(sender) = self.sender.as_mut().filter(|_| self.up) else { return 0 };
+        let kicked = sender.kick(&mut self.counters);
+        if let Some(errno) = kicked.down {
+            self.go_down(errno);
         }
-        lost
+        kicked.lost
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
-        let Some(queue) = self.queues.first_mut() else { return };
-        loop {
-            // SAFETY: completion ring and descriptors are of this one UMEM.
-            let count = unsafe { queue.xsk.completion.consume(&mut self.batch[..]) };
-            for desc in &self.batch[..count] {
-                let index = self.frames.index_of(desc.addr());
-                self.frames.hand_over(index, Owner::Transmit(self.number), Owner::User);
-                out.push(FrameId::new(index as u32));
-            }
-            self.sender.outstanding -= count;
-            if count < BATCH {
-                break;
-            }
+        if let Some(sender) = &mut self.sender {
+            sender.complete(out);
         }
-        self.unsent();
     }
 
     fn outstanding(&self) -> usize {
-        self.sender.outstanding
+        self.sender.as_ref().map_or(0, Sender::outstanding)
     }
 
     fn is_up(&self) -> bool {
@@ -451,16 +290,23 @@ impl PortIo for XdpPort {
 
     fn kernel_counters(&self) -> KernelCounters {
         let mut counters = self.counters;
-        self.queues.iter().for_each(|queue| queue.xsk.add_statistics(&mut counters));
+        self.receivers.iter().for_each(|receiver| add_statistics(receiver.socket(), &mut counters));
         counters
     }
 
     fn frames_held(&self) -> usize {
-        self.queues.iter().map(|queue| queue.held).sum::<usize>() + self.sender.outstanding
+        self.receivers.iter().map(Receiver::held).sum::<usize>() + self.outstanding()
     }
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
-        out.extend(self.queues.iter().map(|queue| queue.xsk.fd()));
+        out.extend(self.receivers.iter().map(Receiver::fd));
+    }
+}
+
+impl fmt::Debug for XdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.up { "up" } else { "down" };
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.interface, self.frames_held())
     }
 }
 

@@ -10,7 +10,7 @@ pub trait PortIo {
     type Memory: Memory;
 
     /// Takes at most `max` received frames, appended to `out`. Posts fresh frames to the fill ring *before* it takes
-    /// any, and takes no more than it could replace.
+    /// any, and takes no more than it could replace (or a few, lest it stop for good).
     fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<Received>);
 
     /// Frames that `transmit` would take now.

@@ -8,6 +8,7 @@
 //! lives. So that no port's interface is held that way, the first socket is bound to the loopback interface of a network
 //! namespace made for it alone; the kernel removes that with the socket.
 
+use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -20,7 +21,10 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
 use crate::error::Error;
 use crate::netlink::RouteSocket;
 
-/// Entries of each fill ring, the most frames that can be posted on a queue.
+/// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
+/// A queue never posts more than an eighth of the memory.
+pub const MAX_POSTED: usize = FILL_RING as usize;
+/// Entries of each fill ring.
 pub(crate) const FILL_RING: u32 = 8192;
 /// Entries of each completion ring; no TX ring is larger.
 pub(crate) const COMPLETION_RING: u32 = 2048;
@@ -58,7 +62,7 @@ impl Owner {
         match tag {
             0 => Owner::Free,
             1 => Owner::User,
-            _ if tag % 2 == 0 => Owner::Fill((tag - 2) / 2),
+            _ if tag.is_multiple_of(2) => Owner::Fill((tag - 2) / 2),
             _ => Owner::Transmit((tag - 3) / 2),
         }
     }
@@ -66,7 +70,6 @@ impl Owner {
 
 /// The frames as ports see them: where each lies, and whose it is. A tag is only changed by the frame's owner, so the
 /// order of changes by different cores is that of the rings that hand frames from one to the other.
-#[derive(Debug)]
 pub(crate) struct Frames {
     umem: xsk_rs::Umem,
     descs: Box<[FrameDesc]>,
@@ -130,7 +133,6 @@ pub struct Census {
 }
 
 /// Memory for the frames of all ports.
-#[derive(Debug)]
 pub struct Umem {
     frames: Arc<Frames>,
     /// Indices of free frames, the one freed last on top.
@@ -141,8 +143,13 @@ pub struct Umem {
     _anchor: Anchor,
 }
 
+impl fmt::Debug for Umem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Umem of {} frames, {} free", self.frames(), self.free.len())
+    }
+}
+
 /// The first socket on the UMEM; see the top of the file.
-#[derive(Debug)]
 struct Anchor {
     _tx: TxQueue,
     _rx: RxQueue,

@@ -47,6 +47,11 @@ impl Space {
         ip(&format!("-n {} {arguments}", self.name));
     }
 
+    /// Runs `tc` in the namespace.
+    pub fn tc(&self, arguments: &str) {
+        run("tc", &format!("-n {} {arguments}", self.name));
+    }
+
     /// What `ip` prints in the namespace.
     pub fn ip_output(&self, arguments: &str) -> String {
         let output = Command::new("ip").args(["-n", &self.name]).args(arguments.split_whitespace()).output();
@@ -75,8 +80,12 @@ impl Drop for Space {
 }
 
 fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split_whitespace()).output().expect("ip runs");
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    run("ip", arguments);
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it is installed");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 /// A host on its end of a veth: a raw packet socket.
@@ -132,7 +141,7 @@ impl Host {
             if len < 0 {
                 return None;
             }
-            if kind != libc::PACKET_OUTGOING as u8 {
+            if kind != libc::PACKET_OUTGOING {
                 frame.truncate(len as usize);
                 return Some(frame);
             }
@@ -169,12 +178,9 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     frames
 }
 
-/// Transmits one frame; it may still wait in the TX ring.
+/// Puts one frame into the TX ring, without a kick.
 pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
-    until("room in the TX ring", || {
-        finish(port, umem);
-        port.transmit_room() > 0
-    });
+    assert!(port.transmit_room() > 0);
     let frame = umem.alloc().expect("memory");
     umem.bytes_mut(&frame, bytes.len()).copy_from_slice(bytes);
     port.transmit(&mut vec![Outgoing { frame, len: bytes.len() as u16 }]);
