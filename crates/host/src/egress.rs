@@ -81,7 +81,7 @@ impl Egress {
         self.pauses[priority].receive(time_ns, now);
     }
 
-    /// Time has come to `now`: pauses begin and end, credit grows, frames that waited too long are given up.
+    /// Time has come to `now`: pauses begin and end, credit grows, flows that fell too far behind give up their oldest frames.
     pub fn advance(&mut self, now: Instant) {
         for pause in &mut self.pauses {
             pause.expire(now);
@@ -181,7 +181,7 @@ mod tests {
     const MILLISECOND: Nanos = 1_000_000;
 
     fn flow(priority: u8, size_bytes: u16, rate_bps: u64) -> FlowQueue {
-        let pace = Pace::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), u64::MAX, 1000);
+        let pace = Pace::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), None, 1000);
         FlowQueue { pace, priority, size_bytes }
     }
 

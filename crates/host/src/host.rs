@@ -29,7 +29,7 @@ use xdp::PortIo;
 pub const IN_FLIGHT_BYTES: usize = 16_384;
 /// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
 pub const IN_FLIGHT_FRAMES: usize = 256;
-/// Frames that a flow may fall behind; a flow with a count falls behind without bound and gives nothing up.
+/// Frames that a flow may fall behind its rate before it gives up catching up.
 pub const MAX_BACKLOG: u64 = 1024;
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
@@ -201,9 +201,8 @@ impl<P: PortIo> Host<P> {
     pub fn begin(&mut self, now: Instant) {
         let stop = self.settings.duration_ns.map_or(Instant::NEVER, |duration| now + duration);
         for flow in &self.settings.flows {
-            let (count, backlog) = flow.count.map_or((u64::MAX, MAX_BACKLOG), |count| (count, u64::MAX));
             let start = now + flow.start_ns;
-            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, count, backlog);
+            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG);
             self.egress.add(FlowQueue { pace, priority: flow.priority, size_bytes: flow.size_bytes });
         }
         self.since = now;

@@ -1,27 +1,32 @@
 //! When the frames of a constant-rate flow fall due.
 //!
-//! Rule: frame k falls due at `start + ⌊k × interval⌋`, with the interval of `size` bytes at the rate as an exact
-//! fraction, so that the rate has no error, however long it runs. Frames that are due and not taken wait; at most
-//! `max_backlog` of them, then the oldest are given up, so that a flow which was paused for long does not make up for
-//! it without bound.
+//! Rule: slot k comes at `start + ⌊k × interval⌋`, with the interval of `size` bytes at the rate as an exact fraction,
+//! so that the rate has no error, however long it runs. Each slot is worth a frame. Frames that are due and not taken
+//! wait; at most `max_backlog` of them: then the oldest slots pass unused, so that a flow which was paused for long does
+//! not make up for it without bound. A flow that is to send a certain number of frames then lasts longer; any other
+//! sends fewer.
 
 use switch::{Instant, Nanos};
 
-/// The due times of one flow and its place in them.
+/// The slots of one flow and its place in them.
 #[derive(Debug, Clone)]
 pub struct Pace {
     start: Instant,
     /// The interval is this over `rate_bps` nanoseconds.
     bit_ns: u64,
     rate_bps: u64,
-    /// Frames that are asked for in all.
-    total: u64,
+    /// Slots before the flow's time is over.
+    slots: u64,
+    /// Frames to send, if that ends the flow.
+    count: Option<u64>,
     max_backlog: u64,
-    /// The next frame: frames taken or given up so far.
-    head: u64,
-    head_due: Instant,
-    /// What the floor of `head_due` left, in 1/`rate_bps` ns.
-    head_rest: u64,
+    /// Frames taken.
+    taken: u64,
+    /// The next slot: those before it are taken or passed unused.
+    next: u64,
+    next_due: Instant,
+    /// What the floor of `next_due` left, in 1/`rate_bps` ns.
+    next_rest: u64,
 }
 
 impl Pace {
@@ -32,59 +37,76 @@ impl Pace {
         rate_bps: u64,
         start: Instant,
         stop: Instant,
-        count: u64,
+        count: Option<u64>,
         max_backlog: u64,
     ) -> Self {
-        let bit_ns = u64::from(size_bytes) * 8 * 1_000_000_000;
         let mut pace = Self {
             start,
-            bit_ns,
+            bit_ns: u64::from(size_bytes) * 8 * 1_000_000_000,
             rate_bps,
-            total: u64::MAX,
+            slots: u64::MAX,
+            count,
             max_backlog,
-            head: 0,
-            head_due: start,
-            head_rest: 0,
+            taken: 0,
+            next: 0,
+            next_due: start,
+            next_rest: 0,
         };
-        pace.total = match stop.since(start) {
+        pace.slots = match stop.since(start) {
             0 => 0,
-            open => count.min(pace.offered(start + (open - 1))),
+            open => pace.slots_until(start + (open - 1)),
         };
         pace
     }
 
-    /// Frames that have fallen due up to and including `now`.
+    /// Frames that were asked for up to and including `now`.
     pub fn offered(&self, now: Instant) -> u64 {
+        let slots = self.slots_until(now);
+        match self.count {
+            Some(count) => slots.saturating_sub(self.next - self.taken).min(count),
+            None => slots,
+        }
+    }
+
+    /// Slots that have come up to and including `now`.
+    fn slots_until(&self, now: Instant) -> u64 {
         if now < self.start {
             return 0;
         }
         // ⌊k × b / r⌋ ≤ t  ⇔  k < (t + 1) × r / b
         let passed = u128::from(now.since(self.start)) + 1;
-        let due = (passed * u128::from(self.rate_bps)).div_ceil(u128::from(self.bit_ns));
-        u64::try_from(due).unwrap_or(u64::MAX).min(self.total)
+        let slots = (passed * u128::from(self.rate_bps)).div_ceil(u128::from(self.bit_ns));
+        u64::try_from(slots).unwrap_or(u64::MAX).min(self.slots)
     }
 
     /// When the next frame falls due (in the past, if it waits); `None` when there is none left.
     #[inline]
     pub fn next_due(&self) -> Option<Instant> {
-        (self.head < self.total).then_some(self.head_due)
+        let is_over = self.next >= self.slots || self.count.is_some_and(|count| self.taken >= count);
+        (!is_over).then_some(self.next_due)
     }
 
     /// Takes the next frame.
     #[inline]
     pub fn take(&mut self) {
-        debug_assert!(self.head < self.total);
-        self.head += 1;
-        let rest = self.head_rest + self.bit_ns % self.rate_bps;
-        self.head_due = self.head_due + (self.bit_ns / self.rate_bps + rest / self.rate_bps);
-        self.head_rest = rest % self.rate_bps;
+        debug_assert!(self.next_due().is_some());
+        self.taken += 1;
+        self.next += 1;
+        let rest = self.next_rest + self.bit_ns % self.rate_bps;
+        self.next_due = self.next_due + (self.bit_ns / self.rate_bps + rest / self.rate_bps);
+        self.next_rest = rest % self.rate_bps;
     }
 
-    /// Gives up the oldest waiting frames beyond the bound.
+    /// Lets the oldest slots pass that wait beyond the bound.
+    #[inline]
     pub fn limit_backlog(&mut self, now: Instant) {
-        let Some(waiting) = self.offered(now).checked_sub(self.head) else { return };
+        let span_ns = self.max_backlog.saturating_mul(self.interval_ns());
+        if now.since(self.next_due) < span_ns {
+            return; // fewer wait; this is the usual case, and needs no division
+        }
+        let waiting = self.slots_until(now).saturating_sub(self.next);
         if waiting > self.max_backlog {
-            self.skip_to(self.head + (waiting - self.max_backlog));
+            self.skip_to(self.next + (waiting - self.max_backlog));
         }
     }
 
@@ -93,13 +115,13 @@ impl Pace {
         self.bit_ns / self.rate_bps
     }
 
-    fn skip_to(&mut self, head: u64) {
-        let position = u128::from(head) * u128::from(self.bit_ns);
+    fn skip_to(&mut self, slot: u64) {
+        let offset = u128::from(slot) * u128::from(self.bit_ns);
         let rate = u128::from(self.rate_bps);
-        self.head = head;
-        // Both fit: the position is below now − start, the rest below the rate.
-        self.head_due = self.start + (position / rate) as u64;
-        self.head_rest = (position % rate) as u64;
+        self.next = slot;
+        // Both fit: the slot has come, so it is no later than now; the rest is below the rate.
+        self.next_due = self.start + (offset / rate) as u64;
+        self.next_rest = (offset % rate) as u64;
     }
 }
 
@@ -132,7 +154,7 @@ mod tests {
             (100, 7, 1000, 9), // 8.75
         ] {
             let stop = Instant(5 + seconds * SECOND);
-            let mut pace = Pace::new(size, rate, Instant(5), stop, u64::MAX, u64::MAX);
+            let mut pace = Pace::new(size, rate, Instant(5), stop, None, u64::MAX);
             let (mut now, mut taken, mut turn) = (Instant(0), 0, 0);
             while now < stop {
                 taken += drain(&mut pace, now);
@@ -152,10 +174,10 @@ mod tests {
         for (rate, due) in
             [(1_000_000_000, [0, 12_112, 24_224, 36_336]), (3_000_000_000, [0, 4_037, 8_074, 12_112])]
         {
-            let mut pace = Pace::new(1514, rate, Instant(0), Instant::NEVER, 4, 0);
+            let mut pace = Pace::new(1514, rate, Instant(0), Instant::NEVER, Some(4), 0);
             for due in due {
                 assert_eq!(pace.next_due(), Some(Instant(due)), "at {rate} bit/s");
-                assert_eq!(pace.offered(Instant(due)) - 1, pace.head, "at {rate} bit/s");
+                assert_eq!(pace.offered(Instant(due)) - 1, pace.next, "at {rate} bit/s");
                 pace.take();
             }
             assert_eq!(pace.next_due(), None);
@@ -164,23 +186,23 @@ mod tests {
 
     #[test]
     fn a_count_ends_the_flow() {
-        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant::NEVER, 3, 10);
+        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant::NEVER, Some(3), 10);
         assert_eq!(drain(&mut pace, Instant(10 * SECOND)), 3);
         assert_eq!(pace.offered(Instant(10 * SECOND)), 3);
     }
 
     #[test]
     fn nothing_is_due_before_the_start_or_of_a_flow_that_starts_too_late() {
-        let pace = Pace::new(125, 1_000_000, Instant(100), Instant(SECOND), u64::MAX, 10);
+        let pace = Pace::new(125, 1_000_000, Instant(100), Instant(SECOND), None, 10);
         assert_eq!((pace.offered(Instant(99)), pace.offered(Instant(100))), (0, 1));
-        let late = Pace::new(125, 1_000_000, Instant(100), Instant(100), u64::MAX, 10);
+        let late = Pace::new(125, 1_000_000, Instant(100), Instant(100), None, 10);
         assert_eq!((late.offered(Instant(SECOND)), late.next_due()), (0, None));
     }
 
-    /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others are given up, and the rhythm stays.
+    /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others have passed, and the rhythm stays.
     #[test]
     fn the_backlog_is_bounded_and_the_rhythm_kept() {
-        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), u64::MAX, 10);
+        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), None, 10);
         let now = Instant(SECOND);
         pace.limit_backlog(now);
         assert_eq!(pace.next_due(), Some(Instant(991_000_000)));
@@ -188,6 +210,19 @@ mod tests {
         assert_eq!(pace.next_due(), Some(Instant(1_001_000_000)));
         assert_eq!(pace.offered(now), 1001);
         pace.limit_backlog(now);
-        assert_eq!(pace.next_due(), Some(Instant(1_001_000_000)), "nothing waits, nothing is given up");
+        assert_eq!(pace.next_due(), Some(Instant(1_001_000_000)), "nothing waits, nothing passes");
+    }
+
+    /// The same with a count: what passed is sent later.
+    #[test]
+    fn a_flow_with_a_count_sends_it_all_the_same() {
+        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), Some(1500), 10);
+        let now = Instant(SECOND);
+        pace.limit_backlog(now);
+        assert_eq!((pace.offered(now), drain(&mut pace, now)), (10, 10));
+        let now = Instant(2 * SECOND);
+        assert_eq!((pace.offered(now), drain(&mut pace, now)), (1010, 1000));
+        assert_eq!(drain(&mut pace, Instant(9 * SECOND)), 490);
+        assert_eq!((pace.offered(Instant(9 * SECOND)), pace.next_due()), (1500, None));
     }
 }

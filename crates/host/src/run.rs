@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use switch::{Instant, Nanos};
 use wire::MacAddr;
-use xdp::{PortIo, PortSetup, Umem, Waiter, Waker, XdpPort};
+use xdp::{MAX_POSTED, PortIo, PortSetup, Umem, Waiter, Waker, XdpPort};
 
-/// Frames of a host's memory: a full fill ring (8192), as much again in the RX ring, and what is on its way out.
-const FRAMES: usize = 20_480;
+/// Frames of a host's memory: a full fill ring, as much again in the RX ring, and what is on its way out.
+const FRAMES: usize = 2 * MAX_POSTED + 4_096;
 /// How long a sender sends unless told otherwise.
 const DEFAULT_DURATION_NS: Nanos = 10_000_000_000;
 /// The longest sleep: the port looks after its interface when it is asked for frames.
@@ -55,7 +55,9 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
     let mut memory = Umem::new(FRAMES, frame_bytes)?;
-    let port = XdpPort::open(&mut memory, &args.interface, &PortSetup::default())?;
+    // The host shares its core with others: what arrives while it is not running must find a frame.
+    let setup = PortSetup { posted_frames: Some(MAX_POSTED as u32), ..PortSetup::default() };
+    let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
     let mut host = Host::new(settings(args)?, port, memory, FRAMES, now());
     waiter.watch([host.port()]);
     let mut output = Output { out, json: args.json, before: Report::default() };

@@ -22,7 +22,7 @@ use crate::program::{Attached, XdpMode, attach};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket::{self, add_statistics};
-use crate::umem::{COMPLETION_RING, Frames, Umem, max_mtu};
+use crate::umem::{COMPLETION_RING, FILL_RING, Frames, Umem, max_mtu};
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
@@ -43,11 +43,14 @@ pub struct PortSetup {
     /// Bound of the kernel's copies of frames on their way, in bytes of its own accounting (about 0.8 KB a small
     /// frame); `None`: the system's default.
     pub send_buffer_bytes: Option<u32>,
+    /// Empty frames kept in the fill ring of each RX queue, at most 8192: for who would rather stall for long than be
+    /// quick. `None`: by need, and no more than an eighth of the memory.
+    pub posted_frames: Option<u32>,
 }
 
 impl Default for PortSetup {
     fn default() -> Self {
-        PortSetup { tx_ring: 2048, tx_budget: 256, send_buffer_bytes: None }
+        PortSetup { tx_ring: 2048, tx_budget: 256, send_buffer_bytes: None, posted_frames: None }
     }
 }
 
@@ -58,6 +61,8 @@ impl PortSetup {
             Some("the TX ring must be a power of two, at most 2048")
         } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {
             Some("the TX budget must be at least 1 and at most the TX ring")
+        } else if self.posted_frames.is_some_and(|frames| frames == 0 || frames > FILL_RING) {
+            Some("the posted frames must be at least 1 and at most 8192")
         } else {
             None
         }
@@ -161,7 +166,7 @@ impl XdpPort {
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem, setup.posted_frames));
             if queue == 0 {
                 self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
             }

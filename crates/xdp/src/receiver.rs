@@ -32,11 +32,11 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The receiving half of a socket of `port`, which holds nothing yet.
-    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, umem: &Umem) -> Receiver {
+    /// The receiving half of a socket of `port`, which holds nothing yet; it posts `posted` frames, or by need.
+    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, umem: &Umem, posted: Option<u32>) -> Receiver {
         let ceiling = MAX_POSTED.min(umem.frames() / MEMORY_PART).max(1);
-        let batch = Box::new([FrameDesc::default(); BATCH]);
-        Receiver { rx, fill, port, policy: FillPolicy::new(ceiling as u32), held: 0, batch }
+        let policy = posted.map_or_else(|| FillPolicy::new(ceiling as u32), FillPolicy::constant);
+        Receiver { rx, fill, port, policy, held: 0, batch: Box::new([FrameDesc::default(); BATCH]) }
     }
 
     pub(crate) fn socket(&self) -> &Fd {
