@@ -84,35 +84,35 @@ impl Header {
     /// Reads the header of a frame. A frame that ends inside its header or inside a tag is [`Error::Truncated`].
     #[inline]
     pub fn parse(frame: &[u8]) -> Result<Header, Error> {
-        let bytes: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?;
-        let [d0, d1, d2, d3, d4, d5, s0, s1, s2, s3, s4, s5, t0, t1] = *bytes;
-        let mut header = Header {
-            dst: MacAddr([d0, d1, d2, d3, d4, d5]),
-            src: MacAddr([s0, s1, s2, s3, s4, s5]),
-            outer: None,
-            inner: None,
-            ethertype: u16::from_be_bytes([t0, t1]),
-            payload_offset: HEADER_BYTES,
-        };
-        if is_tag(header.ethertype) {
-            header.outer = Some(header.take_tag(frame)?);
-            if is_tag(header.ethertype) {
-                header.inner = Some(header.take_tag(frame)?);
-            }
+        let fixed: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?; // the one check
+        let (dst, rest) = fixed.split_first_chunk().ok_or(Error::Truncated)?;
+        let (src, rest) = rest.split_first_chunk().ok_or(Error::Truncated)?;
+        let tpid = rest.first_chunk().ok_or(Error::Truncated)?;
+        let (dst, src) = (MacAddr(*dst), MacAddr(*src));
+        let tpid = u16::from_be_bytes(*tpid);
+        if !is_tag(tpid) {
+            let payload_offset = HEADER_BYTES;
+            return Ok(Header { dst, src, outer: None, inner: None, ethertype: tpid, payload_offset });
         }
-        Ok(header)
+        let (tci, mut ethertype) = tag_at(frame, HEADER_BYTES)?;
+        let mut payload_offset = HEADER_BYTES + TAG_BYTES;
+        let outer = Some(Tag::from_tci(tpid, tci));
+        let mut inner = None;
+        if is_tag(ethertype) {
+            let (tci, next) = tag_at(frame, payload_offset)?;
+            inner = Some(Tag::from_tci(ethertype, tci));
+            (ethertype, payload_offset) = (next, payload_offset + TAG_BYTES);
+        }
+        Ok(Header { dst, src, outer, inner, ethertype, payload_offset })
     }
+}
 
-    /// Moves over the tag whose TPID is now in `ethertype`.
-    #[inline]
-    fn take_tag(&mut self, frame: &[u8]) -> Result<Tag, Error> {
-        let rest = frame.get(self.payload_offset..).and_then(|rest| rest.first_chunk::<TAG_BYTES>());
-        let [tci0, tci1, type0, type1] = *rest.ok_or(Error::Truncated)?;
-        let tag = Tag::from_tci(self.ethertype, u16::from_be_bytes([tci0, tci1]));
-        self.ethertype = u16::from_be_bytes([type0, type1]);
-        self.payload_offset += TAG_BYTES;
-        Ok(tag)
-    }
+/// The tag control information at `offset`, and the type that follows it.
+#[inline]
+fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
+    let rest = frame.get(offset..).and_then(|rest| rest.first_chunk::<TAG_BYTES>());
+    let [tci0, tci1, type0, type1] = *rest.ok_or(Error::Truncated)?;
+    Ok((u16::from_be_bytes([tci0, tci1]), u16::from_be_bytes([type0, type1])))
 }
 
 #[inline]

@@ -1,39 +1,27 @@
 //! Ports: AF_XDP sockets on a Linux interface, and a stand-in in memory for tests. The only crate with `unsafe`.
+//!
+//! [`Umem`] is the memory that all ports share, [`XdpPort`] a port on an interface, [`MemoryPort`] one without any
+//! kernel; both are [`PortIo`]. [`Waiter`] lets a loop sleep until a port has something for it.
+//!
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`; design §2 ("Memory"); `reference/afxdp.md`.
 
-use switch::{FrameId, KernelCounters, Memory, Outgoing, Received};
+mod error;
+mod fill;
+mod memory_port;
+mod netlink;
+mod port;
+mod port_io;
+mod program;
+mod receiver;
+mod sender;
+mod socket;
+mod umem;
+mod wait;
 
-/// A port as the poll loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.
-pub trait PortIo {
-    /// Where this port's frames lie.
-    type Memory: Memory;
-
-    /// Takes at most `max` received frames, appended to `out`. Posts fresh frames to the fill ring *before* it takes
-    /// any, and takes no more than it could replace.
-    fn receive(&mut self, memory: &mut Self::Memory, max: usize, out: &mut Vec<Received>);
-
-    /// Frames that `transmit` would take now.
-    fn transmit_room(&self) -> usize;
-
-    /// Puts all of `frames` (at most `transmit_room`) into the TX ring, in order, and empties it.
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>);
-
-    /// Makes the kernel send what is in the TX ring, where that needs a call. Returns how many frames the kernel said
-    /// it lost (they complete all the same).
-    fn kick(&mut self) -> u32;
-
-    /// Frames that the kernel is done with, appended to `out`.
-    fn complete(&mut self, out: &mut Vec<FrameId>);
-
-    /// False once the interface is gone or down for good.
-    fn is_up(&self) -> bool;
-
-    /// Closes the port for good: frames that the fill and RX rings held are freed; those in the TX ring that never
-    /// completed are appended to `unsent`.
-    fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>);
-
-    /// What the kernel counted since the port was opened.
-    fn kernel_counters(&self) -> KernelCounters;
-
-    /// Frames that this port holds in its rings (fill, RX, TX, completion), for conservation checks.
-    fn frames_held(&self) -> usize;
-}
+pub use error::Error;
+pub use memory_port::{MemoryPort, Wire};
+pub use port::{PortSetup, XdpPort, frames_for};
+pub use port_io::PortIo;
+pub use program::XdpMode;
+pub use umem::{Census, MAX_POSTED, Umem, frame_bytes_for};
+pub use wait::{Waiter, Waker, set_affinity, set_timer_slack};

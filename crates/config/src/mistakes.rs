@@ -1,0 +1,133 @@
+//! What is wrong with a file: every mistake with its place, what is wrong, and the cure.
+
+use std::fmt;
+use std::ops::Range;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+
+/// Where a setting stands: its full name and its bytes in the file.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    pub(crate) setting: String,
+    pub(crate) span: Range<usize>,
+}
+
+/// The mistakes found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Found(Vec<(Place, String, Option<String>)>);
+
+impl Found {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Notes a mistake at `place`: what is wrong, and how to put it right.
+    pub(crate) fn add(&mut self, place: &Place, what: impl Into<String>, cure: impl Into<String>) {
+        self.0.push((place.clone(), what.into(), Some(cure.into())));
+    }
+
+    /// Notes what the TOML parser said, which knows no setting and no cure.
+    pub(crate) fn add_syntax(&mut self, error: &toml::de::Error) {
+        let place = Place { setting: String::new(), span: error.span().unwrap_or(0..0) };
+        self.0.push((place, format!("not TOML: {}", error.message().replace('\n', ", ")), None));
+    }
+}
+
+/// One mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Bytes of the file that are meant.
+    pub span: Range<usize>,
+    /// The setting's full name, as `port.server1.speed`; empty where the file is not TOML.
+    pub setting: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub cure: Option<String>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.setting.is_empty() {
+            write!(f, "{}: ", self.setting)?;
+        }
+        f.write_str(&self.what)?;
+        match &self.cure {
+            Some(cure) => write!(f, "; {cure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All mistakes of a file, in the order of the file. As text one line each:
+/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`.
+#[derive(Debug)]
+pub struct Mistakes {
+    file_name: String,
+    source: NamedSource<String>,
+    list: Vec<Mistake>,
+}
+
+impl Mistakes {
+    pub(crate) fn new(file_name: &str, text: &str, found: Found) -> Self {
+        let mut list: Vec<Mistake> =
+            found.0.into_iter().map(|(place, what, cure)| locate(text, place, what, cure)).collect();
+        list.sort_by(|a, b| (a.span.start, &a.setting, &a.what).cmp(&(b.span.start, &b.setting, &b.what)));
+        // A mistake in [port-defaults] is found once for each port.
+        list.dedup();
+        let source = NamedSource::new(file_name, text.to_owned());
+        Self { file_name: file_name.to_owned(), source, list }
+    }
+
+    /// The mistakes; at least one.
+    pub fn list(&self) -> &[Mistake] {
+        &self.list
+    }
+}
+
+fn locate(text: &str, place: Place, what: String, cure: Option<String>) -> Mistake {
+    let mut start = place.span.start.min(text.len());
+    while !text.is_char_boundary(start) {
+        start -= 1;
+    }
+    let before = &text[..start];
+    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    Mistake {
+        line: before.matches('\n').count() + 1,
+        column: before[line_start..].chars().count() + 1,
+        span: start..place.span.end.clamp(start, text.len()),
+        setting: place.setting,
+        what,
+        cure,
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, mistake) in self.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{}:{}: {mistake}", self.file_name, mistake.line, mistake.column)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl Diagnostic for Mistakes {
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        Some(Box::new(self.list.iter().map(|mistake| {
+            LabeledSpan::new(Some(mistake.what.clone()), mistake.span.start, mistake.span.len())
+        })))
+    }
+}

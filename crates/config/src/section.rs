@@ -1,0 +1,315 @@
+//! Reading a TOML table setting by setting, with the place of everything read. What is of the wrong type, out of range
+//! or unknown is noted as a mistake, and the reader goes on, so that one run finds all mistakes.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::mistakes::{Found, Place};
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed<T> {
+    pub(crate) value: T,
+    pub(crate) place: Place,
+}
+
+/// A value of the file that has not been read yet.
+pub(crate) struct Item<'d> {
+    value: &'d DeValue<'d>,
+    pub(crate) place: Place,
+}
+
+/// A table whose settings are read by name; [`Section::finish`] then complains about what nobody asked for.
+pub(crate) struct Section<'d> {
+    /// Where the table begins.
+    pub(crate) place: Place,
+    entries: Vec<Entry<'d>>,
+    asked_for: Vec<&'static str>,
+}
+
+struct Entry<'d> {
+    name: &'d str,
+    name_span: Range<usize>,
+    value: &'d Spanned<DeValue<'d>>,
+    taken: bool,
+}
+
+impl<'d> Section<'d> {
+    /// The table at `place`, whose `setting` is the table's full name, or empty for the whole file.
+    pub(crate) fn new(table: &'d DeTable<'d>, place: Place) -> Self {
+        let mut entries: Vec<Entry> = table
+            .iter()
+            .map(|(key, value)| Entry { name: key.get_ref(), name_span: key.span(), value, taken: false })
+            .collect();
+        // The parser sorts by name; the order of the file gives the ports their numbers.
+        entries.sort_by_key(|entry| entry.name_span.start);
+        Self { place, entries, asked_for: Vec::new() }
+    }
+
+    fn full_name(&self, name: &str) -> String {
+        // A name that TOML wants in quotes is shown in quotes: it may hold anything, line breaks too.
+        let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        let plain = name.len() <= 64 && !name.is_empty() && name.bytes().all(bare);
+        let name = if plain { name.to_owned() } else { quoted(name) };
+        if self.place.setting.is_empty() { name } else { format!("{}.{name}", self.place.setting) }
+    }
+
+    /// The place of a setting's name, if the setting is there.
+    pub(crate) fn place_of(&self, name: &str) -> Option<Place> {
+        let entry = self.entries.iter().find(|entry| entry.name == name)?;
+        Some(Place { setting: self.full_name(name), span: entry.name_span.clone() })
+    }
+
+    /// Whether a setting is there, whatever its value.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.entries.iter().any(|entry| entry.name == name)
+    }
+
+    /// Whether there is nothing in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Takes a setting as it is.
+    pub(crate) fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
+        self.asked_for.push(name);
+        let setting = self.full_name(name);
+        let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
+        entry.taken = true;
+        Some(Item { value: entry.value.get_ref(), place: Place { setting, span: entry.value.span() } })
+    }
+
+    /// Takes a whole number.
+    pub(crate) fn number<T>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<T>,
+        found: &mut Found,
+    ) -> Option<Placed<T>>
+    where
+        T: Clone + TryFrom<i64> + PartialOrd + Display,
+    {
+        self.item(name)?.number(range, found)
+    }
+
+    /// Takes true or false.
+    pub(crate) fn boolean(&mut self, name: &'static str, found: &mut Found) -> Option<Placed<bool>> {
+        let item = self.item(name)?;
+        match item.value {
+            DeValue::Boolean(value) => Some(Placed { value: *value, place: item.place }),
+            _ => item.wrong("write true or false", found),
+        }
+    }
+
+    /// Takes a string.
+    pub(crate) fn string(
+        &mut self,
+        name: &'static str,
+        example: &str,
+        found: &mut Found,
+    ) -> Option<Placed<&'d str>> {
+        let item = self.item(name)?;
+        match item.value {
+            DeValue::String(text) => Some(Placed { value: text.as_ref(), place: item.place }),
+            _ => item.wrong(&format!("write a string, as in \"{example}\""), found),
+        }
+    }
+
+    /// Takes one of a few words; those in `later` are known but do not work yet.
+    pub(crate) fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        words: &[(&str, T)],
+        later: &[&str],
+        found: &mut Found,
+    ) -> Option<Placed<T>> {
+        let item = self.item(name)?;
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        let cure = format!("write {}", quoted_list(&names, " or "));
+        let DeValue::String(text) = item.value else { return item.wrong(&cure, found) };
+        if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
+            return Some(Placed { value: *value, place: item.place });
+        }
+        if later.contains(&text.as_ref()) {
+            found.add(&item.place, format!("{} is not working yet", quoted(text)), cure);
+        } else {
+            let cure = nearest(text, &names).map_or(cure, |word| format!("did you mean \"{word}\"?"));
+            found.add(&item.place, format!("unknown value {}", quoted(text)), cure);
+        }
+        None
+    }
+
+    /// Takes a list of whole numbers.
+    pub(crate) fn numbers<T>(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<T>,
+        found: &mut Found,
+    ) -> Option<Placed<Vec<T>>>
+    where
+        T: Clone + TryFrom<i64> + PartialOrd + Display,
+    {
+        let item = self.item(name)?;
+        let DeValue::Array(list) = item.value else {
+            let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
+            return item.wrong(&cure, found);
+        };
+        let mut numbers = Vec::new();
+        for element in list.iter() {
+            let place = Place { setting: item.place.setting.clone(), span: element.span() };
+            let element = Item { value: element.get_ref(), place };
+            numbers.push(element.number(range.clone(), found));
+        }
+        let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
+        Some(Placed { value, place: item.place })
+    }
+
+    /// Takes a table.
+    pub(crate) fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
+        // A table is shown by its name, since its body may be anywhere.
+        let item = self.item(name)?;
+        let place = self.place_of(name)?;
+        let cure = format!("write a table, as in [{}]", place.setting);
+        item.section(place, &cure, found)
+    }
+
+    /// Takes all tables below this one, in the order of the file, with their names.
+    pub(crate) fn sections(&mut self, found: &mut Found) -> Vec<(&'d str, Section<'d>)> {
+        let mut sections = Vec::new();
+        for at in 0..self.entries.len() {
+            let entry = &mut self.entries[at];
+            entry.taken = true;
+            let (name, value, span) = (entry.name, entry.value, entry.name_span.clone());
+            let item = Item {
+                value: value.get_ref(),
+                place: Place { setting: self.full_name(name), span: value.span() },
+            };
+            let place = Place { setting: item.place.setting.clone(), span };
+            let cure = format!("write a table, as in [{}]", place.setting);
+            sections.extend(item.section(place, &cure, found).map(|section| (name, section)));
+        }
+        sections
+    }
+
+    /// Takes a table whose entries are tables numbered 0 to 7.
+    pub(crate) fn numbered(&mut self, name: &'static str, found: &mut Found) -> Vec<(usize, Section<'d>)> {
+        let Some(mut table) = self.section(name, found) else { return Vec::new() };
+        let mut numbered = Vec::new();
+        for (number, section) in table.sections(found) {
+            match number.as_bytes() {
+                [digit @ b'0'..=b'7'] => numbered.push((usize::from(digit - b'0'), section)),
+                _ => found.add(
+                    &section.place,
+                    format!("there is no {name} {number}"),
+                    "write a number from 0 to 7",
+                ),
+            }
+        }
+        numbered
+    }
+
+    /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
+    pub(crate) fn finish(self, later: &[&str], found: &mut Found) {
+        for entry in self.entries.iter().filter(|entry| !entry.taken) {
+            let place = Place { setting: self.full_name(entry.name), span: entry.name_span.clone() };
+            if later.contains(&entry.name) {
+                found.add(&place, "not working yet", "leave it out");
+                continue;
+            }
+            let cure = match nearest(entry.name, &self.asked_for) {
+                Some(name) => format!("did you mean \"{name}\"?"),
+                None => format!("known here: {}", self.asked_for.join(", ")),
+            };
+            found.add(&place, "unknown setting", cure);
+        }
+    }
+}
+
+impl<'d> Item<'d> {
+    /// Notes that the value is of the wrong type.
+    pub(crate) fn wrong<T>(&self, cure: &str, found: &mut Found) -> Option<T> {
+        found.add(&self.place, format!("found {}", describe(self.value)), cure);
+        None
+    }
+
+    /// The value, whose meaning the caller finds out.
+    pub(crate) fn value(&self) -> &'d DeValue<'d> {
+        self.value
+    }
+
+    fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
+    where
+        T: Clone + TryFrom<i64> + PartialOrd + Display,
+    {
+        let cure = format!("write a whole number from {} to {}", range.start(), range.end());
+        let DeValue::Integer(digits) = self.value else { return self.wrong(&cure, found) };
+        let number = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
+        match number.and_then(|number| T::try_from(number).ok()).filter(|number| range.contains(number)) {
+            Some(value) => Some(Placed { value, place: self.place }),
+            None => {
+                found.add(&self.place, format!("{} is out of range", describe(self.value)), cure);
+                None
+            }
+        }
+    }
+
+    /// The value as a table that is to be shown at `name_place`.
+    pub(crate) fn section(self, name_place: Place, cure: &str, found: &mut Found) -> Option<Section<'d>> {
+        match self.value {
+            DeValue::Table(table) => Some(Section::new(table, name_place)),
+            _ => self.wrong(cure, found),
+        }
+    }
+}
+
+/// What stands in the file, in words.
+pub(crate) fn describe(value: &DeValue) -> String {
+    match value {
+        DeValue::String(text) => format!("the string {}", quoted(text)),
+        DeValue::Integer(number) => format!("the number {}", shortened(&number.to_string())),
+        DeValue::Float(number) => format!("the number {}", shortened(number.as_str())),
+        DeValue::Boolean(value) => value.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a table".to_owned(),
+    }
+}
+
+/// Text from the file in quotes, on one line and not too long.
+pub(crate) fn quoted(text: &str) -> String {
+    format!("{:?}", shortened(text))
+}
+
+fn shortened(text: &str) -> String {
+    const MOST_CHARS: usize = 60;
+    match text.char_indices().nth(MOST_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn quoted_list(words: &[&str], between: &str) -> String {
+    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
+}
+
+/// The known word that was probably meant: one that differs in few letters for its length, or that begins with what is
+/// there (as when the unit was left out). `None` when several would do.
+fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+    // Comparing takes length × length steps, so a monster is not compared at all.
+    if word.len() > 64 {
+        return None;
+    }
+    let word = word.to_lowercase();
+    let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
+    let shortest = known.iter().map(|known| distance(known)).min()?;
+    let limit = (word.len() / 3).max(1);
+    let one = |likely: &dyn Fn(&str) -> bool| {
+        let mut likely = known.iter().copied().filter(|known| likely(known));
+        likely.next().filter(|_| likely.next().is_none())
+    };
+    one(&|known| shortest <= limit && distance(known) == shortest)
+        .or_else(|| one(&|known| word.len() >= 3 && known.starts_with(&word)))
+}

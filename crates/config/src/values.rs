@@ -1,0 +1,116 @@
+//! Values with a spelling of their own: speeds and names.
+
+use toml::de::DeValue;
+
+use crate::mistakes::Found;
+use crate::section::{Item, Placed, quoted};
+
+/// The fastest port: what the fastest Ethernet of today carries.
+pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
+
+/// Longest name of an interface: `IFNAMSIZ` of the kernel less the final zero.
+const INTERFACE_BYTES: usize = 15;
+
+/// Longest name of a switch or port.
+const NAME_BYTES: usize = 64;
+
+/// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
+pub(crate) fn speed(item: Item, found: &mut Found) -> Option<Placed<u64>> {
+    const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
+    let bps = match item.value() {
+        DeValue::String(text) => parse_speed(text),
+        DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
+        _ => return item.wrong(CURE, found),
+    };
+    match bps.filter(|bps| (1..=MAX_SPEED_BPS).contains(bps)) {
+        Some(value) => Some(Placed { value, place: item.place }),
+        None => item.wrong(CURE, found),
+    }
+}
+
+fn parse_speed(text: &str) -> Option<u64> {
+    let unit: u64 = match text.bytes().last()? {
+        b'K' => 1_000,
+        b'M' => 1_000_000,
+        b'G' => 1_000_000_000,
+        _ => return None,
+    };
+    let number = &text[..text.len() - 1];
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let whole = digits(whole)?.checked_mul(unit)?;
+    let scale = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let scaled = digits(fraction)?.checked_mul(unit)?;
+    // Less than a bit is nobody's intention.
+    if scaled % scale == 0 { whole.checked_add(scaled / scale) } else { None }
+}
+
+fn digits(text: &str) -> Option<u64> {
+    // `parse` alone would take a sign too.
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
+}
+
+/// The name of a network interface.
+pub(crate) fn interface(name: Placed<&str>, found: &mut Found) -> Option<Placed<String>> {
+    let text = name.value;
+    if text.len() > INTERFACE_BYTES {
+        let what = format!("{} is {} bytes long", quoted(text), text.len());
+        found.add(&name.place, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
+        return None;
+    }
+    // As `dev_valid_name` in the kernel has it.
+    let legal = !text.is_empty()
+        && text != "."
+        && text != ".."
+        && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
+    if !legal {
+        found.add(
+            &name.place,
+            format!("{} cannot be an interface", quoted(text)),
+            "write a name that `ip link` shows",
+        );
+        return None;
+    }
+    Some(Placed { value: text.to_owned(), place: name.place })
+}
+
+/// Whether a switch or port can have this name: it is shown in tables, and a switch's is part of its socket's path.
+pub(crate) fn is_name(text: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(legal)
+}
+
+/// What to write for a name that [`is_name`] refuses.
+pub(crate) const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
+
+#[cfg(test)]
+mod tests {
+    use super::parse_speed;
+
+    #[test]
+    fn speeds() {
+        for (text, bps) in [
+            ("500M", Some(500_000_000)),
+            ("1G", Some(1_000_000_000)),
+            ("2.5G", Some(2_500_000_000)),
+            ("64K", Some(64_000)),
+            ("0.000000001G", Some(1)),
+            ("0G", Some(0)),
+            ("0.0000000001G", None),
+            ("-1G", None),
+            ("+1G", None),
+            ("1.G", None),
+            (".5G", None),
+            ("G", None),
+            ("", None),
+            ("1g", None),
+            ("10Gbit/s", None),
+            ("1 G", None),
+            ("99999999999999999999G", None),
+            ("18446744074G", None),
+            ("1.00000000000000000000G", None),
+            ("é", None),
+        ] {
+            assert_eq!(parse_speed(text), bps, "{text}");
+        }
+    }
+}

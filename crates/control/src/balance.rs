@@ -1,0 +1,114 @@
+//! The conservation of frames (design §7.5): everything that came in, and every copy of it, has left, ended here on
+//! purpose, been dropped with a reason, or waits.
+//!
+//! ```text
+//! received + flood copies = transmitted + consumed + dropped + waiting
+//! ```
+//!
+//! It holds to the frame once no frame is on its way out (frames that the kernel has, not yet completed, are in none
+//! of these counts), so it is asked of a switch that is idle or stopped.
+
+use std::fmt;
+
+use crate::v1;
+
+/// Both sides of the equation, in frames, over all ports.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Balance {
+    /// Data frames taken from the interfaces.
+    pub received: u64,
+    /// Copies made of flooded frames.
+    pub flood_copies: u64,
+    /// Data frames that left.
+    pub transmitted: u64,
+    /// Frames that ended here on purpose.
+    pub consumed: u64,
+    /// Frames dropped, for whatever reason.
+    pub dropped: u64,
+    /// Frames that wait in queues.
+    pub waiting: u64,
+}
+
+impl Balance {
+    /// The balance of a snapshot.
+    pub fn of(snapshot: &v1::Snapshot) -> Self {
+        let mut balance = Self { flood_copies: snapshot.flood_copies, ..Self::default() };
+        for port in &snapshot.ports {
+            balance.received += frames(port.received);
+            balance.transmitted += frames(port.transmitted);
+            balance.consumed += frames(port.consumed);
+            balance.dropped += port.drops.iter().map(|drop| frames(drop.count)).sum::<u64>();
+            balance.waiting += port.queues.iter().map(|queue| queue.waiting_frames).sum::<u64>();
+        }
+        balance
+    }
+
+    /// Every frame is accounted for.
+    pub fn holds(&self) -> bool {
+        self.received + self.flood_copies == self.transmitted + self.consumed + self.dropped + self.waiting
+    }
+}
+
+impl fmt::Display for Balance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "received {} + flood copies {} {} transmitted {} + consumed {} + dropped {} + waiting {}",
+            self.received,
+            self.flood_copies,
+            if self.holds() { "=" } else { "≠" },
+            self.transmitted,
+            self.consumed,
+            self.dropped,
+            self.waiting,
+        )
+    }
+}
+
+fn frames(count: Option<v1::Count>) -> u64 {
+    count.unwrap_or_default().frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two ports: 10 in on one, of which 2 are dropped and 1 flooded to a third place, and so on.
+    fn snapshot() -> v1::Snapshot {
+        let count = |frames| Some(v1::Count { frames, bytes: frames * 64 });
+        let drop = |frames| v1::Drop { reason: "tail_drop".into(), count: count(frames) };
+        let queue = |waiting_frames| v1::Queue { waiting_frames, ..Default::default() };
+        v1::Snapshot {
+            flood_copies: 3,
+            ports: vec![
+                v1::Port {
+                    received: count(10),
+                    consumed: count(1),
+                    drops: vec![drop(2), drop(1)],
+                    ..Default::default()
+                },
+                v1::Port { transmitted: count(5), queues: vec![queue(3), queue(1)], ..Default::default() },
+            ],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn each_count_is_on_its_side() {
+        let balance = Balance::of(&snapshot());
+        assert!(balance.holds(), "{balance}");
+        assert_eq!(
+            balance.to_string(),
+            "received 10 + flood copies 3 = transmitted 5 + consumed 1 + dropped 3 + waiting 4"
+        );
+    }
+
+    #[test]
+    fn one_frame_missing_shows() {
+        let mut snapshot = snapshot();
+        snapshot.ports[0].received.as_mut().unwrap().frames += 1;
+        let balance = Balance::of(&snapshot);
+        assert!(!balance.holds());
+        assert!(balance.to_string().contains("flood copies 3 ≠ transmitted 5"), "{balance}");
+    }
+}

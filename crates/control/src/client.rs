@@ -1,0 +1,176 @@
+//! The client of the control API, on the daemon's Unix socket. Used by `sluice`, the tests and the demo.
+
+use std::error::Error as _;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use thiserror::Error;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Status, Streaming};
+
+use crate::v1;
+use crate::v1::control_client::ControlClient;
+
+/// How long a daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why the daemon could not be asked.
+#[derive(Debug, Error)]
+pub enum ClientError {
+    /// Nothing is there.
+    #[error(
+        "no daemon listens on {}: there is no such socket; start one with `sluiced --config FILE` (control_socket in \
+         FILE says where it listens)", .0.display()
+    )]
+    NoSocket(PathBuf),
+    /// A daemon has been there.
+    #[error(
+        "no daemon listens on {}: the socket is left over from one that was killed; start it again with `sluiced \
+         --config FILE`", .0.display()
+    )]
+    Stale(PathBuf),
+    /// Mode 0660: for the owner and the group.
+    #[error("no permission for {}: be root, or in the group of the socket", .0.display())]
+    Permission(PathBuf),
+    /// Any other failure to connect.
+    #[error("cannot talk to the daemon on {}: {cause}", socket.display())]
+    Connect {
+        /// The socket.
+        socket: PathBuf,
+        /// What the system or the transport said.
+        cause: String,
+    },
+    /// The daemon said no, or went away.
+    #[error("the daemon on {} answered: {} ({:?})", socket.display(), status.message(), status.code())]
+    Refused {
+        /// The socket.
+        socket: PathBuf,
+        /// Its answer.
+        status: Box<Status>,
+    },
+    /// The daemon said nothing for [`PATIENCE`].
+    #[error("the daemon on {} did not answer within {} s", .0.display(), PATIENCE.as_secs())]
+    Silent(PathBuf),
+}
+
+/// A connection to one daemon.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+    inner: ControlClient<Channel>,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `socket`.
+    pub async fn connect(socket: &Path) -> Result<Self, ClientError> {
+        let path = socket.to_path_buf();
+        let connector = tower::service_fn(move |_| {
+            let path = path.clone();
+            async move { UnixStream::connect(path).await.map(TokioIo::new) }
+        });
+        // The address is not used: the connector knows the socket.
+        let endpoint = Endpoint::from_static("http://sluiced").connect_timeout(PATIENCE);
+        let channel = endpoint.connect_with_connector(connector).await.map_err(|e| refusal(socket, &e))?;
+        Ok(Self { socket: socket.to_path_buf(), inner: ControlClient::new(channel) })
+    }
+
+    /// Who answers.
+    pub async fn info(&mut self) -> Result<v1::Info, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_info(v1::GetInfoRequest {})).await
+    }
+
+    /// All of the switch now.
+    pub async fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_snapshot(v1::GetSnapshotRequest {})).await
+    }
+
+    /// A snapshot every `interval` (50 ms at least), the first at once.
+    pub async fn watch(&mut self, interval: Duration) -> Result<Watch, ClientError> {
+        let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
+        let socket = self.socket.clone();
+        let stream = answer(socket.clone(), self.inner.watch(v1::WatchRequest { interval_ms })).await?;
+        Ok(Watch { socket, stream })
+    }
+}
+
+/// Snapshots as they come.
+#[derive(Debug)]
+pub struct Watch {
+    socket: PathBuf,
+    stream: Streaming<v1::Snapshot>,
+}
+
+impl Watch {
+    /// The next snapshot; `None` when the daemon has ended the stream.
+    pub async fn next(&mut self) -> Result<Option<v1::Snapshot>, ClientError> {
+        self.stream
+            .message()
+            .await
+            .map_err(|status| ClientError::Refused { socket: self.socket.clone(), status: Box::new(status) })
+    }
+}
+
+/// The same client for code that is not asynchronous: tests and the demo.
+#[derive(Debug)]
+pub struct BlockingClient {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl BlockingClient {
+    /// Connects to the daemon that listens on `socket`.
+    pub fn connect(socket: &Path) -> Result<Self, ClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| ClientError::Connect { socket: socket.to_path_buf(), cause: e.to_string() })?;
+        let client = runtime.block_on(Client::connect(socket))?;
+        Ok(Self { client, runtime })
+    }
+
+    /// Who answers.
+    pub fn info(&mut self) -> Result<v1::Info, ClientError> {
+        self.runtime.block_on(self.client.info())
+    }
+
+    /// All of the switch now.
+    pub fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
+        self.runtime.block_on(self.client.snapshot())
+    }
+}
+
+/// Waits for an answer, but not for ever.
+async fn answer<T>(
+    socket: PathBuf,
+    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+) -> Result<T, ClientError> {
+    match tokio::time::timeout(PATIENCE, call).await {
+        Ok(Ok(response)) => Ok(response.into_inner()),
+        Ok(Err(status)) => Err(ClientError::Refused { socket, status: Box::new(status) }),
+        Err(_) => Err(ClientError::Silent(socket)),
+    }
+}
+
+/// What a failed connection means: the system's own error lies somewhere below the transport's.
+fn refusal(socket: &Path, error: &tonic::transport::Error) -> ClientError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = error.source();
+    let mut last = error.to_string();
+    while let Some(error) = cause {
+        last = error.to_string();
+        if let Some(error) = error.downcast_ref::<io::Error>() {
+            match error.kind() {
+                io::ErrorKind::NotFound => return ClientError::NoSocket(socket.to_path_buf()),
+                io::ErrorKind::ConnectionRefused => return ClientError::Stale(socket.to_path_buf()),
+                io::ErrorKind::PermissionDenied => return ClientError::Permission(socket.to_path_buf()),
+                _ => {}
+            }
+        }
+        cause = error.source();
+    }
+    ClientError::Connect { socket: socket.to_path_buf(), cause: last }
+}

@@ -1,0 +1,125 @@
+//! From the switch's own snapshot to the message of the API. Every counter of the switch has its field there; a test
+//! sets each to another number, so that none is forgotten or exchanged with its neighbour.
+
+use switch::counters::{Count, GroupSnapshot, Level, PfcCount, PortSnapshot, QueueSnapshot};
+use switch::{DropReason, KernelCounters, Snapshot};
+
+use crate::v1;
+
+/// What the switch does not know of a port, because it belongs to the interface below.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortFacts {
+    /// Linux interface.
+    pub interface: String,
+    /// How the XDP program is attached: `native` or `generic`.
+    pub xdp_mode: String,
+    /// Tags that the host holds out of band are put back into received frames.
+    pub vlan_tags_restored: bool,
+}
+
+/// The message of a snapshot. `facts` are the ports' in their order.
+pub fn snapshot(from: &Snapshot, facts: &[PortFacts]) -> v1::Snapshot {
+    assert_eq!(from.ports.len(), facts.len(), "every port of the switch has an interface");
+    v1::Snapshot {
+        at_ns: from.at.0,
+        ports: from.ports.iter().zip(facts).map(|(port, facts)| self::port(port, facts)).collect(),
+        shared_ingress: Some(level(from.shared_ingress)),
+        shared_egress: Some(level(from.shared_egress)),
+        headroom: Some(level(from.headroom)),
+        shared_size_cells: from.shared_size_cells,
+        headroom_size_cells: from.headroom_size_cells,
+        cell_bytes: from.cell_bytes,
+        bridge_entries: from.bridge_entries,
+        bridge_full: from.bridge_full,
+        flood_copies: from.flood_copies,
+        memory_frames: from.memory_frames,
+        memory_free: from.memory_free,
+        memory_in_rings: from.memory_in_rings,
+        events_lost: from.events_lost,
+        loop_turns: from.loop_turns,
+        loop_worst_stall_ns: from.loop_worst_stall_ns,
+    }
+}
+
+fn port(from: &PortSnapshot, facts: &PortFacts) -> v1::Port {
+    v1::Port {
+        name: from.name.clone(),
+        interface: facts.interface.clone(),
+        up: from.up,
+        speed_bps: from.speed_bps,
+        xdp_mode: facts.xdp_mode.clone(),
+        vlan_tags_restored: facts.vlan_tags_restored,
+        received: Some(count(from.received)),
+        transmitted: Some(count(from.transmitted)),
+        consumed: Some(count(from.consumed)),
+        drops: DropReason::ALL
+            .iter()
+            .map(|&reason| v1::Drop {
+                reason: reason.name().to_owned(),
+                count: Some(count(from.drops[reason as usize])),
+            })
+            .collect(),
+        in_flight_peak_bytes: from.in_flight_peak_bytes,
+        pfc_received: Some(pfc(&from.pfc_received)),
+        pfc_sent: Some(pfc(&from.pfc_sent)),
+        pfc_malformed: from.pfc_malformed,
+        pause_received: from.pause_received,
+        groups: from.groups.iter().map(group).collect(),
+        queues: from.queues.iter().map(queue).collect(),
+        kernel: Some(kernel(&from.kernel)),
+    }
+}
+
+fn count(from: Count) -> v1::Count {
+    v1::Count { frames: from.frames, bytes: from.bytes }
+}
+
+fn level(from: Level) -> v1::Level {
+    v1::Level { cells: from.cells, peak_cells: from.peak_cells }
+}
+
+fn pfc(from: &PfcCount) -> v1::PfcCount {
+    v1::PfcCount { frames: from.frames, xoff: from.xoff.to_vec(), xon: from.xon.to_vec() }
+}
+
+fn group(from: &GroupSnapshot) -> v1::Group {
+    v1::Group {
+        no_drop: from.no_drop,
+        xoff: from.xoff,
+        xoff_episodes: from.xoff_episodes,
+        reserved_cells: from.reserved_cells,
+        shared: Some(level(from.shared)),
+        headroom: Some(level(from.headroom)),
+        threshold_cells: from.threshold_cells,
+        received: Some(count(from.received)),
+        dropped: Some(count(from.dropped)),
+    }
+}
+
+fn queue(from: &QueueSnapshot) -> v1::Queue {
+    v1::Queue {
+        paused: from.paused,
+        pauses: from.pauses,
+        paused_ns: from.paused_ns,
+        level: Some(level(from.level)),
+        waiting_frames: from.waiting_frames,
+        threshold_cells: from.threshold_cells,
+        transmitted: Some(count(from.transmitted)),
+        dropped: Some(count(from.dropped)),
+    }
+}
+
+fn kernel(from: &KernelCounters) -> v1::Kernel {
+    v1::Kernel {
+        rx_fill_ring_empty: from.rx_fill_ring_empty,
+        rx_ring_full: from.rx_ring_full,
+        rx_dropped: from.rx_dropped,
+        rx_invalid: from.rx_invalid,
+        tx_invalid: from.tx_invalid,
+        tx_kicks: from.tx_kicks,
+        tx_again: from.tx_again,
+        tx_busy: from.tx_busy,
+        tx_no_buffers: from.tx_no_buffers,
+        tx_down: from.tx_down,
+    }
+}

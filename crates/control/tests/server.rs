@@ -1,0 +1,227 @@
+//! Server and client over a real Unix socket, with a made-up switch behind them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use control::server::{About, MAX_CLIENTS, MAX_WATCHERS, Wish};
+use control::{BlockingClient, Client, ClientError, server, v1};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tonic::Code;
+
+/// A daemon without a switch: its n-th snapshot says `at_ns = n`.
+struct Fake {
+    _folder: tempfile::TempDir,
+    socket: PathBuf,
+    switch: JoinHandle<()>,
+    api: JoinHandle<Result<(), tonic::transport::Error>>,
+    stop: Option<oneshot::Sender<()>>,
+    /// Snapshots made.
+    made: Arc<AtomicU64>,
+}
+
+impl Fake {
+    fn start() -> Self {
+        Self::start_with(0)
+    }
+
+    /// Its snapshots are `ballast_bytes` large, and a bit.
+    fn start_with(ballast_bytes: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("fake.sock");
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (wishes, mut wished) = mpsc::channel::<Wish>(server::MAX_WISHES);
+        let made = Arc::new(AtomicU64::new(0));
+        let counter = made.clone();
+        let switch = tokio::spawn(async move {
+            while let Some(wish) = wished.recv().await {
+                let at_ns = counter.fetch_add(1, Ordering::Relaxed) + 1;
+                let ballast = v1::Port { name: "x".repeat(ballast_bytes), ..Default::default() };
+                let _ = wish.send(v1::Snapshot { at_ns, ports: vec![ballast], ..Default::default() });
+            }
+        });
+        let about = About {
+            name: "fake".into(),
+            version: "1.2.3".into(),
+            config: "/etc/sluice/fake.toml".into(),
+            started: Instant::now(),
+        };
+        let (stop, stopped) = oneshot::channel::<()>();
+        let api = tokio::spawn(server::serve(listener, about, wishes, async {
+            let _ = stopped.await;
+        }));
+        Self { _folder: folder, socket, switch, api, stop: Some(stop), made }
+    }
+}
+
+#[tokio::test]
+async fn a_client_learns_who_answers_and_gets_snapshots() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+
+    let info = client.info().await.unwrap();
+    assert_eq!((info.name.as_str(), info.version.as_str()), ("fake", "1.2.3"));
+    assert_eq!((info.config.as_str(), info.pid), ("/etc/sluice/fake.toml", std::process::id()));
+    assert!(info.uptime_ns > 0);
+
+    assert_eq!(client.snapshot().await.unwrap().at_ns, 1);
+    assert_eq!(client.snapshot().await.unwrap().at_ns, 2);
+}
+
+#[test]
+fn a_client_without_async_gets_the_same() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let (end, ended) = oneshot::channel::<()>();
+    let daemon = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let fake = Fake::start();
+            tell.send(fake.socket.clone()).unwrap();
+            let _ = ended.await;
+        });
+    });
+    let mut client = BlockingClient::connect(&told.recv().unwrap()).unwrap();
+    assert_eq!(client.info().unwrap().name, "fake");
+    assert_eq!(client.snapshot().unwrap().at_ns, 1);
+    end.send(()).unwrap();
+    daemon.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_watcher_gets_one_snapshot_after_the_other_no_faster_than_the_least_interval() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let began = Instant::now();
+    let mut watch = client.watch(Duration::ZERO).await.unwrap();
+    for at_ns in 1..=4 {
+        assert_eq!(watch.next().await.unwrap().unwrap().at_ns, at_ns);
+    }
+    assert!(began.elapsed() >= 3 * server::MIN_INTERVAL, "{:?}", began.elapsed());
+}
+
+/// A watcher that takes nothing costs a bounded amount: the next snapshot is made when there is room for it.
+#[tokio::test]
+async fn a_watcher_that_takes_nothing_piles_nothing_up() {
+    let fake = Fake::start_with(4 << 20); // each snapshot alone is more than the client's window
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let _unread = client.watch(Duration::ZERO).await.unwrap();
+    until("the first is made", async || fake.made.load(Ordering::Relaxed) > 0).await;
+    tokio::time::sleep(20 * server::MIN_INTERVAL).await;
+    let made = fake.made.load(Ordering::Relaxed);
+    assert!(made <= 2, "{made} snapshots of 4 MiB were made for a client that reads none");
+}
+
+#[tokio::test]
+async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
+    let fake = Fake::start();
+    let mut clients = Vec::new();
+    let mut watches = Vec::new();
+    for _ in 0..MAX_WATCHERS / 4 {
+        let mut client = Client::connect(&fake.socket).await.unwrap();
+        for _ in 0..4 {
+            watches.push(client.watch(Duration::from_secs(60)).await.unwrap());
+        }
+        clients.push(client);
+    }
+
+    let mut one_more = Client::connect(&fake.socket).await.unwrap();
+    match one_more.watch(Duration::from_secs(60)).await {
+        Err(ClientError::Refused { status, .. }) => assert_eq!(status.code(), Code::ResourceExhausted),
+        other => panic!("{other:?}"),
+    }
+    assert!(one_more.snapshot().await.is_ok(), "single questions are still answered");
+
+    watches.pop();
+    until("a place is free", async || one_more.watch(Duration::from_secs(60)).await.is_ok()).await;
+}
+
+#[tokio::test]
+async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
+    let fake = Fake::start();
+    let mut idle = Vec::new();
+    for _ in 0..MAX_CLIENTS {
+        idle.push(UnixStream::connect(&fake.socket).await.unwrap());
+    }
+    let refused = Client::connect(&fake.socket).await;
+    let refused = match refused {
+        Ok(mut client) => client.snapshot().await.map(|_| ()),
+        Err(error) => Err(error),
+    };
+    assert!(refused.is_err(), "one client too many was served");
+
+    idle.pop();
+    until("a place is free", async || match Client::connect(&fake.socket).await {
+        Ok(mut client) => client.snapshot().await.is_ok(),
+        Err(_) => false,
+    })
+    .await;
+}
+
+/// Rubbish on the socket ends that connection alone.
+#[tokio::test]
+async fn rubbish_does_not_disturb_other_clients() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let mut rubbish = UnixStream::connect(&fake.socket).await.unwrap();
+    rubbish.write_all(&[0xff; 4096]).await.unwrap();
+    let mut answer = Vec::new();
+    let _ = rubbish.read_to_end(&mut answer).await; // the server hangs up
+    assert_eq!(client.snapshot().await.unwrap().at_ns, 1);
+}
+
+/// The switch is gone (it is stopping): clients are told, and the server ends when asked.
+#[tokio::test]
+async fn when_the_switch_stops_clients_are_told_and_the_server_ends() {
+    let mut fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let mut watch = client.watch(Duration::ZERO).await.unwrap();
+    assert!(watch.next().await.unwrap().is_some());
+
+    fake.switch.abort();
+    for error in [client.snapshot().await.unwrap_err(), last(watch).await] {
+        let text = error.to_string();
+        assert!(text.contains("the switch is stopping (Unavailable)"), "{text}");
+    }
+    fake.stop.take();
+    (&mut fake.api).await.unwrap().unwrap();
+}
+
+/// What a stream ends with.
+async fn last(mut watch: control::client::Watch) -> ClientError {
+    loop {
+        match watch.next().await {
+            Ok(Some(_)) => {}
+            Ok(None) => panic!("the stream ended without a reason"),
+            Err(error) => return error,
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_with_the_cure() {
+    let missing = Client::connect(Path::new("/nowhere/sluice.sock")).await.unwrap_err();
+    assert_eq!(
+        missing.to_string(),
+        "no daemon listens on /nowhere/sluice.sock: there is no such socket; start one with `sluiced --config FILE` \
+         (control_socket in FILE says where it listens)"
+    );
+
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap()); // the file stays
+    let stale = Client::connect(&socket).await.unwrap_err().to_string();
+    assert!(stale.contains("dead.sock: the socket is left over from one that was killed"), "{stale}");
+}
+
+/// Waits for a condition, not for a time; the time only ends a test that has failed.
+async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let began = Instant::now();
+    while !condition().await {
+        assert!(began.elapsed() < Duration::from_secs(20), "{what}: never");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

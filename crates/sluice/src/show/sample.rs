@@ -1,0 +1,146 @@
+//! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3 to a slow uplink,
+//! and a port without anything on it.
+
+use control::v1::{Count, Drop, Group, Kernel, Level, PfcCount, Port, Queue, Snapshot};
+
+const REASONS: [&str; 10] = [
+    "malformed",
+    "bad_source",
+    "reserved_address",
+    "filtered",
+    "ingress_lossy",
+    "ingress_no_drop",
+    "tail_drop",
+    "no_copy",
+    "port_down",
+    "kernel_lost",
+];
+
+/// Ten seconds after its start.
+pub fn snapshot() -> Snapshot {
+    Snapshot {
+        at_ns: 10_000_000_000,
+        ports: vec![server(), uplink(), spare()],
+        shared_ingress: level(1_304, 1_412),
+        shared_egress: level(1_204, 1_310),
+        headroom: level(38, 91),
+        shared_size_cells: 102_400,
+        headroom_size_cells: 12_288,
+        cell_bytes: 256,
+        bridge_entries: 2,
+        bridge_full: 0,
+        flood_copies: 4,
+        memory_frames: 139_264,
+        memory_free: 130_000,
+        memory_in_rings: 8_192,
+        events_lost: 0,
+        loop_turns: 3_141_592,
+        loop_worst_stall_ns: 317_000,
+    }
+}
+
+/// Two seconds later.
+pub fn later() -> Snapshot {
+    let mut later = snapshot();
+    later.at_ns += 2_000_000_000;
+    later.ports[0].received = count(1_200_000, 1_650_000_000);
+    later.ports[1].transmitted = count(495_834, 750_000_000);
+    later.ports[1].queues[3].transmitted = count(297_500, 450_000_000);
+    later
+}
+
+fn count(frames: u64, bytes: u64) -> Option<Count> {
+    Some(Count { frames, bytes })
+}
+
+fn level(cells: u32, peak_cells: u32) -> Option<Level> {
+    Some(Level { cells, peak_cells })
+}
+
+fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
+    let drop = |reason: &&str| Drop { reason: (*reason).to_owned(), count: count(0, 0) };
+    let zeros = || Some(PfcCount { frames: 0, xoff: vec![0; 8], xon: vec![0; 8] });
+    Port {
+        name: name.into(),
+        interface: interface.into(),
+        up: true,
+        speed_bps,
+        xdp_mode: "native".into(),
+        vlan_tags_restored: true,
+        received: count(0, 0),
+        transmitted: count(0, 0),
+        consumed: count(0, 0),
+        drops: REASONS.iter().map(drop).collect(),
+        pfc_received: zeros(),
+        pfc_sent: zeros(),
+        groups: vec![Group { threshold_cells: 6_318, ..Group::default() }; 8],
+        queues: vec![Queue { threshold_cells: 640, ..Queue::default() }; 8],
+        kernel: Some(Kernel::default()),
+        ..Port::default()
+    }
+}
+
+fn server() -> Port {
+    let mut port = port("server1", "a-server1", 25_000_000_000);
+    port.received = count(1_000_000, 1_375_000_000);
+    port.transmitted = count(12, 768);
+    port.drops[6].count = count(399_412, 549_191_500);
+    port.drops[3].count = count(2, 128);
+    port.pfc_sent.as_mut().unwrap().frames = 1_204;
+    port.pfc_sent.as_mut().unwrap().xoff[3] = 702;
+    port.pfc_sent.as_mut().unwrap().xon[3] = 502;
+    port.groups[0].received = count(500_000, 687_500_000);
+    port.groups[3] = Group {
+        no_drop: true,
+        xoff: true,
+        xoff_episodes: 503,
+        reserved_cells: 17,
+        shared: level(1_304, 1_412),
+        headroom: level(38, 91),
+        threshold_cells: 1_304,
+        received: count(500_000, 687_500_000),
+        dropped: count(0, 0),
+    };
+    port.queues[2].transmitted = count(12, 768);
+    port.queues[2].level = level(0, 1);
+    port
+}
+
+fn uplink() -> Port {
+    let mut port = port("uplink", "a-uplink", 500_000_000);
+    port.transmitted = count(413_201, 625_000_000);
+    port.received = count(14, 896);
+    port.in_flight_peak_bytes = 65_104;
+    port.pause_received = 1;
+    port.pfc_malformed = 2;
+    port.pfc_received =
+        Some(PfcCount { frames: 9, xoff: vec![0, 0, 0, 5, 0, 0, 0, 0], xon: vec![0, 0, 0, 4, 0, 0, 0, 0] });
+    port.queues[2] = Queue {
+        level: level(640, 641),
+        waiting_frames: 106,
+        threshold_cells: 640,
+        transmitted: count(165_284, 250_000_000),
+        dropped: count(399_412, 549_191_500),
+        ..Queue::default()
+    };
+    port.queues[3] = Queue {
+        paused: true,
+        pauses: 5,
+        paused_ns: 16_800_000,
+        level: level(564, 670),
+        waiting_frames: 94,
+        threshold_cells: u32::MAX,
+        transmitted: count(247_917, 375_000_000),
+        dropped: count(0, 0),
+    };
+    port
+}
+
+fn spare() -> Port {
+    let mut port = port("spare", "enp3s0f1", 0);
+    port.xdp_mode = "generic".into();
+    port.vlan_tags_restored = false;
+    port.up = false;
+    port.kernel.as_mut().unwrap().rx_dropped = 7;
+    port
+}

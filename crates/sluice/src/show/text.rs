@@ -1,0 +1,102 @@
+//! How tables and numbers are written.
+
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
+use control::v1::{Count, Port, Snapshot};
+
+/// A table with these column headings; the first `words` columns are text, the others numbers (to the right).
+pub fn table(headings: &[&str], words: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
+    table.set_header(headings);
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if number >= words {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A number with its thousands apart: 1234567 → 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place) % 3 == 0 {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `number`, with one decimal and its thousands apart.
+pub fn tenths(number: f64) -> String {
+    let tenths = (number * 10.0).round() as u64;
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+/// Bit/s as Mbit/s.
+pub fn mbit(bps: u64) -> String {
+    if bps % 1_000_000 == 0 { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }
+}
+
+/// Bytes, under the heading that [`volume_unit`] gives: MB since the start, or Mbit/s since `elapsed_ns` ago, when the
+/// count stood at `before`.
+pub fn volume(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
+    let now = now.unwrap_or_default().bytes;
+    if elapsed_ns == 0 {
+        return tenths(now as f64 / 1e6);
+    }
+    let bits = now.saturating_sub(before.unwrap_or_default().bytes) as f64 * 8.0;
+    tenths(bits * 1e3 / elapsed_ns as f64)
+}
+
+/// The unit of [`volume`].
+pub fn volume_unit(elapsed_ns: u64) -> &'static str {
+    if elapsed_ns == 0 { "MB" } else { "Mbit/s" }
+}
+
+/// Frames of a count, thousands apart.
+pub fn frames(count: Option<Count>) -> String {
+    grouped(count.unwrap_or_default().frames)
+}
+
+/// The port of that name in an earlier snapshot.
+pub fn earlier<'a>(before: Option<&'a Snapshot>, name: &str) -> Option<&'a Port> {
+    before?.ports.iter().find(|port| port.name == name)
+}
+
+/// Nanoseconds between two snapshots; 0 if there is but one.
+pub fn elapsed_ns(now: &Snapshot, before: Option<&Snapshot>) -> u64 {
+    before.map_or(0, |before| now.at_ns.saturating_sub(before.at_ns))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn rates_are_mbit_per_second() {
+        assert_eq!(mbit(500_000_000), "500");
+        assert_eq!(mbit(25_000_000_000), "25,000");
+        assert_eq!(mbit(1_500_000), "1.5");
+        let count = |bytes| Some(Count { frames: 0, bytes });
+        assert_eq!(volume(count(62_500_000), count(0), 1_000_000_000), "500.0");
+        assert_eq!(volume(count(62_500_000), count(62_500_000 - 125), 500_000_000), "0.0");
+        assert_eq!(volume(count(62_500_000), None, 0), "62.5");
+    }
+}

@@ -1,0 +1,73 @@
+//! Which daemon is meant: `--socket`, else `SLUICE_SOCKET`, else the only socket in `/run/sluice`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Result, bail};
+
+/// Where daemons listen unless their configuration says otherwise.
+pub const DIRECTORY: &str = "/run/sluice";
+
+/// The environment variable that stands for `--socket`.
+pub const VARIABLE: &str = "SLUICE_SOCKET";
+
+/// The socket to talk to.
+pub fn choose(given: Option<&Path>) -> Result<PathBuf> {
+    match (given, std::env::var_os(VARIABLE)) {
+        (Some(socket), _) => Ok(socket.to_path_buf()),
+        (None, Some(socket)) if !socket.is_empty() => Ok(socket.into()),
+        _ => the_only_one(Path::new(DIRECTORY)),
+    }
+}
+
+/// The only socket in `directory`; what there is instead, if there is not exactly one.
+fn the_only_one(directory: &Path) -> Result<PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut sockets: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|e| e == "sock"))
+        .collect();
+    sockets.sort();
+    match sockets.as_slice() {
+        [socket] => Ok(socket.clone()),
+        [] => bail!(
+            "no daemon found: there is no socket in {}; start one with `sluiced --config FILE`, or name its socket with \
+             --socket or {VARIABLE}",
+            directory.display()
+        ),
+        several => {
+            let names: Vec<String> = several.iter().map(|path| path.display().to_string()).collect();
+            bail!("which daemon? Name one with --socket or {VARIABLE}: {}", names.join(", "))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn the_only_socket_is_taken_and_others_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let none = the_only_one(folder.path()).unwrap_err().to_string();
+        assert!(none.starts_with("no daemon found: there is no socket in "), "{none}");
+        let missing = the_only_one(&folder.path().join("missing")).unwrap_err().to_string();
+        assert!(missing.starts_with("no daemon found"), "{missing}");
+
+        let first = folder.path().join("a.sock");
+        let _listener = UnixListener::bind(&first).unwrap();
+        std::fs::write(folder.path().join("a.log"), "not a socket").unwrap();
+        assert_eq!(the_only_one(folder.path()).unwrap(), first);
+
+        let second = folder.path().join("b.sock");
+        let _other = UnixListener::bind(&second).unwrap();
+        let several = the_only_one(folder.path()).unwrap_err().to_string();
+        let both = format!("{}, {}", first.display(), second.display());
+        assert!(several.starts_with("which daemon?") && several.ends_with(&both), "{several}");
+    }
+
+    #[test]
+    fn the_option_wins() {
+        assert_eq!(choose(Some(Path::new("/tmp/x.sock"))).unwrap(), PathBuf::from("/tmp/x.sock"));
+    }
+}

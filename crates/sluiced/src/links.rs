@@ -1,0 +1,273 @@
+//! What rtnetlink says of interfaces: their address, MTU and kind before ports are opened on them, and from then on every
+//! change that matters to a port.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::sys::SocketAddr;
+use rtnetlink::{MulticastGroup, new_multicast_connection};
+use tokio::sync::mpsc;
+use tracing::error;
+use wire::mac::MacAddr;
+
+use crate::carrier::{Carrier, Change, Seen};
+
+/// An interface as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Number, which a new interface of the same name does not have.
+    pub index: u32,
+    /// Its address.
+    pub mac: MacAddr,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// What it is made of.
+    pub kind: Kind,
+    /// Whether it carries frames.
+    pub seen: Seen,
+}
+
+/// What an interface is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Software: `veth`, `tun`, …
+    Software(String),
+    /// A NIC that a hypervisor emulates.
+    Virtio,
+    /// A NIC.
+    Hardware,
+}
+
+impl Kind {
+    /// The other end is a Linux stack on the same machine, which may leave checksums open.
+    pub fn is_virtual(&self) -> bool {
+        !matches!(self, Kind::Hardware)
+    }
+
+    /// The kind's name for the log.
+    pub fn name(&self) -> &str {
+        match self {
+            Kind::Software(kind) => kind,
+            Kind::Virtio => "virtio",
+            Kind::Hardware => "NIC",
+        }
+    }
+}
+
+/// A change of a port's interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Notice {
+    /// Port number.
+    pub port: usize,
+    /// What happened.
+    pub change: Change,
+}
+
+type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
+
+/// Watches the interfaces of all ports.
+pub struct Links {
+    handle: rtnetlink::Handle,
+    messages: Messages,
+    ports: Vec<Port>,
+    notices: VecDeque<Notice>,
+}
+
+struct Port {
+    interface: String,
+    index: u32,
+    carrier: Carrier,
+}
+
+/// Looks these interfaces up by name.
+///
+/// # Errors
+/// One of them does not exist, or the kernel does not answer.
+pub async fn look_up(names: &[String]) -> Result<Vec<Interface>> {
+    let (handle, _messages) = connect()?;
+    let mut interfaces = Vec::with_capacity(names.len());
+    for name in names {
+        match by_name(&handle, name).await? {
+            Some(interface) => interfaces.push(interface),
+            None => {
+                bail!("interface {name}: there is no such interface here; `ip link` lists those there are")
+            }
+        }
+    }
+    Ok(interfaces)
+}
+
+impl Links {
+    /// Watches from now on. `names` are the interfaces of the ports in their order.
+    ///
+    /// # Errors
+    /// One of them is gone or down by now, or the kernel does not answer.
+    pub async fn watch(names: &[String]) -> Result<Self> {
+        // Subscribe first, ask then: what changes in between is reported.
+        let (handle, messages) = connect()?;
+        let mut ports = Vec::with_capacity(names.len());
+        for name in names {
+            let interface = by_name(&handle, name).await?;
+            let at_start =
+                interface.and_then(|interface| Some((interface.index, Carrier::new(interface.seen)?)));
+            let Some((index, carrier)) = at_start else {
+                bail!("interface {name} went away, or down, while it was being opened");
+            };
+            ports.push(Port { interface: name.clone(), index, carrier });
+        }
+        Ok(Self { handle, messages, ports, notices: VecDeque::new() })
+    }
+
+    /// The port's interface has had no carrier since the start.
+    pub fn is_waiting(&self, port: usize) -> bool {
+        self.ports[port].carrier == Carrier::Waiting
+    }
+
+    /// From now on the changes come by this channel. They end only if the kernel does not report them any more.
+    pub fn notices(mut self) -> mpsc::Receiver<Notice> {
+        let (notices, noticed) = mpsc::channel(64);
+        tokio::spawn(async move {
+            loop {
+                match self.next().await {
+                    Ok(notice) if notices.send(notice).await.is_ok() => {}
+                    Ok(_) => return, // nobody listens any more
+                    Err(error) => return error!("changes of interfaces go unnoticed from now on: {error:#}"),
+                }
+            }
+        });
+        noticed
+    }
+
+    async fn next(&mut self) -> Result<Notice> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Ok(notice);
+            }
+            let message = self.messages.next().await.context("netlink reports nothing any more")?;
+            match message.0.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
+                // More happened than the socket could hold.
+                NetlinkPayload::Overrun(_) => self.ask_all().await?,
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at all interfaces anew.
+    async fn ask_all(&mut self) -> Result<()> {
+        for port in 0..self.ports.len() {
+            let interface = by_name(&self.handle, &self.ports[port].interface).await?;
+            // Another index: the one we had is gone, and this is a new one of the same name.
+            if interface.as_ref().is_none_or(|interface| interface.index != self.ports[port].index) {
+                self.observe(port, Seen::Gone);
+            }
+            if let Some(interface) = interface {
+                self.ports[port].index = interface.index;
+                self.observe(port, interface.seen);
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, link: &LinkMessage, deleted: bool) {
+        // A bridge reports its ports, too, as links of its own family.
+        if link.header.interface_family != AddressFamily::Unspec {
+            return;
+        }
+        let index = link.header.index;
+        if let Some(port) = self.ports.iter().position(|port| port.index == index) {
+            self.observe(port, if deleted { Seen::Gone } else { seen(link) });
+        } else if !deleted
+            && let Some(port) = self.ports.iter().position(|port| Some(port.interface.as_str()) == name(link))
+        {
+            // A new interface in the place of one that is gone.
+            self.ports[port].index = index;
+            self.observe(port, seen(link));
+        }
+    }
+
+    fn observe(&mut self, port: usize, seen: Seen) {
+        if let Some(change) = self.ports[port].carrier.observe(seen) {
+            self.notices.push_back(Notice { port, change });
+        }
+    }
+}
+
+/// A netlink socket that hears of links. Its work is done by a task of the current runtime until both are dropped.
+fn connect() -> Result<(rtnetlink::Handle, Messages)> {
+    let (connection, handle, messages) =
+        new_multicast_connection(&[MulticastGroup::Link]).context("opening a netlink socket")?;
+    tokio::spawn(connection);
+    Ok((handle, messages))
+}
+
+async fn by_name(handle: &rtnetlink::Handle, name: &str) -> Result<Option<Interface>> {
+    let answer = handle.link().get().match_name(name).execute().try_next().await;
+    match answer {
+        Ok(link) => Ok(link.as_ref().map(describe)),
+        Err(rtnetlink::Error::NetlinkError(error)) if is_no_such_link(error.raw_code()) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("interface {name}: looking it up")),
+    }
+}
+
+/// ENODEV; ERANGE and EINVAL say that no interface can have such a name.
+fn is_no_such_link(code: i32) -> bool {
+    use nix::errno::Errno;
+    matches!(Errno::from_raw(-code), Errno::ENODEV | Errno::ERANGE | Errno::EINVAL)
+}
+
+fn describe(link: &LinkMessage) -> Interface {
+    let mut interface = Interface {
+        name: String::new(),
+        index: link.header.index,
+        mac: MacAddr::default(),
+        mtu: 0,
+        kind: Kind::Hardware,
+        seen: seen(link),
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::Address(bytes) => {
+                interface.mac = bytes.as_slice().try_into().map_or(MacAddr::default(), MacAddr);
+            }
+            LinkAttribute::ParentDevBusName(bus) if bus == "virtio" => interface.kind = Kind::Virtio,
+            LinkAttribute::LinkInfo(infos) => {
+                for info in infos {
+                    if let LinkInfo::Kind(kind) = info {
+                        interface.kind = Kind::Software(kind.to_string());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    interface
+}
+
+fn seen(link: &LinkMessage) -> Seen {
+    if !link.header.flags.contains(LinkFlags::Up) {
+        Seen::Down
+    } else if link.header.flags.contains(LinkFlags::LowerUp) {
+        Seen::Carrier
+    } else {
+        Seen::NoCarrier
+    }
+}
+
+fn name(link: &LinkMessage) -> Option<&str> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.as_str()),
+        _ => None,
+    })
+}

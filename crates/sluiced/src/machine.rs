@@ -1,0 +1,87 @@
+//! The poll loop on its thread: pinned to its core, ended by a command, never waited for without bound.
+
+use std::io;
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+
+use dataplane::Core;
+use xdp::{Waiter, XdpPort};
+
+/// How late a sleep of the loop may end: its deadlines are pause times and shapers.
+const TIMER_SLACK_NS: u64 = 1_000;
+
+/// Fails if this process may not use `core`.
+pub fn check_core(core: usize) -> Result<()> {
+    let allowed = sched_getaffinity(Pid::from_raw(0)).context("asking which cores there are")?;
+    if allowed.is_set(core).unwrap_or(false) {
+        return Ok(());
+    }
+    let cores: Vec<String> = (0..CpuSet::count())
+        .filter(|&core| allowed.is_set(core).unwrap_or(false))
+        .map(|core| core.to_string())
+        .collect();
+    bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
+}
+
+/// A running loop.
+#[derive(Debug)]
+pub struct Machine {
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Machine {
+    /// Starts the loop on `core`. Its time counts from `started`.
+    pub fn start(
+        mut loop_of_core: Core<XdpPort>,
+        mut waiter: Waiter,
+        core: usize,
+        started: Instant,
+    ) -> Result<Self> {
+        let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
+        let run = move || {
+            xdp::set_affinity(core)?;
+            xdp::set_timer_slack(TIMER_SLACK_NS)?;
+            loop_of_core.run(clock, &mut waiter)
+        };
+        let thread =
+            Builder::new().name(format!("poll-{core}")).spawn(run).context("starting the poll loop")?;
+        Ok(Self { thread })
+    }
+
+    /// The loop is at its end, for better or worse.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for the end of the thread; what it died of, if it did.
+    pub fn join(self) -> Result<()> {
+        match self.thread.join() {
+            Ok(end) => end.context("the poll loop failed"),
+            Err(panic) => {
+                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+                Err(anyhow!("the poll loop panicked: {text}"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused_with_those_that_are() {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let core = (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap()).unwrap();
+        check_core(core).unwrap();
+        let missing = check_core(CpuSet::count() - 1).unwrap_err().to_string();
+        assert!(
+            missing.contains(&format!("no core {} for this process; it may use {core}", CpuSet::count() - 1))
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! From a configuration to open ports: memory first, then port after port; on any error all that was opened is closed.
+
+use anyhow::{Context, Result};
+use config::Config;
+use control::PortFacts;
+use tracing::{info, warn};
+use xdp::{PortSetup, Umem, XdpMode, XdpPort};
+
+use crate::links::{Interface, Kind};
+
+/// Open ports on their memory.
+#[derive(Debug)]
+pub struct OpenPorts {
+    /// The ports, in the order of the configuration. Before `memory`, so that they are closed first.
+    pub ports: Vec<XdpPort>,
+    /// Where their frames lie.
+    pub memory: Umem,
+}
+
+impl OpenPorts {
+    /// Opens a port on each interface of the configuration.
+    ///
+    /// # Errors
+    /// One clear error with its cure; the interfaces are then as they were.
+    pub fn open(config: &Config) -> Result<Self> {
+        let mut memory = memory_for(config)?;
+        let mut ports = Vec::with_capacity(config.interfaces.len());
+        for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
+            let port = XdpPort::open(&mut memory, interface, &PortSetup::default())
+                .with_context(|| format!("port {}", settings.name))?;
+            ports.push(port);
+        }
+        Ok(Self { ports, memory })
+    }
+
+    /// What clients are told of each port's interface.
+    pub fn facts(&self) -> Vec<PortFacts> {
+        self.ports
+            .iter()
+            .map(|port| PortFacts {
+                interface: port.interface().to_owned(),
+                xdp_mode: match port.xdp_mode() {
+                    XdpMode::Native => "native",
+                    XdpMode::Generic => "generic",
+                }
+                .to_owned(),
+                vlan_tags_restored: port.vlan_tags_restored(),
+            })
+            .collect()
+    }
+}
+
+/// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
+/// memory does.
+fn memory_for(config: &Config) -> Result<Umem> {
+    let mut frames = switch::frames_needed(&config.switch);
+    for interface in &config.interfaces {
+        frames += xdp::frames_for(interface)?;
+    }
+    let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
+    let memory = Umem::new(frames, frame_bytes).context("buffer")?;
+    info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");
+    Ok(memory)
+}
+
+/// Logs what was found at each port.
+pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
+    for ((settings, interface), facts) in config.switch.ports.iter().zip(interfaces).zip(facts) {
+        let no_drop: Vec<String> =
+            (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
+        info!(
+            interface = facts.interface,
+            kind = interface.kind.name(),
+            mac = %interface.mac,
+            mtu = interface.mtu,
+            xdp = facts.xdp_mode,
+            vlan_tags = if facts.vlan_tags_restored { "restored" } else { "as they come" },
+            speed = settings.speed_bps.map_or("unbounded".to_owned(), speed),
+            no_drop = if no_drop.is_empty() { "none".to_owned() } else { no_drop.join(",") },
+            "port {}", settings.name
+        );
+        cautions(&settings.name, settings.pfc.no_drop != 0, interface, facts);
+    }
+}
+
+/// What the user should know of a port that is not a plain veth.
+fn cautions(port: &str, pfc: bool, interface: &Interface, facts: &PortFacts) {
+    let name = &interface.name;
+    if facts.xdp_mode == "generic" {
+        warn!(port, interface = name, "generic XDP: the driver knows no native XDP, so this port is slower");
+    }
+    if interface.kind.is_virtual() && !facts.vlan_tags_restored {
+        warn!(
+            port,
+            interface = name,
+            "VLAN tags that a host holds out of band are lost here (the kernel or driver cannot show them): on that \
+             host, `ethtool -K INTERFACE txvlan off`"
+        );
+    }
+    if pfc && interface.kind == Kind::Hardware {
+        warn!(
+            port,
+            interface = name,
+            "PFC in software is vetted on veth, virtio and tap only; some NICs swallow PFC frames or refuse to send \
+             them. Check that `ethtool -a {name}` and `dcb pfc show dev {name}` say off, and that XOFF frames leave and \
+             arrive (`sluice show pfc`)"
+        );
+    }
+}
+
+/// Bit/s as people say it.
+fn speed(bps: u64) -> String {
+    match bps {
+        bps if bps >= 1_000_000_000 => format!("{} Gbit/s", bps as f64 / 1e9),
+        bps if bps >= 1_000_000 => format!("{} Mbit/s", bps as f64 / 1e6),
+        bps => format!("{} kbit/s", bps as f64 / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_written_as_people_say_them() {
+        for (bps, text) in [
+            (25_000_000_000, "25 Gbit/s"),
+            (2_500_000_000, "2.5 Gbit/s"),
+            (500_000_000, "500 Mbit/s"),
+            (64_000, "64 kbit/s"),
+        ] {
+            assert_eq!(speed(bps), text);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the daemon says when it stops: totals of each port, and whether every frame is accounted for.
+
+use std::fmt::Write;
+
+use control::Balance;
+use control::v1::{Count, Port, Snapshot};
+
+/// The report on a stopped switch.
+pub fn totals(snapshot: &Snapshot) -> String {
+    let mut out = String::new();
+    let width = snapshot.ports.iter().map(|port| port.name.chars().count()).max().unwrap_or(0).max(4);
+    let seconds = snapshot.at_ns as f64 / 1e9;
+    let _ = writeln!(out, "Totals after {seconds:.1} s, in frames:");
+    let _ = writeln!(
+        out,
+        "  {:<width$}  {:>13}  {:>13}  {:>13}  {:>13}  {:>9}  {:>9}",
+        "port", "received", "transmitted", "consumed", "dropped", "PFC in", "PFC out"
+    );
+    for port in &snapshot.ports {
+        let pfc = |count: &Option<control::v1::PfcCount>| count.as_ref().map_or(0, |count| count.frames);
+        let _ = writeln!(
+            out,
+            "  {:<width$}  {:>13}  {:>13}  {:>13}  {:>13}  {:>9}  {:>9}",
+            port.name,
+            frames(port.received),
+            frames(port.transmitted),
+            frames(port.consumed),
+            port.drops.iter().map(|drop| frames(drop.count)).sum::<u64>(),
+            pfc(&port.pfc_received),
+            pfc(&port.pfc_sent),
+        );
+    }
+    for port in &snapshot.ports {
+        let losses = losses(port);
+        if !losses.is_empty() {
+            let _ = writeln!(out, "  {}: {}", port.name, losses.join(", "));
+        }
+    }
+    let balance = Balance::of(snapshot);
+    let verdict =
+        if balance.holds() { "every frame is accounted for" } else { "FRAMES ARE NOT ACCOUNTED FOR" };
+    let _ = writeln!(out, "Conservation: {balance}: {verdict}.");
+    let _ = write!(out, "Memory: {} of {} frames are free.", snapshot.memory_free, snapshot.memory_frames);
+    out
+}
+
+/// Every frame that came in is accounted for, and all memory is free.
+pub fn is_clean(snapshot: &Snapshot) -> bool {
+    Balance::of(snapshot).holds() && snapshot.memory_free == snapshot.memory_frames
+}
+
+/// Drops by reason, and what the kernel lost before the switch saw it; only what is not zero.
+fn losses(port: &Port) -> Vec<String> {
+    let drops = port.drops.iter().map(|drop| (drop.reason.as_str(), frames(drop.count)));
+    let kernel = port.kernel.unwrap_or_default();
+    let lost = [
+        ("kernel rx_fill_ring_empty", kernel.rx_fill_ring_empty),
+        ("kernel rx_ring_full", kernel.rx_ring_full),
+        ("kernel rx_dropped", kernel.rx_dropped),
+    ];
+    drops
+        .chain(lost)
+        .filter(|&(_, frames)| frames > 0)
+        .map(|(what, frames)| format!("{what} {frames}"))
+        .collect()
+}
+
+fn frames(count: Option<Count>) -> u64 {
+    count.unwrap_or_default().frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::v1::{Drop, Kernel, PfcCount};
+
+    fn snapshot() -> Snapshot {
+        let count = |frames| Some(Count { frames, bytes: 100 * frames });
+        let drop = |reason: &str, frames| Drop { reason: reason.into(), count: count(frames) };
+        Snapshot {
+            at_ns: 12_340_000_000,
+            flood_copies: 1,
+            memory_frames: 4096,
+            memory_free: 4096,
+            ports: vec![
+                Port {
+                    name: "server1".into(),
+                    received: count(1_000_000),
+                    drops: vec![drop("tail_drop", 399_412), drop("filtered", 0), drop("ingress_lossy", 7)],
+                    pfc_sent: Some(PfcCount { frames: 12, ..Default::default() }),
+                    kernel: Some(Kernel { rx_dropped: 3, ..Default::default() }),
+                    ..Default::default()
+                },
+                Port { name: "up".into(), transmitted: count(600_582), ..Default::default() },
+            ],
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn totals_as_printed() {
+        assert!(is_clean(&snapshot()));
+        insta::assert_snapshot!(totals(&snapshot()));
+    }
+
+    #[test]
+    fn a_frame_or_memory_that_is_missing_shows() {
+        let mut lost = snapshot();
+        lost.ports[1].transmitted.as_mut().unwrap().frames -= 1;
+        assert!(!is_clean(&lost) && totals(&lost).contains("FRAMES ARE NOT ACCOUNTED FOR"));
+        let mut leaked = snapshot();
+        leaked.memory_free -= 1;
+        assert!(!is_clean(&leaked) && totals(&leaked).contains("4095 of 4096 frames are free"));
+    }
+}

@@ -1,0 +1,140 @@
+//! The life of the daemon, from a configuration to its totals.
+//!
+//! Order of the start: whatever can be refused without touching an interface is; then memory, ports, control socket,
+//! loop. Each of them undoes itself when a later one fails.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use config::Config;
+use control::convert;
+use control::server::{self, About, MAX_WISHES};
+use dataplane::{Core, CoreSettings, mailbox};
+use switch::Switch;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+use xdp::Waiter;
+
+use crate::conductor::{Conductor, End, Signals};
+use crate::links::{Interface, Links, look_up};
+use crate::machine::{Machine, check_core};
+use crate::ports::{self, OpenPorts};
+use crate::{report, socket};
+
+/// How long clients may take to hear that the switch is gone.
+const API_PATIENCE: Duration = Duration::from_millis(500);
+/// What a shell says of a process that SIGINT ended.
+const EXIT_FORCED: i32 = 130;
+
+/// Runs a switch until it is told to stop, and prints its totals.
+///
+/// # Errors
+/// It could not start, or not go on; nothing is left behind.
+pub fn run(config: &Config, file: &Path) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(live(config, file));
+    runtime.shutdown_background();
+    done
+}
+
+async fn live(config: &Config, file: &Path) -> Result<()> {
+    let started = Instant::now();
+    let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
+    check_core(core)?;
+    socket::must_be_free(&config.control_socket)?;
+    let interfaces = look_up(&config.interfaces).await?;
+
+    // From here on there is something to undo, so a signal waits until the loop can be stopped.
+    let mut signals = Signals::new()?;
+    let open = OpenPorts::open(config)?;
+    let facts = open.facts();
+    let links = Links::watch(&config.interfaces).await?;
+    let (listener, socket_file) = socket::bind(&config.control_socket)?;
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+
+    let waiter = Waiter::new().context("a way to sleep")?;
+    let (handle, core_mailbox) = mailbox(waiter.waker());
+    let loop_of_core = assemble(config, &interfaces, open, core_mailbox);
+    let machine = Machine::start(loop_of_core, waiter, core, started)?;
+
+    let (wishes, wished) = mpsc::channel(MAX_WISHES);
+    let (end_api, api_ends) = oneshot::channel::<()>();
+    let api = tokio::spawn(server::serve(listener, about(config, file, started), wishes, async {
+        let _ = api_ends.await;
+    }));
+
+    ports::log(config, &interfaces, &facts);
+    warn_of_missing_carriers(config, &links);
+    info!(
+        switch = config.name,
+        ports = config.interfaces.len(),
+        core,
+        socket = %config.control_socket.display(),
+        "sluiced is ready"
+    );
+
+    let names = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let end = Conductor::new(handle, names, facts.clone())
+        .run(wished, links.notices(), &machine, &mut signals)
+        .await;
+    drop(socket_file);
+    drop(end_api);
+    let _ = tokio::time::timeout(API_PATIENCE, api).await;
+    match end {
+        Ok(End::Stopped(totals)) => {
+            machine.join()?;
+            let totals = convert::snapshot(&totals, &facts);
+            println!("{}", report::totals(&totals));
+            if !report::is_clean(&totals) {
+                error!("frames are missing from the totals: this is a fault of sluiced, please report it");
+            }
+            Ok(())
+        }
+        Ok(End::Forced) => {
+            warn!("second signal: ending at once");
+            std::process::exit(EXIT_FORCED);
+        }
+        Err(error) if machine.has_ended() => {
+            machine.join()?;
+            Err(error)
+        }
+        Err(error) => Err(error), // the thread still runs; it ends with the process
+    }
+}
+
+/// The loop with all that it owns.
+fn assemble(
+    config: &Config,
+    interfaces: &[Interface],
+    open: OpenPorts,
+    mailbox: dataplane::Mailbox,
+) -> Core<xdp::XdpPort> {
+    let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
+    let memory_frames = open.memory.frames();
+    let switch = Switch::new(&config.switch, &macs, memory_frames);
+    let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
+    Core::new(switch, open.ports, open.memory, memory_frames, mailbox, CoreSettings { finish_checksums })
+}
+
+fn about(config: &Config, file: &Path, started: Instant) -> About {
+    About {
+        name: config.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config: std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()),
+        started,
+    }
+}
+
+fn warn_of_missing_carriers(config: &Config, links: &Links) {
+    for (number, (port, interface)) in config.switch.ports.iter().zip(&config.interfaces).enumerate() {
+        if links.is_waiting(number) {
+            warn!(
+                port = port.name,
+                interface, "no carrier yet: frames for this port are lost until its peer is up"
+            );
+        }
+    }
+}

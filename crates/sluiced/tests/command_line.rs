@@ -1,0 +1,126 @@
+//! What `sluiced` refuses, how it says so, and with which exit code. Nothing here touches an interface.
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A configuration with nothing wrong in it but, perhaps, the world around it.
+fn config(socket: &Path) -> String {
+    format!(
+        "[control]\nsocket = \"{}\"\n\n[dataplane]\ncores = [0]\n\n[port.left]\ninterface = \"no-such-left\"\n\n\
+         [port.right]\ninterface = \"no-such-right\"\n",
+        socket.display()
+    )
+}
+
+fn sluiced(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluiced"));
+    command.args(arguments).env_remove("RUST_LOG").env("NO_COLOR", "1").output().unwrap()
+}
+
+/// Runs it on this text; its exit code and what it said on standard error.
+fn run(folder: &Path, text: &str, more: &[&str]) -> (i32, String) {
+    let file = folder.join("test.toml");
+    fs::write(&file, text).unwrap();
+    let output = sluiced(&[&["--config", file.to_str().unwrap()], more].concat());
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+fn assert_says(said: &str, words: &[&str]) {
+    for word in words {
+        assert!(said.contains(word), "`{word}` is missing in:\n{said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+}
+
+#[test]
+fn a_mistake_is_shown_with_file_line_column_and_the_nearest_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(&folder.path().join("x.sock")) + "sped = \"1G\"\n";
+    for more in [&[][..], &["--check"]] {
+        let (code, said) = run(folder.path(), &text, more);
+        assert_eq!(code, 2, "{said}");
+        assert_says(&said, &["test.toml:12:1: port.right.sped", "speed", "sped = \"1G\""]);
+    }
+}
+
+#[test]
+fn several_mistakes_are_shown_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(&folder.path().join("x.sock")) + "trust = \"dot2p\"\nport_priority = 9\n";
+    let (code, said) = run(folder.path(), &text, &[]);
+    assert_eq!(code, 2, "{said}");
+    assert_says(&said, &["test.toml:12:", "dot2p", "test.toml:13:", "port_priority"]);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    let output = sluiced(&["--config", "/nowhere/sluice.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_says(
+        &String::from_utf8_lossy(&output.stderr),
+        &["cannot read /nowhere/sluice.toml: No such file"],
+    );
+}
+
+#[test]
+fn check_says_that_a_file_is_right_and_starts_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("x.sock");
+    let file = folder.path().join("test.toml");
+    fs::write(&file, config(&socket)).unwrap();
+    let output = sluiced(&["--check", "--config", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{}: right, 2 ports\n", file.display()));
+    assert!(!socket.exists());
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named_with_the_cure() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("x.sock");
+    let (code, said) = run(folder.path(), &config(&socket), &[]);
+    assert_eq!(code, 1, "{said}");
+    assert_says(&said, &["sluiced: interface no-such-left: there is no such interface here", "`ip link`"]);
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_core_that_is_not_there_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(&folder.path().join("x.sock")).replace("cores = [0]", "cores = [1023]");
+    let (code, said) = run(folder.path(), &text, &[]);
+    assert_eq!(code, 1, "{said}");
+    assert_says(&said, &["dataplane.cores: there is no core 1023 for this process; it may use "]);
+}
+
+#[test]
+fn a_socket_that_another_daemon_listens_on_is_refused_and_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("x.sock");
+    let _other = UnixListener::bind(&socket).unwrap();
+    let (code, said) = run(folder.path(), &config(&socket), &[]);
+    assert_eq!(code, 1, "{said}");
+    assert_says(&said, &["x.sock: another sluiced runs with this socket", "control.socket"]);
+    assert!(socket.exists());
+}
+
+#[test]
+fn a_log_level_that_is_none_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, said) =
+        run(folder.path(), &config(&folder.path().join("x.sock")), &["--log-level", "sluiced=loud"]);
+    assert_eq!(code, 2, "{said}");
+    assert_says(&said, &["cannot log at `sluiced=loud`", "try error, warn, info, debug or trace"]);
+}
+
+#[test]
+fn the_help_tells_of_signals_and_exit_codes() {
+    let output = sluiced(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = String::from_utf8_lossy(&output.stdout);
+    for word in ["--config <FILE>", "--check", "RUST_LOG", "SIGTERM", "Exit codes: 0", "sluice show"] {
+        assert!(help.contains(word), "{word}:\n{help}");
+    }
+}

@@ -1,0 +1,28 @@
+//! Compiles the BPF programs: the one every port runs, and the one a test needs.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use libbpf_cargo::SkeletonBuilder;
+
+fn main() {
+    let has_clang = Command::new("clang").arg("--version").output().is_ok_and(|out| out.status.success());
+    assert!(has_clang, "clang, which compiles the BPF programs, is missing: `cargo xtask setup` installs it");
+
+    compile("../../bpf/sluice.bpf.c", "SLUICE_BPF");
+    compile("tests/vlan_push.bpf.c", "VLAN_PUSH_BPF");
+}
+
+/// Compiles `source` and puts the object's path in the environment variable `name` of the compilation.
+fn compile(source: &str, name: &str) {
+    println!("cargo:rerun-if-changed={source}");
+    let out_dir = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let object = out_dir.join(Path::new(source).with_extension("o").file_name().expect("a file"));
+    SkeletonBuilder::new()
+        .source(source)
+        .obj(&object)
+        .clang_args(["-Wall", "-Werror"])
+        .build()
+        .unwrap_or_else(|error| panic!("{source} does not compile: {error:?}"));
+    println!("cargo:rustc-env={name}={}", object.display());
+}

@@ -1,0 +1,87 @@
+//! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in between.
+//!
+//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] …`
+//!
+//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size frame without FCS.
+
+use std::time::{Duration, Instant};
+
+use switch::{FrameId, Memory, Outgoing, Received};
+use xdp::{PortIo, Umem, XdpPort};
+
+mod arguments;
+use arguments::Arguments;
+
+/// To a group address that no bridge keeps to itself, of an ethertype for experiments.
+const HEADER: [u8; 14] = [3, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
+
+fn main() {
+    let arguments = Arguments::parse();
+    if let Some(core) = arguments.number("--core") {
+        xdp::set_affinity(core as usize).expect("the core exists");
+    }
+    let batch = arguments.number("--batch").unwrap_or(64) as usize;
+    let mut umem = Umem::new(65536, 2048).unwrap_or_else(|error| panic!("{error}"));
+    let setup = arguments.port_setup();
+    let mut open =
+        |name: &str| XdpPort::open(&mut umem, name, &setup).unwrap_or_else(|error| panic!("{error}"));
+    let mut source: Option<XdpPort> = arguments.all("--interface").last().map(&mut open);
+    let mut sink: Option<XdpPort> = arguments.all("--sink").last().map(&mut open);
+
+    let len = arguments.number("--bytes").unwrap_or(60) as u16;
+    let mut idle = if source.is_some() { frames(&mut umem, 2048, len) } else { Vec::new() };
+    let (mut sent, mut lost, mut arrived) = (0u64, 0u64, 0u64);
+    let start = Instant::now();
+    let seconds = arguments.number("--seconds").unwrap_or(10);
+    while start.elapsed() < Duration::from_secs(seconds) {
+        if let Some(source) = &mut source {
+            let (taken, refused) = send(source, &mut idle, batch, len);
+            sent += taken;
+            lost += refused;
+        }
+        if let Some(sink) = &mut sink {
+            let now = switch::Instant(start.elapsed().as_nanos() as u64);
+            arrived += count(sink, &mut umem, now);
+        }
+    }
+    let rate = |frames: u64| frames as f64 / start.elapsed().as_secs_f64() / 1e6;
+    println!(
+        "sent {sent} ({:.3} Mpps), of them lost at once {lost}; arrived {arrived} ({:.3} Mpps)",
+        rate(sent),
+        rate(arrived)
+    );
+    for port in source.iter().chain(&sink) {
+        println!("{}: {:?}", port.interface(), port.kernel_counters());
+    }
+}
+
+fn frames(umem: &mut Umem, count: usize, len: u16) -> Vec<FrameId> {
+    let fill = |umem: &mut Umem| {
+        let frame = umem.alloc().expect("memory");
+        let bytes = umem.bytes_mut(&frame, len.into());
+        bytes.fill(0);
+        bytes[..HEADER.len()].copy_from_slice(&HEADER);
+        frame
+    };
+    (0..count).map(|_| fill(umem)).collect()
+}
+
+/// Sends up to `batch` frames. Returns how many completed, and how many of them were lost.
+fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64) {
+    let before = idle.len();
+    port.complete(idle);
+    let completed = (idle.len() - before) as u64;
+    let count = batch.min(port.transmit_room()).min(idle.len());
+    let rest = idle.len() - count;
+    let mut outgoing = idle.drain(rest..).map(|frame| Outgoing { frame, len }).collect();
+    port.transmit(&mut outgoing);
+    (completed, port.kick().into())
+}
+
+fn count(port: &mut XdpPort, umem: &mut Umem, now: switch::Instant) -> u64 {
+    let mut received: Vec<Received> = Vec::new();
+    port.receive(umem, now, usize::MAX, &mut received);
+    let count = received.len() as u64;
+    received.into_iter().for_each(|received| umem.free(received.frame));
+    count
+}

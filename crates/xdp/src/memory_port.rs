@@ -1,0 +1,321 @@
+//! A port without a kernel, for tests: frames come from and go to a [`Wire`], which can also misbehave: refuse room, hold
+//! completions back, lose frames the way `sendto` does, go down.
+//!
+//! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in `receive` or `close`;
+//! until then the frame does not complete. So a frame sent in one turn of a loop is on the wire in the next.
+
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
+
+use crate::port_io::PortIo;
+
+/// The loop's end of a wire in memory.
+#[derive(Debug)]
+pub struct MemoryPort {
+    shared: Arc<Mutex<Shared>>,
+    closed: bool,
+}
+
+/// The test's end.
+#[derive(Debug, Clone)]
+pub struct Wire {
+    shared: Arc<Mutex<Shared>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// Injected, not yet received.
+    incoming: VecDeque<Vec<u8>>,
+    /// In the TX ring.
+    ring: VecDeque<Outgoing>,
+    /// Sent, their bytes not yet copied.
+    leaving: VecDeque<Outgoing>,
+    /// Done with, not yet given back.
+    completed: VecDeque<FrameId>,
+    /// On the wire.
+    sent: Vec<Vec<u8>>,
+    room: usize,
+    hold_completions: bool,
+    blocked: bool,
+    lose: u32,
+    up: bool,
+    counters: KernelCounters,
+}
+
+impl Shared {
+    fn outstanding(&self) -> usize {
+        self.ring.len() + self.leaving.len() + self.completed.len()
+    }
+
+    /// Puts what was sent on the wire.
+    fn copy_leaving(&mut self, memory: &HeapMemory) {
+        while let Some(Outgoing { frame, len }) = self.leaving.pop_front() {
+            self.sent.push(memory.bytes(&frame, len.into()).to_vec());
+            self.completed.push_back(frame);
+        }
+    }
+}
+
+impl MemoryPort {
+    /// A port and the wire on it, with room for 2048 frames to transmit.
+    pub fn new() -> (MemoryPort, Wire) {
+        let shared = Arc::new(Mutex::new(Shared {
+            incoming: VecDeque::new(),
+            ring: VecDeque::new(),
+            leaving: VecDeque::new(),
+            completed: VecDeque::new(),
+            sent: Vec::new(),
+            room: 2048,
+            hold_completions: false,
+            blocked: false,
+            lose: 0,
+            up: true,
+            counters: KernelCounters::default(),
+        }));
+        (MemoryPort { shared: Arc::clone(&shared), closed: false }, Wire { shared })
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+impl Wire {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        lock(&self.shared)
+    }
+
+    /// A frame arrives. It waits until the port takes it.
+    pub fn inject(&self, bytes: impl Into<Vec<u8>>) {
+        self.shared().incoming.push_back(bytes.into());
+    }
+
+    /// Frames injected and not yet received.
+    pub fn waiting(&self) -> usize {
+        self.shared().incoming.len()
+    }
+
+    /// The frames that left since the last call, in order.
+    pub fn take_sent(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut self.shared().sent)
+    }
+
+    /// At most so many frames may be outstanding.
+    pub fn set_transmit_room(&self, frames: usize) {
+        self.shared().room = frames;
+    }
+
+    /// While true, no frame completes.
+    pub fn hold_completions(&self, hold: bool) {
+        self.shared().hold_completions = hold;
+    }
+
+    /// While true, every kick says EAGAIN and frames stay in the TX ring.
+    pub fn block(&self, block: bool) {
+        self.shared().blocked = block;
+    }
+
+    /// The next `frames` frames are lost the way EBUSY loses them: they complete, and are never seen again.
+    pub fn lose(&self, frames: u32) {
+        self.shared().lose = frames;
+    }
+
+    /// The interface is gone.
+    pub fn go_down(&self) {
+        self.shared().up = false;
+    }
+}
+
+impl PortIo for MemoryPort {
+    type Memory = HeapMemory;
+
+    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+        let mut shared = self.shared();
+        shared.copy_leaving(memory);
+        for _ in 0..max {
+            if shared.incoming.is_empty() {
+                return;
+            }
+            let Some(frame) = memory.alloc() else { return };
+            let bytes = shared.incoming.pop_front().expect("not empty");
+            let room = memory.bytes_mut(&frame, bytes.len());
+            if room.len() < bytes.len() {
+                shared.counters.rx_dropped += 1;
+                memory.free(frame);
+                continue;
+            }
+            room.copy_from_slice(&bytes);
+            out.push(Received { frame, len: bytes.len() as u16 });
+        }
+    }
+
+    fn transmit_room(&self) -> usize {
+        let shared = self.shared();
+        if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        debug_assert!(frames.len() <= self.transmit_room());
+        self.shared().ring.extend(frames.drain(..));
+    }
+
+    fn kick(&mut self) -> u32 {
+        let mut shared = self.shared();
+        if shared.ring.is_empty() {
+            return 0;
+        }
+        shared.counters.tx_kicks += 1;
+        if !shared.up {
+            shared.counters.tx_down += 1;
+            return 0;
+        }
+        if shared.blocked {
+            shared.counters.tx_again += 1;
+            return 0;
+        }
+        let lost = shared.lose.min(shared.ring.len() as u32);
+        for _ in 0..lost {
+            let frame = shared.ring.pop_front().expect("counted").frame;
+            shared.completed.push_back(frame);
+        }
+        shared.lose -= lost;
+        shared.counters.tx_busy += u64::from(lost);
+        shared.counters.tx_kicks += u64::from(lost);
+        let Shared { ring, leaving, .. } = &mut *shared;
+        leaving.append(ring);
+        lost
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        let mut shared = self.shared();
+        if !shared.hold_completions {
+            out.extend(shared.completed.drain(..));
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.shared().outstanding()
+    }
+
+    fn is_up(&self) -> bool {
+        self.shared().up && !self.closed
+    }
+
+    fn close(&mut self, memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+        self.closed = true;
+        let mut shared = self.shared();
+        shared.copy_leaving(memory);
+        shared.up = false;
+        let Shared { ring, completed, .. } = &mut *shared;
+        unsent.extend(completed.drain(..));
+        unsent.extend(ring.drain(..).map(|outgoing| outgoing.frame));
+    }
+
+    fn kernel_counters(&self) -> KernelCounters {
+        self.shared().counters
+    }
+
+    fn frames_held(&self) -> usize {
+        self.shared().outstanding()
+    }
+
+    fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Instant = Instant(0);
+
+    fn receive(port: &mut MemoryPort, memory: &mut HeapMemory, max: usize) -> Vec<Received> {
+        let mut out = Vec::new();
+        port.receive(memory, NOW, max, &mut out);
+        out
+    }
+
+    fn outgoing(received: Vec<Received>) -> Vec<Outgoing> {
+        received.into_iter().map(|Received { frame, len }| Outgoing { frame, len }).collect()
+    }
+
+    fn completed(port: &mut MemoryPort) -> usize {
+        let mut out = Vec::new();
+        port.complete(&mut out);
+        out.len()
+    }
+
+    #[test]
+    fn frames_go_through_unchanged_and_in_order() {
+        let mut memory = HeapMemory::new(4, 100);
+        let (mut port, wire) = MemoryPort::new();
+        wire.inject([1; 60]);
+        wire.inject([2; 100]);
+        wire.inject([3; 101]); // too long for this memory
+        let mut frames = outgoing(receive(&mut port, &mut memory, 8));
+        assert_eq!((frames.len(), port.kernel_counters().rx_dropped, memory.free_frames()), (2, 1, 2));
+        port.transmit(&mut frames);
+        assert_eq!((port.kick(), completed(&mut port), port.outstanding()), (0, 0, 2));
+        assert!(receive(&mut port, &mut memory, 8).is_empty());
+        assert_eq!(wire.take_sent(), [vec![1; 60], vec![2; 100]]);
+        assert_eq!((completed(&mut port), port.outstanding()), (2, 0));
+    }
+
+    #[test]
+    fn takes_no_more_than_memory_and_max_allow() {
+        let mut memory = HeapMemory::new(3, 100);
+        let (mut port, wire) = MemoryPort::new();
+        (0..5).for_each(|_| wire.inject([0; 60]));
+        assert_eq!(receive(&mut port, &mut memory, 2).len(), 2);
+        assert_eq!((receive(&mut port, &mut memory, 2).len(), wire.waiting()), (1, 2));
+    }
+
+    #[test]
+    fn misbehaves_as_told() {
+        let mut memory = HeapMemory::new(4, 100);
+        let (mut port, wire) = MemoryPort::new();
+        (0..4).for_each(|i| wire.inject([i; 60]));
+        let mut frames = outgoing(receive(&mut port, &mut memory, 4));
+        wire.set_transmit_room(5);
+        assert_eq!(port.transmit_room(), 5);
+        port.transmit(&mut frames);
+        assert_eq!(port.transmit_room(), 1);
+
+        wire.block(true);
+        assert_eq!((port.kick(), port.kernel_counters().tx_again), (0, 1));
+        wire.block(false);
+        wire.lose(1);
+        wire.hold_completions(true);
+        assert_eq!((port.kick(), port.kernel_counters().tx_busy), (1, 1));
+        receive(&mut port, &mut memory, 4);
+        assert_eq!((completed(&mut port), port.outstanding()), (0, 4));
+        wire.hold_completions(false);
+        assert_eq!(completed(&mut port), 4, "the lost frame completes too");
+        assert_eq!(wire.take_sent(), [[1; 60], [2; 60], [3; 60]]);
+
+        wire.go_down();
+        assert_eq!((port.is_up(), port.transmit_room()), (false, 0));
+    }
+
+    #[test]
+    fn close_gives_every_frame_back() {
+        let mut memory = HeapMemory::new(4, 100);
+        let (mut port, wire) = MemoryPort::new();
+        (0..3).for_each(|i| wire.inject([i; 60]));
+        let mut frames = outgoing(receive(&mut port, &mut memory, 4));
+        let mut later = frames.split_off(2);
+        port.transmit(&mut frames);
+        port.kick();
+        port.transmit(&mut later);
+        let mut unsent = Vec::new();
+        port.close(&mut memory, &mut unsent);
+        assert_eq!((unsent.len(), port.frames_held(), port.is_up()), (3, 0, false));
+        assert_eq!(wire.take_sent(), [[0; 60], [1; 60]], "what was kicked has left");
+    }
+}

@@ -1,0 +1,238 @@
+//! The few things a port asks of the kernel about its interface: what it is (RTM_GETLINK), how many RX queues it has
+//! (ETHTOOL_GCHANNELS), and a real queueing discipline on a veth (RTM_NEWQDISC).
+//!
+//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/ethtool.h`.
+
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, bind, recv, send, socket,
+};
+
+const HEADER_BYTES: usize = 16;
+const IFINFO_BYTES: usize = 16;
+/// Room for the kernel's longest answer about one interface.
+const ANSWER_BYTES: usize = 32 * 1024;
+
+// linux/rtnetlink.h, TCA_*: attributes of a qdisc.
+const TCA_KIND: u16 = 1;
+const TCA_OPTIONS: u16 = 2;
+// linux/if_link.h: attributes inside IFLA_LINKINFO and IFLA_XDP.
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_XDP_PROG_ID: u16 = 4;
+const IFLA_XDP_HW_PROG_ID: u16 = 7;
+/// The place at the root of an interface's tree of qdiscs (linux/pkt_sched.h).
+const TC_H_ROOT: u32 = 0xffff_ffff;
+
+/// What the kernel says of an interface.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(crate) struct Link {
+    pub(crate) index: i32,
+    pub(crate) up: bool,
+    pub(crate) mtu: u32,
+    /// "veth", "tun", …; empty for hardware.
+    pub(crate) kind: String,
+    /// The root qdisc: "noqueue", "pfifo", "mq", ….
+    pub(crate) qdisc: String,
+    /// The XDP program it runs.
+    pub(crate) xdp_program: Option<u32>,
+}
+
+/// A socket to the kernel's routing tables, in the network namespace in which it was opened.
+#[derive(Debug)]
+pub(crate) struct RouteSocket {
+    fd: OwnedFd,
+}
+
+impl RouteSocket {
+    pub(crate) fn open() -> io::Result<RouteSocket> {
+        let fd = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkRoute,
+        )?;
+        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+        Ok(RouteSocket { fd })
+    }
+
+    /// Looks up an interface by name; ENODEV if there is none.
+    pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
+        let mut body = vec![0; IFINFO_BYTES];
+        push_attribute(&mut body, libc::IFLA_IFNAME, name_bytes(name).as_slice());
+        let answer = self.request(libc::RTM_GETLINK, 0, &body)?;
+        parse_link(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
+    }
+
+    /// Makes a first-in first-out queue of `limit` frames the root qdisc of interface `index`.
+    pub(crate) fn set_pfifo(&self, index: i32, limit: u32) -> io::Result<()> {
+        let mut body = root_qdisc(index);
+        push_attribute(&mut body, TCA_KIND, b"pfifo\0");
+        push_attribute(&mut body, TCA_OPTIONS, &limit.to_ne_bytes());
+        let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+        self.request(libc::RTM_NEWQDISC, flags, &body).map(drop)
+    }
+
+    /// Removes the root qdisc of interface `index`; the kernel puts its default back.
+    pub(crate) fn remove_qdisc(&self, index: i32) -> io::Result<()> {
+        self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
+    }
+
+    /// Sends a request and returns the body of the one message that answers it.
+    fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+        let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+        message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+        message.extend_from_slice(&kind.to_ne_bytes());
+        message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
+        message.extend_from_slice(&[0; 8]); // sequence number and sender: one request at a time needs neither
+        message.extend_from_slice(body);
+        send(self.fd.as_raw_fd(), &message, MsgFlags::empty())?;
+
+        let mut answer = vec![0; ANSWER_BYTES];
+        let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+        answer.truncate(len);
+        if u16_at(&answer, 4) == Some(libc::NLMSG_ERROR as u16) {
+            let errno = u32_at(&answer, HEADER_BYTES).unwrap_or(0) as i32;
+            if errno != 0 {
+                return Err(io::Error::from_raw_os_error(-errno));
+            }
+        }
+        answer.drain(..HEADER_BYTES.min(len));
+        Ok(answer)
+    }
+}
+
+/// A `struct tcmsg` for the root of interface `index`.
+fn root_qdisc(index: i32) -> Vec<u8> {
+    let mut body = vec![0; 4];
+    body.extend_from_slice(&index.to_ne_bytes());
+    body.extend_from_slice(&0u32.to_ne_bytes()); // handle: the kernel chooses
+    body.extend_from_slice(&TC_H_ROOT.to_ne_bytes());
+    body.extend_from_slice(&0u32.to_ne_bytes());
+    body
+}
+
+fn name_bytes(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+/// Appends an attribute: length, type, value, padded to 4 bytes.
+fn push_attribute(body: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    body.extend_from_slice(&((4 + value.len()) as u16).to_ne_bytes());
+    body.extend_from_slice(&kind.to_ne_bytes());
+    body.extend_from_slice(value);
+    body.resize(body.len().next_multiple_of(4), 0);
+}
+
+fn parse_link(body: &[u8]) -> Option<Link> {
+    let flags = u32_at(body, 8)?;
+    let mut link =
+        Link { index: u32_at(body, 4)? as i32, up: flags & libc::IFF_UP as u32 != 0, ..Link::default() };
+    for (kind, value) in attributes(body.get(IFINFO_BYTES..)?) {
+        match kind {
+            libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
+            libc::IFLA_QDISC => link.qdisc = text(value),
+            libc::IFLA_LINKINFO => {
+                link.kind = attributes(value)
+                    .find(|(kind, _)| *kind == IFLA_INFO_KIND)
+                    .map(|(_, kind)| text(kind))
+                    .unwrap_or_default();
+            }
+            libc::IFLA_XDP => {
+                link.xdp_program = attributes(value)
+                    .filter(|(kind, _)| (IFLA_XDP_PROG_ID..=IFLA_XDP_HW_PROG_ID).contains(kind))
+                    .find_map(|(_, id)| u32_at(id, 0));
+            }
+            _ => {}
+        }
+    }
+    Some(link)
+}
+
+/// The attributes in `bytes`; ends at the first that is cut off.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    std::iter::from_fn(move || {
+        let len = usize::from(u16_at(bytes, 0)?);
+        let kind = u16_at(bytes, 2)? & !(libc::NLA_F_NESTED as u16);
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some((kind, value))
+    })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Text up to the first zero byte.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+/// `struct ethtool_channels` (linux/ethtool.h).
+#[repr(C)]
+#[derive(Default)]
+struct Channels {
+    command: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx: u32,
+    tx: u32,
+    other: u32,
+    combined: u32,
+}
+
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+
+/// How many RX queues an interface has; 1 where the driver does not say.
+pub(crate) fn rx_queues(name: &str) -> io::Result<u32> {
+    let fd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
+    // SAFETY: all-zero bytes are a valid `ifreq`.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
+        *to = from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data point to the command's structure; both outlive the call.
+    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } < 0;
+    if failed {
+        let error = io::Error::last_os_error();
+        return if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(1) } else { Err(error) };
+    }
+    Ok((channels.rx + channels.combined).max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_found_and_nonsense_is_not() {
+        let route = RouteSocket::open().unwrap();
+        let link = route.link("lo").unwrap();
+        assert_eq!((link.index, link.qdisc.as_str(), link.xdp_program), (1, "noqueue", None));
+        assert_eq!(route.link("no-such-link").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn attributes_are_padded_and_cut_off_ones_end_the_list() {
+        let mut body = Vec::new();
+        push_attribute(&mut body, 3, b"abcde");
+        push_attribute(&mut body, 4, b"f");
+        assert_eq!(body.len(), 12 + 8);
+        assert_eq!(attributes(&body).collect::<Vec<_>>(), [(3, &b"abcde"[..]), (4, &b"f"[..])]);
+        assert_eq!(attributes(&body[..16]).count(), 1);
+        assert_eq!(attributes(&[0, 0, 1, 0]).count(), 0);
+    }
+}

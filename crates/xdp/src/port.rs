@@ -1,0 +1,371 @@
+//! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them, and a queueing
+//! discipline on a veth.
+//!
+//! Frames leave by the first queue's socket only, which keeps them in order. One core owns a port; frames move between
+//! the ports of one [`Umem`] freely, and complete at the port that sent them.
+//!
+//! Why the pfifo on a veth: a veth without a qdisc loses the frames that find its ring full; with one, the kernel keeps
+//! them (6.16 and later) and says EAGAIN. Source: `reference/afxdp.md`, "What happens to a frame in copy mode".
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
+use xsk_rs::{CompQueue, TxQueue};
+
+use crate::error::Error;
+use crate::netlink::{Link, RouteSocket, rx_queues};
+use crate::port_io::PortIo;
+use crate::program::{Attached, XdpMode, attach};
+use crate::receiver::{RX_RING, Receiver};
+use crate::sender::Sender;
+use crate::socket::{self, add_statistics};
+use crate::umem::{COMPLETION_RING, FILL_RING, Frames, Umem, max_mtu};
+
+/// Entries of the TX ring of the sockets that only receive; none is ever used.
+const IDLE_TX_RING: u32 = 64;
+/// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
+const DEFAULT_TX_BUDGET: u32 = 32;
+/// How often a port looks whether its interface still exists.
+const LIFE_CHECK_NS: Nanos = 10_000_000;
+/// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
+const PFIFO_FRAMES: u32 = 1000;
+
+/// How a port uses its rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortSetup {
+    /// Entries of the TX ring: a power of two, at most 2048.
+    pub tx_ring: u32,
+    /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
+    pub tx_budget: u32,
+    /// Bound of the kernel's copies of frames on their way, in bytes of its own accounting (about 0.8 KB a small
+    /// frame); `None`: the system's default.
+    pub send_buffer_bytes: Option<u32>,
+    /// Empty frames kept in the fill ring of each RX queue, at most 8192: for who would rather stall for long than be
+    /// quick. `None`: by need, and no more than an eighth of the memory.
+    pub posted_frames: Option<u32>,
+}
+
+impl Default for PortSetup {
+    fn default() -> Self {
+        PortSetup { tx_ring: 2048, tx_budget: 256, send_buffer_bytes: None, posted_frames: None }
+    }
+}
+
+impl PortSetup {
+    /// What is wrong with it.
+    fn mistake(&self) -> Option<&'static str> {
+        if !self.tx_ring.is_power_of_two() || self.tx_ring > COMPLETION_RING {
+            Some("the TX ring must be a power of two, at most 2048")
+        } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {
+            Some("the TX budget must be at least 1 and at most the TX ring")
+        } else if self.posted_frames.is_some_and(|frames| frames == 0 || frames > FILL_RING) {
+            Some("the posted frames must be at least 1 and at most 8192")
+        } else {
+            None
+        }
+    }
+}
+
+/// A port on an interface.
+pub struct XdpPort {
+    interface: String,
+    index: i32,
+    number: u8,
+    frames: Arc<Frames>,
+    receivers: Vec<Receiver>,
+    /// The queue that `receive` begins with.
+    first: usize,
+    sender: Option<Sender>,
+    program: Option<Attached>,
+    /// Where to remove the qdisc that we set.
+    qdisc: Option<RouteSocket>,
+    up: bool,
+    closed: bool,
+    next_life_check: Instant,
+    /// What we count ourselves; after `close` also what the sockets had counted.
+    counters: KernelCounters,
+}
+
+impl XdpPort {
+    /// Opens `interface`, of the current network namespace, as a port on `umem`: frames are taken from it from now on.
+    ///
+    /// # Errors
+    /// See [`Error`]; the interface is then as it was.
+    pub fn open(umem: &mut Umem, interface: &str, setup: &PortSetup) -> Result<XdpPort, Error> {
+        if let Some(reason) = setup.mistake() {
+            return Err(Error::BadSetup { interface: interface.into(), reason });
+        }
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        let link = usable_link(&route, interface, max_mtu(umem.frame_bytes()))?;
+        let queues = rx_queues(interface)
+            .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
+
+        let ports = umem.port_count();
+        let number =
+            umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
+        let mut port = XdpPort::without_sockets(umem.shared(), interface, link.index, number);
+        match port.bring_up(umem, &link, route, queues, setup) {
+            Ok(()) => Ok(port),
+            Err(error) => {
+                port.close(umem, &mut Vec::new());
+                Err(error)
+            }
+        }
+    }
+
+    /// How the XDP program runs.
+    pub fn xdp_mode(&self) -> XdpMode {
+        self.program.as_ref().map_or(XdpMode::Native, |program| program.mode)
+    }
+
+    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    pub fn vlan_tags_restored(&self) -> bool {
+        self.program.as_ref().is_some_and(|program| program.restores_vlan_tags)
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// RX queues, and thus sockets, of the port.
+    pub fn queues(&self) -> usize {
+        self.receivers.len()
+    }
+
+    fn without_sockets(frames: Arc<Frames>, name: &str, index: i32, number: u8) -> XdpPort {
+        XdpPort {
+            interface: name.into(),
+            index,
+            number,
+            frames,
+            receivers: Vec::new(),
+            first: 0,
+            sender: None,
+            program: None,
+            qdisc: None,
+            up: true,
+            closed: false,
+            next_life_check: Instant(0),
+            counters: KernelCounters::default(),
+        }
+    }
+
+    /// Sockets first, then frames for them, the program last: the first frame that comes finds a place.
+    fn bring_up(
+        &mut self,
+        umem: &mut Umem,
+        link: &Link,
+        route: RouteSocket,
+        queues: u32,
+        setup: &PortSetup,
+    ) -> Result<(), Error> {
+        for queue in 0..queues {
+            let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
+            let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem, setup.posted_frames));
+            if queue == 0 {
+                self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
+            }
+        }
+        for receiver in &mut self.receivers {
+            receiver.post_first(umem);
+        }
+        let sockets: Vec<RawFd> = self.receivers.iter().map(Receiver::fd).collect();
+        self.program = Some(attach(&self.interface, link.index, &sockets)?);
+        if link.kind == "veth" && link.qdisc == "noqueue" {
+            let action = || format!("interface {}: setting the qdisc", self.interface);
+            route.set_pfifo(link.index, PFIFO_FRAMES).map_err(|error| Error::kernel(action(), error))?;
+            self.qdisc = Some(route);
+        }
+        Ok(())
+    }
+
+    fn new_sender(&self, tx: TxQueue, completion: CompQueue, setup: &PortSetup) -> Result<Sender, Error> {
+        let fd = tx.fd().as_raw_fd();
+        let mut budget = setup.tx_budget;
+        if let Err(error) = socket::set_send_budget(fd, budget) {
+            budget = budget.min(DEFAULT_TX_BUDGET);
+            tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
+        }
+        if let Some(bytes) = setup.send_buffer_bytes {
+            let action = || format!("interface {}: setting the send buffer", self.interface);
+            socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
+        }
+        let sizes = (setup.tx_ring as usize, budget as usize);
+        Ok(Sender::new((tx, completion), Arc::clone(&self.frames), self.number, sizes))
+    }
+
+    fn check_alive(&mut self, now: Instant) {
+        if now < self.next_life_check || !self.up {
+            return;
+        }
+        self.next_life_check = now + LIFE_CHECK_NS;
+        let mut errors = self.receivers.iter().map(|receiver| socket::take_error(receiver.fd()));
+        if let Some(errno) = errors.find(|&errno| errno != 0) {
+            self.go_down(errno);
+        }
+    }
+
+    fn go_down(&mut self, errno: i32) {
+        self.up = false;
+        let error = io::Error::from_raw_os_error(errno);
+        tracing::warn!(interface = self.interface, %error, "the port is down");
+    }
+
+    /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
+    fn shut(&mut self) -> bool {
+        if self.closed {
+            return false;
+        }
+        self.closed = true;
+        self.program = None;
+        self.counters = self.kernel_counters();
+        self.receivers.clear();
+        self.sender = None;
+        if let Some(route) = self.qdisc.take()
+            && let Err(error) = route.remove_qdisc(self.index)
+            && error.raw_os_error() != Some(libc::ENODEV)
+        {
+            tracing::warn!(interface = self.interface, %error, "the qdisc stays");
+        }
+        self.up = false;
+        true
+    }
+}
+
+impl PortIo for XdpPort {
+    type Memory = Umem;
+
+    fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
+        self.check_alive(now);
+        let queues = self.receivers.len();
+        let mut left = max;
+        for turn in 0..queues {
+            let at = (self.first + turn) % queues;
+            left -= self.receivers[at].receive(umem, now, left, out);
+        }
+        // Another queue comes first next time, lest a busy one take all there is to take.
+        self.first = (self.first + 1) % queues.max(1);
+    }
+
+    fn transmit_room(&self) -> usize {
+        self.sender.as_ref().filter(|_| self.up).map_or(0, Sender::room)
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        if frames.is_empty() {
+            return;
+        }
+        self.sender.as_mut().expect("an open port").transmit(frames);
+        frames.clear();
+    }
+
+    fn kick(&mut self) -> u32 {
+        let Some(sender) = self.sender.as_mut().filter(|_| self.up) else { return 0 };
+        let kicked = sender.kick(&mut self.counters);
+        if let Some(errno) = kicked.down {
+            self.go_down(errno);
+        }
+        kicked.lost
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        if let Some(sender) = &mut self.sender {
+            sender.complete(out);
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.sender.as_ref().map_or(0, Sender::outstanding)
+    }
+
+    fn is_up(&self) -> bool {
+        self.up
+    }
+
+    fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
+        if self.shut() {
+            umem.remove_port(self.number, unsent);
+        }
+    }
+
+    fn kernel_counters(&self) -> KernelCounters {
+        let mut counters = self.counters;
+        self.receivers.iter().for_each(|receiver| add_statistics(receiver.socket(), &mut counters));
+        counters
+    }
+
+    fn frames_held(&self) -> usize {
+        self.receivers.iter().map(Receiver::held).sum::<usize>() + self.outstanding()
+    }
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        out.extend(self.receivers.iter().map(Receiver::fd));
+    }
+}
+
+impl fmt::Debug for XdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.up { "up" } else { "down" };
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.interface, self.frames_held())
+    }
+}
+
+impl Drop for XdpPort {
+    fn drop(&mut self) {
+        if self.shut() {
+            self.frames.abandon(self.number);
+        }
+    }
+}
+
+/// Frames that the rings of a port on `interface` may hold at most beyond those that the user hands in: memory has this
+/// many for each port.
+///
+/// # Errors
+/// The interface cannot be asked.
+pub fn frames_for(interface: &str) -> Result<usize, Error> {
+    let queues = rx_queues(interface).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
+        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
+    })?;
+    Ok(queues as usize * RX_RING as usize)
+}
+
+/// Looks the interface up and refuses what cannot become a port.
+fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) -> Result<Link, Error> {
+    let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+    let interface = || interface.to_owned();
+    if let Some(program_id) = link.xdp_program {
+        return Err(Error::HasProgram { interface: interface(), program_id });
+    }
+    if !link.up {
+        return Err(Error::Down { interface: interface() });
+    }
+    if link.mtu > max_mtu {
+        return Err(Error::MtuTooLarge { interface: interface(), mtu: link.mtu, max_mtu });
+    }
+    Ok(link)
+}
+
+/// The error of a look-up by name.
+pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
+    match error.raw_os_error() {
+        // ERANGE, EINVAL: longer than any name.
+        Some(libc::ENODEV | libc::ERANGE | libc::EINVAL) => {
+            Error::NoInterface { interface: interface.into() }
+        }
+        _ => Error::kernel(format!("interface {interface}: looking it up"), error),
+    }
+}
+
+/// Somebody was quicker: the error that names their program.
+pub(crate) fn has_program(interface: &str) -> Error {
+    let link = RouteSocket::open().and_then(|route| route.link(interface));
+    let program_id = link.ok().and_then(|link| link.xdp_program).unwrap_or(0);
+    Error::HasProgram { interface: interface.into(), program_id }
+}

@@ -1,0 +1,152 @@
+//! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto` that makes the kernel send.
+//!
+//! What the errors of `sendto` mean in copy mode (`reference/afxdp.md`):
+//!
+//! ```text
+//! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay
+//! ENOBUFS         no memory for the kernel's copy                                                    frames stay
+//! EBUSY           the interface refused the frame                                                    one frame lost
+//! ENETDOWN ENXIO  the interface is down or gone                                                      frames stay
+//! ```
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use switch::{FrameId, KernelCounters, Outgoing};
+use xsk_rs::{CompQueue, FrameDesc, TxQueue};
+
+use crate::receiver::BATCH;
+use crate::socket::send;
+use crate::umem::{Frames, Owner};
+
+/// What a port sends through.
+pub(crate) struct Sender {
+    tx: TxQueue,
+    completion: CompQueue,
+    frames: Arc<Frames>,
+    port: u8,
+    /// Entries of the TX ring.
+    ring: usize,
+    /// Frames that one `sendto` handles.
+    budget: usize,
+    /// Free entries of the TX ring, as last seen.
+    ring_free: usize,
+    /// Transmitted and not yet completed.
+    outstanding: usize,
+    batch: Box<[FrameDesc; BATCH]>,
+}
+
+/// What came of a kick.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Kicked {
+    /// Frames that the kernel took and lost.
+    pub(crate) lost: u32,
+    /// The error that says the interface is down or gone.
+    pub(crate) down: Option<i32>,
+}
+
+impl Sender {
+    /// The sending half of a socket of `port`, whose `sendto` handles `budget` frames.
+    pub(crate) fn new(
+        (tx, completion): (TxQueue, CompQueue),
+        frames: Arc<Frames>,
+        port: u8,
+        (ring, budget): (usize, usize),
+    ) -> Sender {
+        let batch = Box::new([FrameDesc::default(); BATCH]);
+        Sender { tx, completion, frames, port, ring, budget, ring_free: ring, outstanding: 0, batch }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.tx.fd().as_raw_fd()
+    }
+
+    /// Frames that fit: into the TX ring, and, since the completion ring is as large, back out.
+    pub(crate) fn room(&self) -> usize {
+        self.ring_free.min(self.ring - self.outstanding)
+    }
+
+    /// Frames transmitted and not yet completed.
+    pub(crate) fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    /// Puts at most `room` frames into the TX ring.
+    pub(crate) fn transmit(&mut self, frames: &[Outgoing]) {
+        for chunk in frames.chunks(BATCH) {
+            for (desc, outgoing) in self.batch.iter_mut().zip(chunk) {
+                let index = outgoing.frame.index();
+                self.frames.hand_over(index, Owner::User, Owner::Transmit(self.port));
+                *desc = self.frames.desc_of_len(index, outgoing.len.into());
+            }
+            // SAFETY: the descriptors are of this UMEM, and their frames' tokens were given to us.
+            let produced = unsafe { self.tx.produce(&self.batch[..chunk.len()]) };
+            assert_eq!(produced, chunk.len(), "more frames than the TX ring had room for");
+        }
+        self.ring_free -= frames.len();
+        self.outstanding += frames.len();
+    }
+
+    /// Calls `sendto` until the TX ring is empty or another call would do no good.
+    pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Kicked {
+        let mut kicked = Kicked::default();
+        let mut waiting = self.waiting();
+        // Every call but the last takes at least one frame, so this is a bound, not a goal.
+        let most_calls = waiting;
+        for _ in 0..most_calls {
+            if waiting == 0 {
+                break;
+            }
+            counters.tx_kicks += 1;
+            let result = send(self.fd());
+            let before = std::mem::replace(&mut waiting, self.waiting());
+            match result {
+                Ok(()) => {}
+                Err(libc::EAGAIN) => {
+                    counters.tx_again += 1;
+                    if before - waiting < self.budget {
+                        break; // no room further on: it was not the budget that ended the call
+                    }
+                }
+                Err(libc::EBUSY) => {
+                    counters.tx_busy += 1;
+                    kicked.lost += 1;
+                }
+                Err(libc::ENOBUFS) => {
+                    counters.tx_no_buffers += 1;
+                    break;
+                }
+                Err(errno) => {
+                    counters.tx_down += 1;
+                    kicked.down = Some(errno);
+                    break;
+                }
+            }
+        }
+        kicked
+    }
+
+    /// Takes the frames that the kernel is done with.
+    pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
+        loop {
+            // SAFETY: completion ring and descriptors are of this one UMEM.
+            let count = unsafe { self.completion.consume(&mut self.batch[..]) };
+            for desc in &self.batch[..count] {
+                let index = self.frames.index_of(desc.addr());
+                self.frames.hand_over(index, Owner::Transmit(self.port), Owner::User);
+                out.push(FrameId::new(index as u32));
+            }
+            self.outstanding -= count;
+            if count < BATCH {
+                break;
+            }
+        }
+        self.waiting(); // a lost frame may have completed before its place in the TX ring was seen to be free
+    }
+
+    /// Looks how many frames wait in the TX ring for the kernel.
+    fn waiting(&mut self) -> usize {
+        self.ring_free = self.tx.nb_free_exact() as usize;
+        self.ring - self.ring_free
+    }
+}

@@ -1,0 +1,139 @@
+//! Sleeping until there is something to do, and what else a loop's thread asks of the kernel.
+//!
+//! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the frames it loses by that. So
+//! wait only while no port has frames outstanding.
+
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::unistd::Pid;
+use switch::Nanos;
+
+use crate::port_io::PortIo;
+
+/// Sleeps until a port has frames, another thread calls, or time is up.
+#[derive(Debug)]
+pub struct Waiter {
+    event: Arc<EventFd>,
+    /// The event's descriptor first, then those of the ports.
+    fds: Vec<libc::pollfd>,
+}
+
+/// Wakes the loop that its [`Waiter`] sleeps in; any thread may hold a clone.
+#[derive(Debug, Clone)]
+pub struct Waker {
+    event: Arc<EventFd>,
+}
+
+impl Waiter {
+    /// A waiter that no port wakes yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Waiter> {
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let fds = vec![readable(event.as_raw_fd())];
+        Ok(Waiter { event: Arc::new(event), fds })
+    }
+
+    /// What wakes this waiter from another thread.
+    pub fn waker(&self) -> Waker {
+        Waker { event: Arc::clone(&self.event) }
+    }
+
+    /// From now on these ports wake it, and no others. Call it again once a port is closed.
+    pub fn watch<'a, P: PortIo + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
+        let mut fds = Vec::new();
+        ports.into_iter().for_each(|port| port.poll_fds(&mut fds));
+        self.fds.truncate(1);
+        self.fds.extend(fds.into_iter().map(readable));
+    }
+
+    /// Sleeps for at most `timeout_ns`. Returns true if a port or a [`Waker`] woke it.
+    ///
+    /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
+    ///
+    /// # Errors
+    /// The kernel has no memory for it.
+    pub fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
+        let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
+        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at worst answered
+        // by POLLNVAL, or wakes us without need.
+        let ready = unsafe {
+            libc::ppoll(
+                self.fds.as_mut_ptr(),
+                self.fds.len() as libc::nfds_t,
+                timeout.as_ref(),
+                std::ptr::null(),
+            )
+        };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        }
+        if self.fds[0].revents != 0 {
+            let _ = self.event.read(); // it is readable, and never blocks
+        }
+        Ok(ready > 0)
+    }
+}
+
+fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+impl Waker {
+    /// Wakes the loop, now or when it next goes to sleep.
+    pub fn wake(&self) {
+        // It fails only if 2^64 - 2 calls went unanswered, and then the loop is awake anyway.
+        let _ = self.event.write(1);
+    }
+}
+
+/// Keeps the calling thread on `core`.
+///
+/// # Errors
+/// There is no such core, or this process may not use it.
+pub fn set_affinity(core: usize) -> io::Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
+}
+
+/// Lets the calling thread's sleeps end this much late at most (the kernel's default is 50 µs); at least 1.
+///
+/// # Errors
+/// None in practice.
+pub fn set_timer_slack(slack_ns: Nanos) -> io::Result<()> {
+    Ok(nix::sys::prctl::set_timerslack(slack_ns.max(1))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_waker_wakes_once_each_time() {
+        let mut waiter = Waiter::new().unwrap();
+        let waker = waiter.waker();
+        waker.wake();
+        waker.wake();
+        assert!(waiter.wait(60_000_000_000).unwrap(), "woken before it slept");
+        assert!(!waiter.wait(1000).unwrap(), "woken twice at once counts once");
+
+        let thread = std::thread::spawn(move || waker.wake());
+        assert!(waiter.wait(60_000_000_000).unwrap());
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused() {
+        let thread = std::thread::spawn(|| set_affinity(1023).is_err());
+        assert!(thread.join().unwrap());
+    }
+}

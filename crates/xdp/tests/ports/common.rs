@@ -1,0 +1,205 @@
+//! A network namespace for one test, and a host's end of a veth in it.
+
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sched::{CloneFlags, setns};
+use switch::{FrameId, Memory, Outgoing, Received};
+use xdp::{PortIo, Umem, XdpPort};
+
+/// A network namespace of our own, removed (and all veths in it) when dropped.
+pub struct Space {
+    pub name: String,
+}
+
+impl Space {
+    /// A namespace whose kernel sends nothing by itself (no IPv6).
+    pub fn new() -> Space {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let space = Space { name: format!("xdp-{}-{number}", std::process::id()) };
+        ip(&format!("netns add {}", space.name));
+        space.inside(|| {
+            std::fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1")
+                .expect("the namespace has IPv6");
+        });
+        space
+    }
+
+    /// A namespace with veth pairs p0–h0, p1–h1, …, all up.
+    pub fn with_pairs(pairs: usize) -> Space {
+        let space = Space::new();
+        (0..pairs).for_each(|i| space.add_pair(&format!("p{i}"), &format!("h{i}"), ""));
+        space
+    }
+
+    /// A veth pair, both ends up; `options` go to `ip link add` for the first end.
+    pub fn add_pair(&self, port: &str, host: &str, options: &str) {
+        self.ip(&format!("link add {port} {options} type veth peer name {host} {options}"));
+        self.ip(&format!("link set {host} up"));
+        self.ip(&format!("link set {port} up"));
+    }
+
+    /// Runs `ip` in the namespace.
+    pub fn ip(&self, arguments: &str) {
+        ip(&format!("-n {} {arguments}", self.name));
+    }
+
+    /// Runs `tc` in the namespace.
+    pub fn tc(&self, arguments: &str) {
+        run("tc", &format!("-n {} {arguments}", self.name));
+    }
+
+    /// What `ip` prints in the namespace.
+    pub fn ip_output(&self, arguments: &str) -> String {
+        let output = Command::new("ip").args(["-n", &self.name]).args(arguments.split_whitespace()).output();
+        String::from_utf8(output.expect("ip runs").stdout).expect("UTF-8")
+    }
+
+    /// Runs `work` on a thread in the namespace.
+    pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        let thread = || {
+            let file =
+                std::fs::File::open(format!("/run/netns/{}", self.name)).expect("the namespace is there");
+            setns(file, CloneFlags::CLONE_NEWNET).expect("we are root");
+            work()
+        };
+        std::thread::scope(|scope| match scope.spawn(thread).join() {
+            Ok(value) => value,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+}
+
+impl Drop for Space {
+    fn drop(&mut self) {
+        let _ = Command::new("ip").args(["netns", "del", &self.name]).status();
+    }
+}
+
+fn ip(arguments: &str) {
+    run("ip", arguments);
+}
+
+fn run(program: &str, arguments: &str) {
+    let output = Command::new(program).args(arguments.split_whitespace()).output().expect("it is installed");
+    assert!(output.status.success(), "{program} {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// A host on its end of a veth: a raw packet socket.
+pub struct Host {
+    socket: OwnedFd,
+}
+
+impl Host {
+    /// On `interface` of the current namespace.
+    pub fn new(interface: &str) -> Host {
+        let every_protocol = (libc::ETH_P_ALL as u16).to_be();
+        // SAFETY: plain system calls; the address is a whole sockaddr_ll.
+        unsafe {
+            let fd =
+                libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, every_protocol.into());
+            assert!(fd >= 0, "{}", std::io::Error::last_os_error());
+            let socket = OwnedFd::from_raw_fd(fd);
+            let name = std::ffi::CString::new(interface).expect("no zero byte");
+            let mut address: libc::sockaddr_ll = std::mem::zeroed();
+            address.sll_family = libc::AF_PACKET as u16;
+            address.sll_protocol = every_protocol;
+            address.sll_ifindex = libc::if_nametoindex(name.as_ptr()) as i32;
+            let len = size_of::<libc::sockaddr_ll>() as u32;
+            assert_eq!(libc::bind(fd, (&raw const address).cast(), len), 0);
+            let buffer = 32i32 << 20;
+            let (value, len) = ((&raw const buffer).cast(), size_of::<i32>() as u32);
+            assert_eq!(libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, value, len), 0);
+            Host { socket }
+        }
+    }
+
+    /// Sends one frame.
+    pub fn send(&self, frame: &[u8]) {
+        let sent =
+            nix::sys::socket::send(self.socket.as_raw_fd(), frame, nix::sys::socket::MsgFlags::empty());
+        assert_eq!(sent, Ok(frame.len()));
+    }
+
+    /// The next frame that another sent to this host, if one is there.
+    pub fn receive(&self) -> Option<Vec<u8>> {
+        let mut frame = vec![0; 2048];
+        loop {
+            // SAFETY: buffer and address are as long as stated; all-zero bytes are a valid address.
+            let (len, kind) = unsafe {
+                let mut from: libc::sockaddr_ll = std::mem::zeroed();
+                let mut from_len = size_of::<libc::sockaddr_ll>() as u32;
+                let (fd, flags) = (self.socket.as_raw_fd(), libc::MSG_DONTWAIT);
+                let (address, address_len) = ((&raw mut from).cast(), &raw mut from_len);
+                let len =
+                    libc::recvfrom(fd, frame.as_mut_ptr().cast(), frame.len(), flags, address, address_len);
+                (len, from.sll_pkttype)
+            };
+            if len < 0 {
+                return None;
+            }
+            if kind != libc::PACKET_OUTGOING {
+                frame.truncate(len as usize);
+                return Some(frame);
+            }
+        }
+    }
+}
+
+/// Waits for a condition; a minute of it failing is a failure of the test.
+pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}: not after a minute");
+        std::thread::yield_now();
+    }
+}
+
+/// Time for the ports, from the system's clock.
+pub fn now() -> switch::Instant {
+    static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    switch::Instant(START.get_or_init(Instant::now).elapsed().as_nanos() as u64)
+}
+
+/// Receives until there are `count` frames, and returns their bytes.
+pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>> {
+    let (mut received, mut frames) = (Vec::new(), Vec::new());
+    until("frames arrive at the port", || {
+        port.receive(umem, now(), count - frames.len(), &mut received);
+        for Received { frame, len } in received.drain(..) {
+            frames.push(umem.bytes(&frame, len.into()).to_vec());
+            umem.free(frame);
+        }
+        frames.len() == count
+    });
+    frames
+}
+
+/// Puts one frame into the TX ring, without a kick.
+pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
+    assert!(port.transmit_room() > 0);
+    let frame = umem.alloc().expect("memory");
+    umem.bytes_mut(&frame, bytes.len()).copy_from_slice(bytes);
+    port.transmit(&mut vec![Outgoing { frame, len: bytes.len() as u16 }]);
+}
+
+/// Kicks once and frees what has completed. Returns the frames that the kernel said it lost.
+pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> u32 {
+    let lost = port.kick();
+    let mut done: Vec<FrameId> = Vec::new();
+    port.complete(&mut done);
+    done.into_iter().for_each(|frame| umem.free(frame));
+    lost
+}
+
+/// A frame of `len` bytes, numbered.
+pub fn frame(number: u32, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|i| (i as u32 ^ number) as u8).collect();
+    bytes[..12].copy_from_slice(&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2]);
+    bytes[12..14].copy_from_slice(&[0x88, 0xb5]); // IEEE 802: local experimental
+    bytes[14..18].copy_from_slice(&number.to_be_bytes());
+    bytes
+}

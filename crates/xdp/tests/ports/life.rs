@@ -1,0 +1,210 @@
+//! A port's life: what opening it sets and closing it removes, and what becomes of it when its interface or its process
+//! dies.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use switch::Memory;
+use xdp::{PortIo, PortSetup, Umem, Waiter, XdpMode, XdpPort};
+
+use crate::common::{Host, Space, finish, frame, now, receive, transmit, until};
+
+const FRAMES: usize = 8192;
+
+fn open(umem: &mut Umem, interface: &str) -> XdpPort {
+    XdpPort::open(umem, interface, &PortSetup::default()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Whether p0 has an XDP program, and its qdisc.
+fn state(space: &Space) -> (bool, &'static str) {
+    let link = space.ip_output("link show dev p0");
+    let qdisc = ["noqueue", "pfifo"].into_iter().find(|qdisc| link.contains(&format!("qdisc {qdisc} ")));
+    (link.contains("prog/xdp"), qdisc.unwrap_or("another"))
+}
+
+#[test]
+fn close_leaves_the_interface_as_it_was_and_it_opens_again() {
+    let space = Space::with_pairs(2);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        // The other port stays open, so the memory's sockets are never all gone.
+        let mut other = open(&mut umem, "p1");
+        for round in 0..3 {
+            let mut port = open(&mut umem, "p0");
+            assert_eq!(state(&space), (true, "pfifo"));
+            let host = Host::new("h0");
+            host.send(&frame(round, 100));
+            assert_eq!(receive(&mut port, &mut umem, 1), [frame(round, 100)]);
+            let census = umem.check().unwrap();
+            assert_eq!(
+                (census.user, census.transmit, census.fill),
+                (0, 0, port.frames_held() + other.frames_held())
+            );
+
+            port.close(&mut umem, &mut Vec::new());
+            assert_eq!((state(&space), port.is_up(), port.frames_held()), ((false, "noqueue"), false, 0));
+            assert_eq!(umem.free_frames(), FRAMES - other.frames_held());
+        }
+        other.close(&mut umem, &mut Vec::new());
+        assert_eq!(umem.check().unwrap().free, FRAMES);
+    });
+}
+
+#[test]
+fn a_dropped_port_closes_too_and_its_frames_come_back() {
+    let space = Space::with_pairs(1);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let port = open(&mut umem, "p0");
+        let held = port.frames_held();
+        drop(port);
+        assert_eq!(state(&space), (false, "noqueue"));
+        assert_eq!(umem.free_frames(), FRAMES - held, "nobody gave the frames back yet");
+        let mut port = open(&mut umem, "p0");
+        assert_eq!(umem.free_frames(), FRAMES - port.frames_held());
+        port.close(&mut umem, &mut Vec::new());
+        assert_eq!(umem.check().unwrap().free, FRAMES);
+    });
+}
+
+#[test]
+fn close_returns_what_was_not_sent() {
+    let space = Space::with_pairs(1);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut port = open(&mut umem, "p0");
+        (0..10).for_each(|i| transmit(&mut port, &mut umem, &frame(i, 100)));
+        assert_eq!((port.outstanding(), umem.check().unwrap().transmit), (10, 10));
+        let mut unsent = Vec::new();
+        port.close(&mut umem, &mut unsent);
+        assert_eq!((unsent.len(), umem.free_frames()), (10, FRAMES - 10));
+        unsent.into_iter().for_each(|frame| umem.free(frame));
+        assert_eq!(umem.check().unwrap().free, FRAMES);
+    });
+}
+
+#[test]
+fn a_qdisc_of_the_user_stays() {
+    let space = Space::with_pairs(1);
+    space.tc("qdisc add dev p0 root pfifo limit 77");
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        open(&mut umem, "p0").close(&mut umem, &mut Vec::new());
+    });
+    assert_eq!(state(&space), (false, "pfifo"));
+}
+
+#[test]
+fn a_port_whose_interface_is_deleted_goes_down_and_others_go_on() {
+    let space = Space::with_pairs(2);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let (mut gone, mut stays) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
+        transmit(&mut gone, &mut umem, &frame(0, 100));
+        space.ip("link del p0");
+        until("the port notices", || {
+            gone.receive(&mut umem, now(), 64, &mut Vec::new());
+            !gone.is_up()
+        });
+        assert_eq!((gone.transmit_room(), gone.kick()), (0, 0));
+        let mut unsent = Vec::new();
+        gone.close(&mut umem, &mut unsent);
+        assert_eq!(unsent.len(), 1);
+        unsent.into_iter().for_each(|frame| umem.free(frame));
+
+        let host = Host::new("h1");
+        host.send(&frame(1, 100));
+        assert_eq!(receive(&mut stays, &mut umem, 1), [frame(1, 100)]);
+        stays.close(&mut umem, &mut Vec::new());
+        assert_eq!(umem.check().unwrap().free, FRAMES);
+    });
+}
+
+#[test]
+fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
+    let space = Space::with_pairs(1);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut port = open(&mut umem, "p0");
+        transmit(&mut port, &mut umem, &frame(0, 100));
+        space.ip("link del p0");
+        assert_eq!((port.kick(), port.is_up(), port.kernel_counters().tx_down), (0, false, 1));
+    });
+}
+
+/// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in its environment, says
+/// so, and serves it for ever.
+#[test]
+#[ignore = "only as a child of the next test"]
+fn child_serves_a_port() {
+    let Ok(name) = std::env::var("XDP_TEST_SPACE") else { return };
+    let space = std::mem::ManuallyDrop::new(Space { name });
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut port = open(&mut umem, "p0");
+        println!("\nserving");
+        let mut received = Vec::new();
+        loop {
+            port.receive(&mut umem, now(), 64, &mut received);
+            received.drain(..).for_each(|received| umem.free(received.frame));
+        }
+    });
+}
+
+#[test]
+fn a_killed_process_leaves_no_program_and_its_interface_opens_again() {
+    let space = Space::with_pairs(1);
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "life::child_serves_a_port", "--ignored", "--nocapture"])
+        .env("XDP_TEST_SPACE", &space.name)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let serving = BufReader::new(child.stdout.take().unwrap()).lines().any(|line| line.unwrap() == "serving");
+    let state_while_serving = state(&space);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!((serving, state_while_serving), (true, (true, "pfifo")));
+    assert_eq!(state(&space), (false, "pfifo"), "the qdisc does no harm");
+
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut port = open(&mut umem, "p0");
+        Host::new("h0").send(&frame(1, 100));
+        assert_eq!(receive(&mut port, &mut umem, 1), [frame(1, 100)]);
+    });
+}
+
+#[test]
+fn without_native_support_a_port_works_in_generic_mode() {
+    let space = Space::new();
+    space.ip("link set lo mtu 1500");
+    space.ip("link set lo up");
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut port = open(&mut umem, "lo");
+        assert_eq!((port.xdp_mode(), port.vlan_tags_restored()), (XdpMode::Generic, false));
+        // What leaves by the loopback interface comes in on it.
+        transmit(&mut port, &mut umem, &frame(5, 300));
+        finish(&mut port, &mut umem);
+        assert_eq!(receive(&mut port, &mut umem, 1), [frame(5, 300)]);
+    });
+}
+
+#[test]
+fn a_frame_wakes_who_waits() {
+    let space = Space::with_pairs(2);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let mut ports = [open(&mut umem, "p0"), open(&mut umem, "p1")];
+        let mut waiter = Waiter::new().unwrap();
+        waiter.watch(&ports);
+        assert!(!waiter.wait(1_000_000).unwrap(), "nothing has come");
+        let host = Host::new("h1");
+        std::thread::scope(|scope| {
+            scope.spawn(|| host.send(&frame(1, 100)));
+            assert!(waiter.wait(60_000_000_000).unwrap());
+        });
+        assert_eq!(receive(&mut ports[1], &mut umem, 1), [frame(1, 100)]);
+    });
+}

@@ -1,0 +1,8 @@
+//! Ports on real veths, in network namespaces that each test makes for itself. Needs root.
+
+mod common;
+mod errors;
+mod frames;
+mod life;
+mod loss;
+mod vlan;

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT OR GPL-2.0
+//
+// For tests: on the egress of a host's veth, tags every frame with VLAN 5, priority 3, and leaves the tag out of band
+// (in the skb), which is how a VLAN device with tx VLAN offload hands frames to a veth.
+
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef signed int __s32;
+typedef signed long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+
+struct __sk_buff;
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+SEC("tc")
+int vlan_push(struct __sk_buff *skb)
+{
+	bpf_skb_vlan_push(skb, bpf_htons(0x8100), 3 << 13 | 5);
+	return 0; // TC_ACT_OK
+}
