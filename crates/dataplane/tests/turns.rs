@@ -79,13 +79,17 @@ impl Lab {
 
     fn events(&mut self) -> Vec<Event> {
         let replies = std::iter::from_fn(|| self.handle.receive());
-        replies.filter_map(|reply| if let Reply::Event(_, event) = reply { Some(event) } else { None }).collect()
+        replies
+            .filter_map(|reply| if let Reply::Event(_, event) = reply { Some(event) } else { None })
+            .collect()
     }
 
     /// What arrived on a wire: PFC frames decoded, of data frames their length.
     fn seen(&mut self, port: usize) -> Vec<Result<Pfc, usize>> {
         let sent = self.wires[port].take_sent();
-        sent.iter().map(|bytes| if let Ok(Control::Pfc(pfc)) = decode(bytes) { Ok(pfc) } else { Err(bytes.len()) }).collect()
+        sent.iter()
+            .map(|bytes| if let Ok(Control::Pfc(pfc)) = decode(bytes) { Ok(pfc) } else { Err(bytes.len()) })
+            .collect()
     }
 }
 
@@ -139,10 +143,11 @@ fn congestion_is_told_in_the_same_turn_and_its_end_too() {
     lab.turns(2);
     assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
     lab.wires[1].block(false);
-    lab.turns(3);
+    lab.turns(4);
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
     assert_eq!(lab.seen(1), vec![Err(64); 10]);
-    let begun_and_ended = [Event::XoffBegan { port: 0, priority: 3 }, Event::XoffEnded { port: 0, priority: 3 }];
+    let begun_and_ended =
+        [Event::XoffBegan { port: 0, priority: 3 }, Event::XoffEnded { port: 0, priority: 3 }];
     assert_eq!(lab.events(), begun_and_ended);
     let snapshot = lab.snapshot();
     assert_eq!(snapshot.ports[0].groups[3].headroom.peak_cells, 6, "4 shared, 6 of 10 in headroom");
@@ -158,7 +163,13 @@ fn headroom_exhausted_is_counted_to_the_frame_and_told_once() {
     lab.wires[1].block(false);
     lab.turns(3);
     assert_eq!(lab.seen(1).len(), 12, "4 shared and 8 of headroom");
-    assert_eq!(lab.events().iter().filter(|event| matches!(event, Event::NoDropLost { port: 0, priority: 3 })).count(), 1);
+    assert_eq!(
+        lab.events()
+            .iter()
+            .filter(|event| matches!(event, Event::NoDropLost { port: 0, priority: 3 }))
+            .count(),
+        1
+    );
     let snapshot = lab.snapshot();
     assert_eq!(snapshot.ports[0].drops[DropReason::IngressNoDrop as usize].frames, 8);
     conserved(&snapshot);
@@ -254,20 +265,26 @@ fn a_stop_drains_tells_xon_and_says_the_totals() {
     (0..6).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
     (0..2).for_each(|_| lab.wires[0].inject(frame(mac(2), mac(0), 0)));
     lab.turns(1);
-    assert_eq!(lab.handle.send(Command::Stop(Box::default())).is_ok(), true);
+    lab.handle.send(Command::Stop(Box::default())).expect("room for a command");
     let ticks = std::cell::Cell::new(lab.now.0);
     let clock = || {
         ticks.set(ticks.get() + 100_000);
         Instant(ticks.get())
     };
     lab.core.run(clock, &mut Waiter::new().expect("an eventfd")).expect("it can sleep");
-    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535)), Ok(xoff_3(0))]);
-    let stopped = std::iter::from_fn(|| lab.handle.receive()).find_map(|reply| {
-        if let Reply::Stopped(snapshot) = reply { Some(snapshot) } else { None }
-    });
+    let (xon, xoffs) =
+        lab.seen(0).split_last().map(|(last, rest)| (last.clone(), rest.to_vec())).expect("PFC");
+    assert_eq!(xon, Ok(xoff_3(0)), "the last word is XON");
+    assert!(
+        xoffs.len() < 5 && xoffs.iter().all(|pfc| *pfc == Ok(xoff_3(65_535))),
+        "before it XOFF, and refreshes"
+    );
+    let stopped = std::iter::from_fn(|| lab.handle.receive())
+        .find_map(|reply| if let Reply::Stopped(snapshot) = reply { Some(snapshot) } else { None });
     let snapshot = stopped.expect("the loop says its totals");
     let sent: u64 = snapshot.ports.iter().map(|port| port.transmitted.frames).sum();
-    let flushed: u64 = snapshot.ports.iter().map(|port| port.drops[DropReason::PortDown as usize].frames).sum();
+    let flushed: u64 =
+        snapshot.ports.iter().map(|port| port.drops[DropReason::PortDown as usize].frames).sum();
     assert_eq!((sent, flushed), (6 + 6 + 2, 0), "the pause ended by itself while the queues drained");
     conserved(&snapshot);
     assert_eq!((snapshot.memory_free, snapshot.shared_ingress.cells), (FRAMES as u64, 0));
