@@ -25,7 +25,6 @@ const FORGET_MEASURED_NS: Nanos = 30_000_000_000;
 /// Estimates the need of one fill ring.
 #[derive(Debug)]
 pub(crate) struct FillPolicy {
-    floor: u32,
     ceiling: u32,
     rate: Peak,
     stall: Peak,
@@ -63,7 +62,6 @@ impl FillPolicy {
     /// For a fill ring of `ceiling` frames.
     pub(crate) fn new(ceiling: u32) -> FillPolicy {
         FillPolicy {
-            floor: FLOOR_FRAMES.min(ceiling),
             ceiling,
             rate: Peak { assumed: ASSUMED_RATE_PPS as f64, measured: 0.0 },
             stall: Peak { assumed: ASSUMED_STALL_NS as f64, measured: 0.0 },
@@ -73,11 +71,6 @@ impl FillPolicy {
             busy: false,
             target: ceiling,
         }
-    }
-
-    /// Holds `frames` frames, whatever the need.
-    pub(crate) fn constant(frames: u32) -> FillPolicy {
-        FillPolicy { floor: frames, ..FillPolicy::new(frames) }
     }
 
     /// Frames to hold as things stand.
@@ -114,7 +107,7 @@ impl FillPolicy {
         self.window_start = now;
         self.window_frames = 0;
         let need = 2.0 * self.rate.value() * self.stall.value() / 1e9;
-        self.target = (need as u32).clamp(self.floor, self.ceiling);
+        self.target = (need as u32).clamp(FLOOR_FRAMES.min(self.ceiling), self.ceiling);
     }
 }
 
@@ -138,13 +131,6 @@ mod tests {
     fn generous_at_first() {
         // 2 × 1 Mpps × 5 ms = 10000, more than the ring.
         assert_eq!(FillPolicy::new(8192).target(), 8192);
-    }
-
-    #[test]
-    fn a_constant_one_stays() {
-        let mut policy = FillPolicy::constant(8192);
-        run(&mut policy, Instant(7), 10 * SECOND, 50_000, 0);
-        assert_eq!(policy.target(), 8192);
     }
 
     #[test]
