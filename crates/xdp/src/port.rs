@@ -16,6 +16,7 @@ use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
+use crate::fill::FLOOR_FRAMES;
 use crate::netlink::{Link, RouteSocket, rx_queues};
 use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
@@ -43,6 +44,9 @@ pub struct PortSetup {
     /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
     /// of the loop.
     pub max_posted: u32,
+    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
+    /// are posted only if this says so.
+    pub min_posted: u32,
     /// Bound of the kernel's copies of frames on their way, in bytes of its own accounting (about 0.8 KB a small
     /// frame); `None`: the system's default.
     pub send_buffer_bytes: Option<u32>,
@@ -50,7 +54,13 @@ pub struct PortSetup {
 
 impl Default for PortSetup {
     fn default() -> Self {
-        PortSetup { tx_ring: 2048, tx_budget: 256, max_posted: MAX_POSTED as u32, send_buffer_bytes: None }
+        PortSetup {
+            tx_ring: 2048,
+            tx_budget: 256,
+            max_posted: MAX_POSTED as u32,
+            min_posted: FLOOR_FRAMES,
+            send_buffer_bytes: None,
+        }
     }
 }
 
@@ -63,6 +73,8 @@ impl PortSetup {
             Some("the TX budget must be at least 1 and at most the TX ring")
         } else if self.max_posted == 0 || self.max_posted as usize > MAX_POSTED {
             Some("at least 1 and at most 8192 frames can be posted")
+        } else if self.min_posted > self.max_posted.max(FLOOR_FRAMES) {
+            Some("the fewest posted frames are more than the most")
         } else {
             None
         }
@@ -163,11 +175,11 @@ impl XdpPort {
         queues: u32,
         setup: &PortSetup,
     ) -> Result<(), Error> {
-        let most = Receiver::most_posted(umem, setup.max_posted);
+        let (least, most) = (setup.min_posted, Receiver::most_posted(umem, setup));
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, most));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, (least, most)));
             if queue == 0 {
                 self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
             }
