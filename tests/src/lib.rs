@@ -1,1 +1,195 @@
-//! Stub.
+//! What the end-to-end tests share: configurations, the run of a few hosts through a switch, and what is read from it.
+//!
+//! Each test makes its own [`Bed`]; a bed waits until no other is in use, so the tests run one after the other however
+//! they are started. Programs under test are found by [`testbed::binary`].
+
+mod capture;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use host::report::{FlowReceived, Pause, Report};
+use testbed::{Bed, Daemon, Host, Port, Snapshot, idle, port};
+
+pub use capture::Capture;
+
+/// The queue of each priority as the default map has it.
+pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
+
+/// Bytes of a frame, without FCS, in the tests of rates.
+pub const FRAME_BYTES: u64 = 1000;
+
+/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports.
+pub fn switch_config(mode: &str) -> String {
+    format!("[switch]\nname = \"under-test\"\n\n[port-defaults.pfc]\nmode = \"{mode}\"\nno_drop = [3]\n")
+}
+
+/// A port on the interface of the same name, with a speed.
+pub fn port_config(name: &str, speed: &str) -> String {
+    format!("\n[port.{name}]\ninterface = \"{name}\"\nspeed = \"{speed}\"\n")
+}
+
+/// Thresholds of priority 3 on a port: XOFF at 2000 cells, XON at 1000, and headroom.
+pub fn group_config(name: &str, headroom_cells: u32) -> String {
+    format!(
+        "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = 2000 }}\nxon_offset_cells = 1000\n\
+         headroom_cells = {headroom_cells}\n"
+    )
+}
+
+/// Headroom for what a sender may still send until a loop that stalls for tens of milliseconds on a busy machine
+/// has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 20 ms.
+pub const AMPLE_HEADROOM_CELLS: u32 = 6000;
+
+/// A flow for `sluice host`, of frames of [`FRAME_BYTES`].
+pub fn flow(to: &str, priority: u8, rate: &str) -> String {
+    format!("to={to},priority={priority},size={FRAME_BYTES},rate={rate}")
+}
+
+/// What a run left: the switch at rest, what was seen while all senders sent, and every host's last report.
+#[derive(Debug)]
+pub struct Run {
+    /// The switch after the last frame has left it.
+    pub snapshot: Snapshot,
+    /// Two moments while all senders sent: once they did, and shortly before the first one ended.
+    pub sending: (Snapshot, Snapshot),
+    /// By port.
+    pub reports: Vec<(String, Report)>,
+}
+
+/// Lets the senders send for `duration` (which they were told at their start), waits until the switch is at rest, and
+/// stops the receivers. Of daemons in series `daemons[0]` is the one that is watched; all must come to rest.
+pub fn run(
+    daemons: &[&Daemon],
+    mut senders: Vec<Host>,
+    receivers: Vec<Host>,
+    duration: Duration,
+) -> Result<Run> {
+    let watched = daemons.first().context("a run needs a daemon")?;
+    let before = watched.snapshot()?;
+    senders.iter_mut().try_for_each(Host::go)?;
+    let first =
+        watched.until("frames flow", |now| (received(now) > received(&before)).then(|| now.clone()))?;
+    let mut last = first.clone();
+    loop {
+        let now = watched.snapshot()?;
+        for sender in &mut senders {
+            if !sender.process().is_running()? {
+                return finish(daemons, senders, receivers, duration, (first, last));
+            }
+        }
+        // Only now is it sure that all of them were still sending when the snapshot was taken.
+        last = now;
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn finish(
+    daemons: &[&Daemon],
+    senders: Vec<Host>,
+    receivers: Vec<Host>,
+    duration: Duration,
+    sending: (Snapshot, Snapshot),
+) -> Result<Run> {
+    let mut reports = Vec::new();
+    for sender in senders {
+        reports.push((sender.port.clone(), sender.finish(duration)?));
+    }
+    // From the hosts on: once the first switch is at rest, nothing more comes to the next.
+    for daemon in daemons {
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    }
+    for receiver in receivers {
+        reports.push((receiver.port.clone(), receiver.stop()?));
+    }
+    Ok(Run { snapshot: daemons[0].snapshot()?, sending, reports })
+}
+
+fn received(snapshot: &Snapshot) -> u64 {
+    snapshot.ports.iter().map(|port| frames(port.received)).sum()
+}
+
+impl Run {
+    /// Ports and reports as [`testbed::conservation`] wants them.
+    pub fn hosts(&self) -> Vec<(&str, &Report)> {
+        self.reports.iter().map(|(port, report)| (port.as_str(), report)).collect()
+    }
+
+    /// The report of the host on a port.
+    pub fn report(&self, port: &str) -> Result<&Report> {
+        let found = self.reports.iter().find(|(name, _)| name == port);
+        Ok(&found.with_context(|| format!("no report of {port}"))?.1)
+    }
+
+    /// One priority, summed over all hosts and the switch.
+    pub fn total(&self, priority: u8) -> Total {
+        let sent = self.reports.iter().flat_map(|(_, report)| &report.sent);
+        let arrived = || {
+            let all = self.reports.iter().flat_map(|(_, report)| &report.received);
+            all.filter(|flow| flow.priority == priority)
+        };
+        let sum = |of: fn(&FlowReceived) -> u64| arrived().map(of).sum::<u64>();
+        Total {
+            sent: sent.filter(|flow| flow.priority == priority).map(|flow| flow.sent_frames).sum(),
+            received: sum(|flow| flow.received_frames),
+            duplicated: sum(|flow| flow.duplicated_frames),
+            reordered: sum(|flow| flow.reordered_frames),
+            corrupted: sum(|flow| flow.corrupted_frames),
+            dropped: self.snapshot.ports.iter().map(|port| dropped(port, priority)).sum(),
+        }
+    }
+
+    /// What a port transmitted while all senders sent, in bit/s of frame bytes.
+    pub fn carried_bps(&self, name: &str) -> Result<f64> {
+        let (first, last) = &self.sending;
+        let bytes =
+            |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, name)?.transmitted.map_or(0, |c| c.bytes));
+        Ok((bytes(last)? - bytes(first)?) as f64 * 8e9 / (last.at_ns - first.at_ns) as f64)
+    }
+}
+
+/// One priority over a whole run, in frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Total {
+    /// That left hosts.
+    pub sent: u64,
+    /// That arrived, each once and whole.
+    pub received: u64,
+    /// That arrived twice.
+    pub duplicated: u64,
+    /// That arrived late.
+    pub reordered: u64,
+    /// That arrived damaged.
+    pub corrupted: u64,
+    /// That the switch counted as dropped.
+    pub dropped: u64,
+}
+
+/// Frames of a priority that a port dropped: on receipt, or before the queue they were for.
+pub fn dropped(port: &Port, priority: u8) -> u64 {
+    let priority = usize::from(priority);
+    frames(port.groups[priority].dropped) + frames(port.queues[QUEUE_OF_PRIORITY[priority]].dropped)
+}
+
+/// The frames of an optional count.
+pub fn frames(count: Option<control::v1::Count>) -> u64 {
+    count.map_or(0, |count| count.frames)
+}
+
+/// The pauses of one priority that a host reports.
+pub fn pause(report: &Report, priority: u8) -> Pause {
+    report.pauses.iter().find(|pause| pause.priority == priority).copied().unwrap_or_default()
+}
+
+/// Compiles `bpf/NAME.c` of this package for the kernel; the object file lies in the bed's directory.
+pub fn compile_bpf(bed: &Bed, name: &str) -> Result<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf").join(format!("{name}.c"));
+    let object = bed.dir().join(format!("{name}.o"));
+    let mut clang = Command::new("clang");
+    clang.args(["-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-target", "bpf", "-c"]);
+    let output = clang.arg(&source).arg("-o").arg(&object).output().context("cannot run clang")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(object)
+}

@@ -1,2 +1,69 @@
-//! Stub.
-fn main() {}
+//! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
+//! so that it can fetch the rest.
+
+mod packages;
+mod run;
+mod tests;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+/// Set-up, demo and tests of Sluice.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Install the Debian packages that are needed and missing.
+    Setup,
+    /// Show a lossless incast beside a lossy one, live: set up, build, run, clean up.
+    Demo {
+        /// How long the senders send.
+        #[arg(long, default_value_t = 15)]
+        seconds: u32,
+        /// Without priority flow control: what an ordinary switch does.
+        #[arg(long)]
+        no_pfc: bool,
+    },
+    /// Run all tests: set up, build, unit tests, then end-to-end tests on real veths one after the other.
+    Test {
+        /// Only tests whose name contains this.
+        filter: Option<String>,
+    },
+    /// Measure: set up, then `cargo bench`.
+    Bench {
+        /// Only benches whose name contains this.
+        filter: Option<String>,
+    },
+    /// Remove network namespaces that test beds left which were killed.
+    Sweep,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().task {
+        Task::Setup => packages::set_up(),
+        Task::Demo { seconds, no_pfc } => {
+            packages::set_up()?;
+            run::require_root("the demo")?;
+            run::demo(seconds, no_pfc)
+        }
+        Task::Test { filter } => {
+            packages::set_up()?;
+            run::require_root("the end-to-end tests")?;
+            tests::all(filter.as_deref())
+        }
+        Task::Bench { filter } => {
+            packages::set_up()?;
+            run::bench(filter.as_deref())
+        }
+        Task::Sweep => {
+            run::require_root("sweeping")?;
+            run::build(&["--package", "testbed"])?;
+            run::sweep()
+        }
+    }
+}

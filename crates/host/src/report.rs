@@ -24,7 +24,7 @@ pub struct Report {
     pub interface: String,
     /// The host's MAC address.
     pub mac: String,
-    /// Nanoseconds since the host started to send (or, a receiver, since it was ready).
+    /// Nanoseconds since the host began to send, until everything was sent; of a host without flows, until now.
     pub elapsed_ns: u64,
     /// The flows that this host sends, in the order given.
     pub sent: Vec<FlowSent>,
@@ -40,6 +40,12 @@ pub struct Report {
     pub other_received: u64,
     /// PFC frames that arrived.
     pub pfc_received: u64,
+    /// Other MAC control frames that arrived (802.3x PAUSE, unknown or cut-off ones): not obeyed.
+    pub control_ignored: u64,
+    /// Frames of ours whose payload check failed and which claim to be of no flow known here.
+    pub corrupted_unattributed: u64,
+    /// Frames of further flows than the host tells apart.
+    pub flows_refused: u64,
     /// Frames that the kernel lost on our side, received or sent (ring full, fill ring empty, EBUSY): 0 in a good run.
     pub kernel_lost: u64,
 }
@@ -55,7 +61,7 @@ pub struct FlowSent {
     pub priority: u8,
     /// Frames that the rate asked for so far.
     pub offered_frames: u64,
-    /// Frames that the kernel took and completed.
+    /// Frames that the kernel took and completed. (Those that it lost are among them: see `kernel_lost`.)
     pub sent_frames: u64,
     /// Their bytes (without FCS).
     pub sent_bytes: u64,
@@ -68,7 +74,9 @@ pub struct FlowReceived {
     pub from: String,
     /// Number of the flow at its sender.
     pub flow: u32,
-    /// 802.1p priority that the frames carried here.
+    /// Tells apart two runs of the same sender.
+    pub run: u32,
+    /// 802.1p priority that the frames carried here; 0 without a tag.
     pub priority: u8,
     /// Distinct frames that arrived whole.
     pub received_frames: u64,
@@ -82,6 +90,8 @@ pub struct FlowReceived {
     pub reordered_frames: u64,
     /// Frames whose payload check failed.
     pub corrupted_frames: u64,
+    /// Frames so far below the highest sequence number that it is not known whether they came before.
+    pub too_old_frames: u64,
     /// Bits a second of frame bytes between the first and the last arrival.
     pub goodput_bps: u64,
     /// Nanoseconds from the send timestamp to arrival: percentiles 50, 90, 99, 99.9 and the largest.
@@ -114,6 +124,9 @@ pub struct Pause {
     pub xon: u64,
     /// Nanoseconds spent paused.
     pub paused_ns: u64,
-    /// Frames that still left after an XOFF had been read: 0, or the pause is not obeyed.
+    /// Frames handed to the kernel after an XOFF had been read and the reaction delay had passed: 0, or the pause is
+    /// not obeyed.
     pub sent_while_paused: u64,
+    /// The most frames that the kernel still held, not yet completed, when a pause began: so many may leave late.
+    pub late_frames_peak: u64,
 }

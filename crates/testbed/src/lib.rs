@@ -1,1 +1,35 @@
-//! Stub.
+//! A bench for Sluice on one machine: namespaces, veth pairs, hosts and daemons under test.
+//!
+//! ```no_run
+//! # fn main() -> anyhow::Result<()> {
+//! let bed = testbed::Bed::new()?;
+//! let switch = bed.switch("sw")?;
+//! let sender = bed.quiet_host(&switch, "sender")?;
+//! let receiver = bed.quiet_host(&switch, "receiver")?;
+//! let daemon = bed.daemon(&switch, "[port.sender]\ninterface = \"sender\"\n …")?;
+//! # Ok(()) }
+//! ```
+//!
+//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Bed`], also when a test panics. Should
+//! the whole process be killed, the kernel ends its children (they run under `setpriv --pdeathsig`) and the next
+//! [`Bed`], or `cargo xtask`, removes the namespaces whose owner is gone ([`sweep`]).
+//!
+//! The kernel sends that signal when the *thread* that started a child ends, so start children from a thread that
+//! lives as long as they shall.
+
+mod bed;
+mod check;
+mod daemon;
+mod host;
+mod netns;
+mod process;
+mod wait;
+
+pub use bed::{Bed, Station};
+pub use check::{Port, conservation, drops, idle, port};
+pub use control::v1::Snapshot;
+pub use daemon::{Daemon, binary};
+pub use host::Host;
+pub use netns::{Namespace, require_root, sweep};
+pub use process::Process;
+pub use wait::{PATIENCE, eventually};

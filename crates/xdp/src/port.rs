@@ -16,13 +16,14 @@ use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
+use crate::fill::FLOOR_FRAMES;
 use crate::netlink::{Link, RouteSocket, rx_queues};
 use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket::{self, add_statistics};
-use crate::umem::{COMPLETION_RING, Frames, Umem, max_mtu};
+use crate::umem::{COMPLETION_RING, Frames, MAX_POSTED, Umem, max_mtu};
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
@@ -40,6 +41,12 @@ pub struct PortSetup {
     pub tx_ring: u32,
     /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
     pub tx_budget: u32,
+    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
+    /// of the loop.
+    pub max_posted: u32,
+    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
+    /// are posted only if this says so.
+    pub min_posted: u32,
     /// Bound of the kernel's copies of frames on their way, in bytes of its own accounting (about 0.8 KB a small
     /// frame); `None`: the system's default.
     pub send_buffer_bytes: Option<u32>,
@@ -47,7 +54,13 @@ pub struct PortSetup {
 
 impl Default for PortSetup {
     fn default() -> Self {
-        PortSetup { tx_ring: 2048, tx_budget: 256, send_buffer_bytes: None }
+        PortSetup {
+            tx_ring: 2048,
+            tx_budget: 256,
+            max_posted: MAX_POSTED as u32,
+            min_posted: FLOOR_FRAMES,
+            send_buffer_bytes: None,
+        }
     }
 }
 
@@ -58,6 +71,10 @@ impl PortSetup {
             Some("the TX ring must be a power of two, at most 2048")
         } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {
             Some("the TX budget must be at least 1 and at most the TX ring")
+        } else if self.max_posted == 0 || self.max_posted as usize > MAX_POSTED {
+            Some("at least 1 and at most 8192 frames can be posted")
+        } else if self.min_posted > self.max_posted.max(FLOOR_FRAMES) {
+            Some("the fewest posted frames are more than the most")
         } else {
             None
         }
@@ -158,10 +175,11 @@ impl XdpPort {
         queues: u32,
         setup: &PortSetup,
     ) -> Result<(), Error> {
+        let (least, most) = (setup.min_posted, Receiver::most_posted(umem, setup));
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, (least, most)));
             if queue == 0 {
                 self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
             }
@@ -223,7 +241,8 @@ impl XdpPort {
         self.sender = None;
         if let Some(route) = self.qdisc.take()
             && let Err(error) = route.remove_qdisc(self.index)
-            && error.raw_os_error() != Some(libc::ENODEV)
+            && !matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+        // gone already
         {
             tracing::warn!(interface = self.interface, %error, "the qdisc stays");
         }

@@ -1,0 +1,323 @@
+//! The command line of `sluice host`.
+
+use crate::frame::{MAX_BYTES, MIN_BYTES};
+use crate::units::{duration_ns, rate_bps};
+use std::ops::RangeInclusive;
+use switch::Nanos;
+use wire::MacAddr;
+
+/// Most flows that one host sends.
+const MAX_FLOWS: usize = 64;
+
+/// A rate or speed that can be kept: up to 1 Tbit/s.
+const RATES_BPS: RangeInclusive<u64> = 1..=1_000_000_000_000;
+
+/// Send flows, obey PFC, and check what arrives
+///
+/// A host on one interface: it sends the flows given, stops a priority while a received PFC frame says so, and reports
+/// what arrived of the flows of others: received, lost, duplicated, reordered, corrupted, goodput and latency. Without
+/// a flow it is a receiver, and runs until it is told to stop (SIGINT or SIGTERM, which end any host with its report).
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Interface to use; it belongs to the host alone while it runs
+    #[arg(long, value_name = "IF")]
+    pub interface: String,
+
+    /// A flow to send, such as "to=02:00:00:00:00:02,priority=3,size=1000,rate=600M"
+    ///
+    /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
+    /// with the tag, 64 to 1514 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
+    /// however long that takes within --duration. start=DURATION: begin so much later (0). vid=0-4094: VLAN of the tag
+    /// (0: priority tag). untagged: send without a tag. May be given more than once; the flows number from 0.
+    #[arg(long = "flow", value_name = "FLOW", value_parser = parse_flow)]
+    pub flows: Vec<FlowArgs>,
+
+    /// Address of the host [default: the interface's]
+    #[arg(long, value_name = "MAC", value_parser = parse_mac)]
+    pub mac: Option<MacAddr>,
+
+    /// The host's own line rate, such as 1G; also gives the length of a pause quantum, 512 bit times [default: no
+    /// limit, quanta as at 10G]
+    #[arg(long, value_name = "RATE", value_parser = parse_speed)]
+    pub speed: Option<u64>,
+
+    /// Priorities whose received pauses are obeyed
+    #[arg(long, value_name = "PRIORITY", value_delimiter = ',', default_value = "3",
+          value_parser = clap::value_parser!(u8).range(0..8))]
+    pub no_drop: Vec<u8>,
+
+    /// Obey no pause (they are counted all the same)
+    #[arg(long)]
+    pub no_pfc: bool,
+
+    /// Time between reading a pause and stopping, such as 10us
+    #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration_ns)]
+    pub reaction_delay: Nanos,
+
+    /// How long the flows last; with it a receiver, too, ends [default: 10s for a sender]
+    #[arg(long, value_name = "DURATION", value_parser = duration_ns)]
+    pub duration: Option<Nanos>,
+
+    /// Time to wait for what still arrives once everything is sent
+    #[arg(long, value_name = "DURATION", default_value = "500ms", value_parser = duration_ns)]
+    pub linger: Nanos,
+
+    /// Begin to send only when a line arrives on standard input, or SIGUSR1
+    #[arg(long)]
+    pub wait: bool,
+
+    /// Time between progress reports; 0 for none
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration_ns)]
+    pub interval: Nanos,
+
+    /// Print JSON, an object a line
+    #[arg(long)]
+    pub json: bool,
+
+    /// Run on this core alone
+    #[arg(long, value_name = "CORE")]
+    pub core: Option<usize>,
+}
+
+/// One `--flow`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FlowArgs {
+    /// Destination.
+    pub to: MacAddr,
+    /// 802.1p priority and egress queue.
+    pub priority: u8,
+    /// Frame length in bytes, without FCS.
+    pub size_bytes: u16,
+    /// Bits of frame bytes a second.
+    pub rate_bps: u64,
+    /// Frames after which the flow ends.
+    pub count: Option<u64>,
+    /// How long after the host it begins to send.
+    pub start_ns: Nanos,
+    /// VLAN of its tag; `None`: untagged.
+    pub vid: Option<u16>,
+}
+
+impl Args {
+    /// What one option alone cannot tell.
+    ///
+    /// # Errors
+    /// Names the option, the value and the cure.
+    pub fn check(&self) -> Result<(), String> {
+        if self.flows.len() > MAX_FLOWS {
+            return Err(format!(
+                "--flow was given {} times; a host sends at most {MAX_FLOWS} flows",
+                self.flows.len()
+            ));
+        }
+        Ok(())
+    }
+
+    /// Bit i: a pause of priority i is obeyed.
+    pub fn obeyed(&self) -> u8 {
+        if self.no_pfc { 0 } else { self.no_drop.iter().fold(0, |mask, priority| mask | 1 << priority) }
+    }
+}
+
+fn parse_mac(text: &str) -> Result<MacAddr, String> {
+    let mac: MacAddr = text.parse().map_err(|error: wire::mac::ParseMacError| error.to_string())?;
+    if mac.is_group() || mac.is_zero() {
+        return Err("a host's address is neither zero nor a group address; use one such as \
+                    02:00:00:00:00:01"
+            .into());
+    }
+    Ok(mac)
+}
+
+fn parse_speed(text: &str) -> Result<u64, String> {
+    let speed = rate_bps(text)?;
+    if !RATES_BPS.contains(&speed) {
+        return Err("a speed lies between 1 bit/s and 1000G".into());
+    }
+    Ok(speed)
+}
+
+fn parse_flow(text: &str) -> Result<FlowArgs, String> {
+    let (mut to, mut rate, mut vid, mut untagged) = (None, None, None, None);
+    let (mut priority, mut size, mut count, mut start) = (None, None, None, None);
+    for item in text.split(',') {
+        let (key, value) = item.split_once('=').unwrap_or((item, ""));
+        let again = match key {
+            "to" => to.replace(destination(value)?).is_some(),
+            "rate" => rate.replace(flow_rate(value)?).is_some(),
+            "priority" => priority.replace(number(key, value, 0..=7)? as u8).is_some(),
+            "size" => {
+                let sizes = u64::from(MIN_BYTES)..=u64::from(MAX_BYTES);
+                size.replace(number(key, value, sizes)? as u16).is_some()
+            }
+            "count" => count.replace(number(key, value, 1..=u64::MAX)?).is_some(),
+            "start" => start.replace(duration_ns(value).map_err(|e| format!("start: {e}"))?).is_some(),
+            "vid" => vid.replace(number(key, value, 0..=4094)? as u16).is_some(),
+            "untagged" if item == "untagged" => untagged.replace(()).is_some(),
+            _ => {
+                return Err(format!(
+                    "'{item}' is no part of a flow; parts are to=, rate=, size=, priority=, count=, start=, \
+                     vid= and untagged"
+                ));
+            }
+        };
+        if again {
+            return Err(format!("'{key}' is given twice; give it once"));
+        }
+    }
+    if untagged.is_some() && vid.is_some() {
+        return Err("a flow cannot be 'untagged' and have a 'vid'; leave one out".into());
+    }
+    Ok(FlowArgs {
+        to: to.ok_or("'to' is missing; add the destination, such as to=02:00:00:00:00:02")?,
+        rate_bps: rate.ok_or("'rate' is missing; add it, such as rate=600M")?,
+        priority: priority.unwrap_or(0),
+        size_bytes: size.unwrap_or(1000),
+        count,
+        start_ns: start.unwrap_or(0),
+        vid: if untagged.is_some() { None } else { Some(vid.unwrap_or(0)) },
+    })
+}
+
+fn destination(value: &str) -> Result<MacAddr, String> {
+    let mac: MacAddr =
+        value.parse().map_err(|error: wire::mac::ParseMacError| format!("to={value}: {error}"))?;
+    if mac.is_zero() || mac.is_link_local() {
+        return Err(format!("to={value}: no switch forwards to this address; use that of a host"));
+    }
+    Ok(mac)
+}
+
+fn flow_rate(value: &str) -> Result<u64, String> {
+    let rate = rate_bps(value).map_err(|error| format!("rate: {error}"))?;
+    if !RATES_BPS.contains(&rate) {
+        return Err(format!("rate={value}: a rate lies between 1 bit/s and 1000G"));
+    }
+    Ok(rate)
+}
+
+fn number(key: &str, value: &str, range: RangeInclusive<u64>) -> Result<u64, String> {
+    match value.parse() {
+        Ok(number) if range.contains(&number) => Ok(number),
+        _ => {
+            let (from, to) = range.into_inner();
+            let bounds = if to == u64::MAX { format!("from {from}") } else { format!("from {from} to {to}") };
+            Err(format!("{key}={value}: write a whole number {bounds}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Debug, Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// The host's arguments, or the message as the user sees it.
+    fn parse(words: &[&str]) -> Result<Args, String> {
+        let words = ["host", "--interface", "veth0"].iter().chain(words);
+        let args = Command::try_parse_from(words).map_err(|error| error.to_string())?.args;
+        args.check().map(|()| args)
+    }
+
+    #[test]
+    fn defaults_of_a_receiver() {
+        let args = parse(&[]).unwrap();
+        assert_eq!((args.interface.as_str(), args.flows.len(), args.mac), ("veth0", 0, None));
+        assert_eq!((args.speed, args.obeyed(), args.reaction_delay), (None, 1 << 3, 0));
+        assert_eq!((args.duration, args.linger, args.interval), (None, 500_000_000, 1_000_000_000));
+        assert_eq!((args.wait, args.json, args.core), (false, false, None));
+    }
+
+    #[test]
+    fn flows() {
+        let to = MacAddr([2, 0, 0, 0, 0, 2]);
+        let plain = FlowArgs {
+            to,
+            priority: 0,
+            size_bytes: 1000,
+            rate_bps: 600_000_000,
+            count: None,
+            start_ns: 0,
+            vid: Some(0),
+        };
+        for (text, flow) in [
+            ("to=02:00:00:00:00:02,rate=600M", plain.clone()),
+            (
+                "rate=1.5G,start=1s,count=100000,size=64,priority=7,to=02:00:00:00:00:02,vid=100",
+                FlowArgs {
+                    priority: 7,
+                    size_bytes: 64,
+                    rate_bps: 1_500_000_000,
+                    count: Some(100_000),
+                    start_ns: 1_000_000_000,
+                    vid: Some(100),
+                    ..plain.clone()
+                },
+            ),
+            ("to=02:00:00:00:00:02,rate=600M,untagged", FlowArgs { vid: None, ..plain.clone() }),
+        ] {
+            assert_eq!(parse(&["--flow", text]).unwrap().flows, [flow], "{text}");
+        }
+    }
+
+    #[test]
+    fn priorities_that_are_obeyed() {
+        for (words, mask) in [
+            (&["--no-drop", "3,4"][..], 0b0001_1000),
+            (&["--no-drop", "0", "--no-drop", "7"], 0b1000_0001),
+            (&["--no-pfc"], 0),
+            (&[], 0b0000_1000),
+        ] {
+            assert_eq!(parse(words).unwrap().obeyed(), mask, "{words:?}");
+        }
+    }
+
+    /// Every message names the option, the value and the cure.
+    #[test]
+    fn mistakes_are_explained() {
+        for (words, expected) in [
+            (&["--flow", "rate=600M"][..], "'to' is missing; add the destination"),
+            (&["--flow", "to=02:00:00:00:00:02"], "'rate' is missing; add it, such as rate=600M"),
+            (&["--flow", "to=2,rate=1M"], "to=2: not a MAC address; write six pairs"),
+            (&["--flow", "to=00:00:00:00:00:00,rate=1M"], "use that of a host"),
+            (&["--flow", "to=01:80:c2:00:00:01,rate=1M"], "no switch forwards to this address"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=fast"], "rate: 'fast' is no rate; write a number"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=0"], "rate=0: a rate lies between 1 bit/s and 1000G"),
+            (
+                &["--flow", "to=02:00:00:00:00:02,rate=1M,size=63"],
+                "size=63: write a whole number from 64 to 1514",
+            ),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,size=1515"], "from 64 to 1514"),
+            (
+                &["--flow", "to=02:00:00:00:00:02,rate=1M,priority=8"],
+                "priority=8: write a whole number from 0 to 7",
+            ),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,count=0"], "count=0: write a whole number from 1"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,vid=4095"], "from 0 to 4094"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,start=5"], "start: '5' is no duration"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,rate=2M"], "'rate' is given twice"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,vid=1,untagged"], "leave one out"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,untagged=1"], "'untagged=1' is no part of a flow"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,prio=3"], "'prio=3' is no part of a flow; parts are"),
+            (&["--flow", ""], "'' is no part of a flow"),
+            (&["--mac", "ff:ff:ff:ff:ff:ff"], "'ff:ff:ff:ff:ff:ff' for '--mac <MAC>'"),
+            (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
+            (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),
+            (&["--speed", "1X"], "'1X' is no rate"),
+            (&["--no-drop", "8"], "'8' for '--no-drop <PRIORITY>': 8 is not in 0..8"),
+            (&["--duration", "10"], "'--duration <DURATION>': '10' is no duration"),
+            (&["--reaction-delay", "x"], "'x' is no duration; write a number with ns, us, ms or s"),
+        ] {
+            let message = parse(words).unwrap_err();
+            assert!(message.contains(expected), "{words:?}: {message}");
+        }
+        let many = vec!["--flow=to=02:00:00:00:00:02,rate=1M"; MAX_FLOWS + 1];
+        assert_eq!(parse(&many).unwrap_err(), "--flow was given 65 times; a host sends at most 64 flows");
+    }
+}

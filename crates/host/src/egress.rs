@@ -1,0 +1,302 @@
+//! The sending half of a host: eight queues, one for each priority, their pauses, and who leaves next.
+//!
+//! Rule: a queue serves its flows in the order in which their frames fell due (it is a FIFO). Between the queues, round
+//! robin by bytes (deficit round robin): every priority that has something to send and is not paused gets the same
+//! share of the host's speed, so that none can starve another. A paused queue loses its turn and saves nothing up.
+//! Source: IEEE 802.1Q-2022 36 (PFC at an end station), Shreedhar and Varghese 1996 (DRR).
+
+use crate::pace::Pace;
+use crate::pause::PauseTimer;
+use crate::shaper::Shaper;
+use switch::settings::PRIORITIES;
+use switch::{Instant, Nanos};
+
+/// What a queue may send in a turn: at least the longest frame.
+const TURN_BYTES: u32 = 1514;
+
+/// Frames that fall due within this time leave together, so that a host does not wake for each.
+pub const GATHER_NS: Nanos = 200_000;
+
+/// What a flow needs to know here.
+#[derive(Debug, Clone)]
+pub struct FlowQueue {
+    /// When its frames fall due.
+    pub pace: Pace,
+    /// 802.1p priority, which is its queue.
+    pub priority: u8,
+    /// Bytes of each frame, without FCS.
+    pub size_bytes: u16,
+}
+
+/// A frame that may leave now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Departure {
+    /// The flow's place in the order given.
+    pub flow: usize,
+    /// Its priority.
+    pub priority: u8,
+    /// Bytes, without FCS.
+    pub size_bytes: u16,
+}
+
+/// The queues of a host.
+#[derive(Debug)]
+pub struct Egress {
+    flows: Vec<FlowQueue>,
+    queues: [Queue; PRIORITIES],
+    pauses: [PauseTimer; PRIORITIES],
+    shaper: Option<Shaper>,
+    /// The queue whose turn it is.
+    turn: usize,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// Places of its flows.
+    flows: Vec<usize>,
+    /// Bytes left of its turn.
+    deficit: u32,
+}
+
+impl Egress {
+    /// Empty queues; `speed_bps` is the host's own speed from `now` on, if it has one.
+    pub fn new(speed_bps: Option<u64>, reaction_delay_ns: Nanos, now: Instant) -> Self {
+        Self {
+            flows: Vec::new(),
+            queues: Default::default(),
+            pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
+            shaper: speed_bps.map(|speed| Shaper::new(speed, now)),
+            turn: 0,
+        }
+    }
+
+    /// One more flow, the last in the order.
+    pub fn add(&mut self, flow: FlowQueue) {
+        self.queues[usize::from(flow.priority)].flows.push(self.flows.len());
+        self.flows.push(flow);
+    }
+
+    /// A pause of `time_ns` (0: XON) was read for `priority`.
+    pub fn receive_pause(&mut self, priority: usize, time_ns: Nanos, now: Instant) {
+        self.pauses[priority].receive(time_ns, now);
+    }
+
+    /// Time has come to `now`: pauses begin and end, credit grows, flows that fell too far behind give up their oldest frames.
+    pub fn advance(&mut self, now: Instant) {
+        for pause in &mut self.pauses {
+            pause.expire(now);
+        }
+        if let Some(shaper) = &mut self.shaper {
+            shaper.fill(now);
+        }
+        for flow in &mut self.flows {
+            flow.pace.limit_backlog(now);
+        }
+    }
+
+    /// Takes the frame that leaves next, if one may leave. As of the last `advance`, which was at `now`.
+    #[inline]
+    pub fn next(&mut self, now: Instant) -> Option<Departure> {
+        if self.shaper.as_ref().is_some_and(|shaper| !shaper.is_open()) {
+            return None;
+        }
+        // Once round, and back to the queue that was short of bytes for its head.
+        for _ in 0..=PRIORITIES {
+            if let Some(departure) = self.take_from(self.turn, now) {
+                return Some(departure);
+            }
+            self.turn = (self.turn + 1) % PRIORITIES;
+            self.queues[self.turn].deficit += TURN_BYTES;
+        }
+        None
+    }
+
+    #[inline]
+    fn take_from(&mut self, queue: usize, now: Instant) -> Option<Departure> {
+        let head = if self.pauses[queue].is_paused() { None } else { self.head(queue) };
+        let Some((due, flow)) = head.filter(|(due, _)| *due <= now) else {
+            self.queues[queue].deficit = 0;
+            return None;
+        };
+        debug_assert!(due <= now);
+        let FlowQueue { pace, priority, size_bytes } = &mut self.flows[flow];
+        let left = self.queues[queue].deficit.checked_sub(u32::from(*size_bytes))?;
+        self.queues[queue].deficit = left;
+        pace.take();
+        if let Some(shaper) = &mut self.shaper {
+            shaper.take(*size_bytes);
+        }
+        Some(Departure { flow, priority: *priority, size_bytes: *size_bytes })
+    }
+
+    /// The queue's first frame: when it falls due, and its flow.
+    #[inline]
+    fn head(&self, queue: usize) -> Option<(Instant, usize)> {
+        let heads = self.queues[queue].flows.iter();
+        heads.filter_map(|&flow| Some((self.flows[flow].pace.next_due()?, flow))).min()
+    }
+
+    /// When the host should next send, gathering the frames of `GATHER_NS`; `None` if nothing will ever be due.
+    /// As of the last `advance`.
+    pub fn next_send(&self) -> Option<Instant> {
+        let due = (0..PRIORITIES).filter_map(|queue| {
+            let (due, flow) = self.head(queue)?;
+            let gather = GATHER_NS.saturating_sub(self.flows[flow].pace.interval_ns());
+            let open = self.pauses[queue].ends_at().unwrap_or_default();
+            Some((due + gather).max(open))
+        });
+        let open = match &self.shaper {
+            Some(shaper) if !shaper.is_open() => shaper.opens_at() + GATHER_NS,
+            _ => Instant::default(),
+        };
+        Some(due.min()?.max(open))
+    }
+
+    /// Every frame that was asked for has left or was given up.
+    pub fn is_finished(&self) -> bool {
+        self.flows.iter().all(|flow| flow.pace.next_due().is_none())
+    }
+
+    /// Frames that the rate of `flow` asked for so far.
+    pub fn offered(&self, flow: usize, now: Instant) -> u64 {
+        self.flows[flow].pace.offered(now)
+    }
+
+    /// Nothing of `priority` may leave. As of the last `advance`.
+    pub fn is_paused(&self, priority: usize) -> bool {
+        self.pauses[priority].is_paused()
+    }
+
+    /// Nanoseconds that `priority` has been paused.
+    pub fn paused_ns(&self, priority: usize, now: Instant) -> Nanos {
+        self.pauses[priority].paused_ns(now)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Nanos = 1_000_000_000;
+    const MILLISECOND: Nanos = 1_000_000;
+
+    fn flow(priority: u8, size_bytes: u16, rate_bps: u64) -> FlowQueue {
+        let pace = Pace::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), None, 1000);
+        FlowQueue { pace, priority, size_bytes }
+    }
+
+    fn egress(flows: Vec<FlowQueue>, speed_bps: Option<u64>, reaction_delay_ns: Nanos) -> Egress {
+        let mut egress = Egress::new(speed_bps, reaction_delay_ns, Instant(0));
+        flows.into_iter().for_each(|flow| egress.add(flow));
+        egress
+    }
+
+    /// Sends all that may leave in turns of `turn_ns` until `stop`; bytes of each flow.
+    fn run(egress: &mut Egress, from: Instant, stop: Instant, turn_ns: Nanos) -> Vec<u64> {
+        let mut bytes = vec![0; egress.flows.len()];
+        let mut now = from;
+        while now < stop {
+            egress.advance(now);
+            while let Some(departure) = egress.next(now) {
+                assert!(!egress.is_paused(usize::from(departure.priority)));
+                bytes[departure.flow] += u64::from(departure.size_bytes);
+            }
+            now = now + turn_ns;
+        }
+        bytes
+    }
+
+    #[test]
+    fn priorities_share_the_speed_by_bytes_whatever_their_sizes() {
+        let flows =
+            vec![flow(0, 64, 1_000_000_000), flow(3, 1514, 1_000_000_000), flow(7, 700, 1_000_000_000)];
+        let mut egress = egress(flows, Some(300_000_000), 0);
+        let bytes = run(&mut egress, Instant(0), Instant(SECOND), 10_000);
+        let share = 300_000_000 / 8 / 3;
+        for (flow, bytes) in bytes.iter().enumerate() {
+            // Off by no more than a turn of the queue and a turn of the loop.
+            assert!(bytes.abs_diff(share) <= 3 * 1514, "flow {flow}: {bytes} of {share}");
+        }
+    }
+
+    /// What one priority does not use, the others get.
+    #[test]
+    fn a_slow_flow_leaves_the_rest_to_the_others() {
+        let flows = vec![flow(1, 1000, 10_000_000), flow(2, 1000, 1_000_000_000)];
+        let mut egress = egress(flows, Some(100_000_000), 0);
+        let bytes = run(&mut egress, Instant(0), Instant(SECOND), 10_000);
+        assert_eq!(bytes[0], 10_000_000 / 8);
+        assert!(bytes[1].abs_diff(90_000_000 / 8) <= 2000, "{bytes:?}");
+    }
+
+    /// Two flows of one priority leave in the order in which their frames fell due.
+    #[test]
+    fn a_queue_is_first_in_first_out() {
+        let flows = vec![flow(3, 100, 1_000_000), flow(3, 100, 4_000_000)];
+        let mut egress = egress(flows, None, 0);
+        let now = Instant(2 * 800_000); // 3 frames of flow 0 have fallen due, 9 of flow 1
+        egress.advance(now);
+        let order: Vec<usize> = std::iter::from_fn(|| egress.next(now)).map(|d| d.flow).collect();
+        assert_eq!(order, [0, 1, 1, 1, 1, 0, 1, 1, 1, 1, 0, 1]);
+    }
+
+    /// A pause stops its priority and no other; what waited leaves at once when it ends.
+    #[test]
+    fn a_pause_stops_its_priority_alone() {
+        let flows = vec![flow(3, 1000, 8_000_000), flow(5, 1000, 8_000_000)]; // a frame a millisecond
+        let mut egress = egress(flows, None, 0);
+        let at = |ms| Instant(ms * MILLISECOND);
+        egress.receive_pause(3, 50 * MILLISECOND, at(0));
+        assert_eq!(run(&mut egress, at(0), at(50), 100_000), [0, 50_000]);
+        assert_eq!(run(&mut egress, at(50), at(51), 100_000), [51_000, 1_000]);
+        egress.receive_pause(3, 1000 * MILLISECOND, at(51));
+        assert_eq!(run(&mut egress, at(51), at(60), 100_000), [0, 9_000]);
+        egress.receive_pause(3, 0, at(60));
+        assert_eq!(run(&mut egress, at(60), at(61), 100_000), [10_000, 1_000]);
+        assert_eq!(egress.paused_ns(3, at(61)), 59 * MILLISECOND);
+        assert_eq!(egress.paused_ns(5, at(61)), 0);
+    }
+
+    /// With a reaction delay, frames leave up to the instant before it has passed, and none from then on.
+    #[test]
+    fn the_reaction_delay_lets_frames_leave_until_it_has_passed() {
+        let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 10_000); // 1 a µs
+        egress.receive_pause(3, SECOND, Instant(0));
+        let bytes = run(&mut egress, Instant(0), Instant(100_000), 1);
+        assert_eq!(bytes, [10 * 125], "frames due at 0 to 9 µs; the one at 10 µs is paused");
+    }
+
+    /// After a long pause no more than the backlog leaves, and the offer counts all the same.
+    #[test]
+    fn a_long_pause_gives_up_the_oldest_frames() {
+        let mut egress = egress(vec![flow(3, 125, 1_000_000_000)], None, 0);
+        egress.receive_pause(3, 500 * MILLISECOND, Instant(0));
+        let paused = run(&mut egress, Instant(0), Instant(500 * MILLISECOND), MILLISECOND);
+        assert_eq!(paused, [0]);
+        let now = Instant(500 * MILLISECOND);
+        assert_eq!(run(&mut egress, now, now + 1, 1), [1000 * 125]);
+        assert_eq!(egress.offered(0, now), 500_001);
+    }
+
+    /// Frames are gathered over 200 µs where they come faster, and leave at their time where they do not.
+    #[test]
+    fn when_to_wake() {
+        let table = [
+            (flow(3, 1000, 8_000_000), None, 1_000_000),  // one a millisecond
+            (flow(3, 1000, 80_000_000), None, 200_000),   // one each 100 µs
+            (flow(3, 125, 1_000_000_000), None, 200_000), // one a µs
+            (flow(3, 1000, 8_000_000), Some(100_000), 80_200_000), // shut for 80 ms after 1000 bytes
+        ];
+        for (flow, speed_bps, wake) in table {
+            let what = format!("{flow:?} at {speed_bps:?}");
+            let mut egress = egress(vec![flow], speed_bps, 0);
+            egress.advance(Instant(0));
+            while egress.next(Instant(0)).is_some() {}
+            assert_eq!(egress.next_send(), Some(Instant(wake)), "{what}");
+        }
+        let mut paused = egress(vec![flow(3, 1000, 8_000_000)], None, 0);
+        paused.receive_pause(3, 70_000_000, Instant(0));
+        assert_eq!(paused.next_send(), Some(Instant(70_000_000)));
+        assert_eq!(egress(vec![], None, 0).next_send(), None);
+    }
+}

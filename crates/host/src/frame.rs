@@ -1,0 +1,239 @@
+//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps behind an 802.1Q tag.
+//!
+//! ```text
+//!   0  4  magic "SLUH"          16  8  sequence number
+//!   4  1  kind                  24  8  send time, ns of CLOCK_MONOTONIC (the same for all processes of a machine)
+//!   5  3  0                     32  8  check
+//!   8  4  flow                  40  …  pattern, another for each frame
+//!  12  4  run of the sender
+//! ```
+//!
+//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not the tag, which a
+//! switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change within one
+//! 8-byte word is always found, any other but for 2⁻⁶⁴ of them.
+
+use switch::Instant;
+use wire::MacAddr;
+use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
+
+/// Longest frame, without FCS, its tag included.
+pub const MAX_BYTES: u16 = 1514;
+/// Shortest frame, without FCS; it holds the tag and all fields.
+pub const MIN_BYTES: u16 = 64;
+
+const MAGIC: [u8; 4] = *b"SLUH";
+/// Bytes before the check.
+const FIELDS: usize = 32;
+/// Bytes before the pattern.
+const PATTERN: usize = 40;
+
+/// What a frame is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// A host tells its address to the switch, and to whom it may concern.
+    Announce = 1,
+    /// A frame of a flow.
+    Data = 2,
+}
+
+/// What a frame says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Content {
+    /// What it is for.
+    pub kind: Kind,
+    /// The flow's number at its sender.
+    pub flow: u32,
+    /// Tells two runs of the same sender apart.
+    pub run: u32,
+    /// Place in the flow, from 0.
+    pub sequence: u64,
+    /// When it was sent.
+    pub sent_at: Instant,
+}
+
+/// What a receiver makes of a frame with our ethertype.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reading {
+    /// The check holds.
+    Whole(Content),
+    /// It does not. Nothing that the frame says can be trusted; it claims to be of this flow and run.
+    Corrupted {
+        /// As [`Content::flow`].
+        flow: u32,
+        /// As [`Content::run`].
+        run: u32,
+    },
+}
+
+/// Fills all of `frame`, which is at least `MIN_BYTES` long.
+pub fn write(frame: &mut [u8], dst: MacAddr, src: MacAddr, tag: Option<Tag>, content: &Content) {
+    let body_offset = write_header(frame, dst, src, tag, EXPERIMENTAL);
+    let body = &mut frame[body_offset..];
+    body[0..4].copy_from_slice(&MAGIC);
+    body[4..8].copy_from_slice(&[content.kind as u8, 0, 0, 0]);
+    body[8..12].copy_from_slice(&content.flow.to_be_bytes());
+    body[12..16].copy_from_slice(&content.run.to_be_bytes());
+    body[16..24].copy_from_slice(&content.sequence.to_be_bytes());
+    body[24..32].copy_from_slice(&content.sent_at.0.to_be_bytes());
+    fill_pattern(&mut body[PATTERN..], content.sequence ^ u64::from(content.flow) << 40);
+    let check = check(dst, src, &body[..FIELDS], &body[PATTERN..]);
+    body[FIELDS..PATTERN].copy_from_slice(&check.to_be_bytes());
+}
+
+/// Reads a frame with our ethertype, whose header is `header`.
+pub fn read(frame: &[u8], header: &Header) -> Reading {
+    let body = frame.get(header.payload_offset..).unwrap_or_default();
+    let Some((fields, rest)) = body.split_first_chunk::<PATTERN>() else {
+        return Reading::Corrupted { flow: 0, run: 0 };
+    };
+    let flow = u32::from_be_bytes(field(fields, 8));
+    let run = u32::from_be_bytes(field(fields, 12));
+    let expected = check(header.dst, header.src, &fields[..FIELDS], rest);
+    let kind = match fields[4] {
+        1 => Kind::Announce,
+        2 => Kind::Data,
+        _ => return Reading::Corrupted { flow, run },
+    };
+    if fields[0..4] != MAGIC || u64::from_be_bytes(field(fields, FIELDS)) != expected {
+        return Reading::Corrupted { flow, run };
+    }
+    let sequence = u64::from_be_bytes(field(fields, 16));
+    let sent_at = Instant(u64::from_be_bytes(field(fields, 24)));
+    Reading::Whole(Content { kind, flow, run, sequence, sent_at })
+}
+
+/// The `N` bytes at `offset`, which lie within the fields.
+fn field<const N: usize>(fields: &[u8; PATTERN], offset: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&fields[offset..offset + N]);
+    bytes
+}
+
+/// An odd number with well-spread bits (2⁶⁴ / golden ratio).
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Words that differ from each other and from frame to frame, so that a piece out of place is noticed.
+fn fill_pattern(bytes: &mut [u8], seed: u64) {
+    let mut word = seed.wrapping_mul(SPREAD);
+    let mut chunks = bytes.chunks_exact_mut(8);
+    for chunk in &mut chunks {
+        chunk.copy_from_slice(&word.to_le_bytes());
+        word = word.wrapping_add(SPREAD);
+    }
+    let rest = chunks.into_remainder();
+    rest.copy_from_slice(&word.to_le_bytes()[..rest.len()]);
+}
+
+fn check(dst: MacAddr, src: MacAddr, fields: &[u8], pattern: &[u8]) -> u64 {
+    let mut addresses = [0; 32];
+    addresses[0..6].copy_from_slice(&dst.0);
+    addresses[6..12].copy_from_slice(&src.0);
+    addresses[16..24].copy_from_slice(&(pattern.len() as u64).to_le_bytes());
+    // Four lanes, so that the multiplications overlap.
+    let mut lanes = [1, 2, 3, 4];
+    mix(&mut lanes, &addresses);
+    mix(&mut lanes, fields);
+    mix(&mut lanes, pattern);
+    lanes.into_iter().fold(0, |sum: u64, lane| (sum ^ lane).wrapping_mul(SPREAD).rotate_left(29))
+}
+
+#[inline]
+fn mix(lanes: &mut [u64; 4], bytes: &[u8]) {
+    let mut block = |block: &[u8; 32]| {
+        for (lane, word) in lanes.iter_mut().zip(block.as_chunks::<8>().0) {
+            *lane = (*lane ^ u64::from_le_bytes(*word)).wrapping_mul(SPREAD).rotate_left(29);
+        }
+    };
+    let (blocks, rest) = bytes.as_chunks::<32>();
+    for bytes in blocks {
+        block(bytes);
+    }
+    if !rest.is_empty() {
+        let mut padded = [0; 32];
+        padded[..rest.len()].copy_from_slice(rest);
+        block(&padded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+    const CONTENT: Content = Content {
+        kind: Kind::Data,
+        flow: 0x0102_0304,
+        run: 0x0506_0708,
+        sequence: 0x1112_1314_1516_1718,
+        sent_at: Instant(0x2122_2324_2526_2728),
+    };
+
+    fn frame(len: usize, tag: Option<Tag>) -> Vec<u8> {
+        let mut frame = vec![0xee; len];
+        write(&mut frame, DST, SRC, tag, &CONTENT);
+        frame
+    }
+
+    fn read_back(frame: &[u8]) -> Reading {
+        read(frame, &Header::parse(frame).unwrap())
+    }
+
+    #[test]
+    fn written_frames_read_back_at_every_length() {
+        for len in MIN_BYTES..=MAX_BYTES {
+            for tag in [None, Some(Tag::priority(3))] {
+                let frame = frame(usize::from(len), tag);
+                assert_eq!(read_back(&frame), Reading::Whole(CONTENT), "{len} bytes, {tag:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn golden_fields() {
+        let frame = frame(64, Some(Tag::priority(3)));
+        assert_eq!(frame[..18], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 0x88, 0xb5]);
+        assert_eq!(frame[18..34], *b"SLUH\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
+        assert_eq!(frame[34..42], [0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18]);
+        assert_eq!(frame[42..50], [0x21, 0x22, 0x23, 0x24, 0x25, 0x26, 0x27, 0x28]);
+    }
+
+    #[test]
+    fn any_flipped_bit_but_in_the_tag_is_found() {
+        for len in [64, 65, 95, 96, 97, 333] {
+            let good = frame(len, Some(Tag::priority(3)));
+            for bit in (0..len * 8).filter(|bit| !(12 * 8..18 * 8).contains(bit)) {
+                let mut bad = good.clone();
+                bad[bit / 8] ^= 1 << (bit % 8);
+                assert!(matches!(read_back(&bad), Reading::Corrupted { .. }), "bit {bit} of {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn another_priority_or_no_tag_is_no_corruption() {
+        let mut frame = frame(100, Some(Tag::priority(3)));
+        frame[14] = 0xe0;
+        assert_eq!(read_back(&frame), Reading::Whole(CONTENT));
+        frame.drain(12..16);
+        assert_eq!(read_back(&frame), Reading::Whole(CONTENT));
+    }
+
+    #[test]
+    fn cut_off_zeroed_or_swapped_frames_are_found() {
+        let good = frame(200, None);
+        for len in 14..200 {
+            assert!(matches!(read_back(&good[..len]), Reading::Corrupted { .. }), "{len} bytes");
+        }
+        let mut zeroed = good.clone();
+        zeroed[14..].fill(0);
+        assert!(matches!(read_back(&zeroed), Reading::Corrupted { .. }));
+        let mut longer = good.clone();
+        longer.push(0);
+        assert!(matches!(read_back(&longer), Reading::Corrupted { .. }));
+        let mut swapped = good.clone();
+        swapped[64..128].rotate_left(32);
+        assert!(matches!(read_back(&swapped), Reading::Corrupted { .. }));
+    }
+}

@@ -1,0 +1,467 @@
+//! A host: its egress, its receiver and its port, and the turn of the loop that joins them.
+//!
+//! ```text
+//!            begin                 all has left, or it is time           linger_ns passed
+//!   Waiting ───────▶ Sending ──────────────────────────────▶ Lingering ──────────────────▶ Done
+//!      └──────────────────┴───────────┬───────────────────────────┘                         ▲
+//!                                     │ stop                 nothing is on its way out      │
+//!                                     └───────▶ Stopping ───────────────────────────────────┘
+//! ```
+//!
+//! A turn: take completions and received frames, judge these (PFC frames among them), then send. So a pause that has
+//! come is known before anything is sent, and what the kernel holds is bounded: [`IN_FLIGHT_BYTES`] at most leave late.
+
+use crate::args::FlowArgs;
+use crate::egress::{Departure, Egress, FlowQueue};
+use crate::frame::{self, Content, Kind, MAX_BYTES, MIN_BYTES};
+use crate::pace::Pace;
+use crate::pause::quanta_ns;
+use crate::receiver::Receiver;
+use crate::report::{FlowSent, Pause, Report};
+use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
+use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
+use wire::MacAddr;
+use wire::ethernet::{Header, MAC_CONTROL, Tag};
+use wire::pause::{Control, decode};
+use xdp::PortIo;
+
+/// Most bytes handed to the kernel and not yet completed.
+pub const IN_FLIGHT_BYTES: usize = 16_384;
+/// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
+pub const IN_FLIGHT_FRAMES: usize = 256;
+/// Frames that a flow may fall behind its rate before it gives up catching up.
+pub const MAX_BACKLOG: u64 = 1024;
+/// Frames taken from the port in one turn.
+const RECEIVE_BATCH: usize = 256;
+/// While frames are with the kernel, look again after this long: completions wake nobody.
+const COMPLETION_NS: Nanos = 50_000;
+/// Announcements come this often at first …
+const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
+/// … for so many …
+const FIRST_ANNOUNCEMENTS: u64 = 5;
+/// … then this often.
+const ANNOUNCEMENTS_NS: Nanos = 1_000_000_000;
+
+/// What a host is to do.
+#[derive(Debug, Clone)]
+pub struct HostSettings {
+    /// Name of its interface, for the report.
+    pub interface: String,
+    /// Its address.
+    pub mac: MacAddr,
+    /// What it sends.
+    pub flows: Vec<FlowArgs>,
+    /// Its own egress speed.
+    pub speed_bps: Option<u64>,
+    /// Bit i: a pause of priority i is obeyed.
+    pub obeyed: u8,
+    /// Time between reading a pause and stopping.
+    pub reaction_delay_ns: Nanos,
+    /// How long it sends (or, without flows, runs); `None` without flows: until it is stopped.
+    pub duration_ns: Option<Nanos>,
+    /// How long it waits for what still arrives.
+    pub linger_ns: Nanos,
+    /// Number of this run, to tell its frames from an earlier run's.
+    pub run: u32,
+}
+
+/// Where a host stands; see the top of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Sending { give_up_at: Instant },
+    Lingering { until: Instant },
+    Stopping { until: Instant },
+    Done,
+}
+
+/// A host on a port.
+#[derive(Debug)]
+pub struct Host<P: PortIo> {
+    settings: HostSettings,
+    port: P,
+    memory: P::Memory,
+    stage: Stage,
+    /// When it began to send; until then, when it was made.
+    since: Instant,
+    /// When a sender had sent everything.
+    sent_at: Option<Instant>,
+    egress: Egress,
+    sent: Vec<Sent>,
+    receiver: Receiver,
+    pauses: [Pause; PRIORITIES],
+    in_flight: InFlight,
+    announcements: u64,
+    announce_at: Instant,
+    pfc_received: u64,
+    control_ignored: u64,
+    /// What the kernel counted when the port was closed.
+    closed_counters: Option<KernelCounters>,
+    // Emptied in each turn; kept to allocate nothing.
+    received: Vec<Received>,
+    outgoing: Vec<Outgoing>,
+    completed: Vec<FrameId>,
+}
+
+/// A flow as its sender counts it.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sent {
+    next_sequence: u64,
+    frames: u64,
+    bytes: u64,
+}
+
+/// Frames with the kernel.
+#[derive(Debug)]
+struct InFlight {
+    /// By frame number: what it carries.
+    loads: Vec<Load>,
+    bytes: usize,
+    frames: usize,
+    by_priority: [u64; PRIORITIES],
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Load {
+    /// `None`: an announcement.
+    flow: Option<u16>,
+    priority: u8,
+    len: u16,
+}
+
+impl InFlight {
+    fn has_room(&self) -> bool {
+        self.frames < IN_FLIGHT_FRAMES && self.bytes + usize::from(MAX_BYTES) <= IN_FLIGHT_BYTES
+    }
+
+    fn add(&mut self, frame: &FrameId, load: Load) {
+        self.loads[frame.index()] = load;
+        self.frames += 1;
+        self.bytes += usize::from(load.len);
+        self.by_priority[usize::from(load.priority)] += 1;
+    }
+
+    fn remove(&mut self, frame: &FrameId) -> Load {
+        let load = self.loads[frame.index()];
+        self.frames -= 1;
+        self.bytes -= usize::from(load.len);
+        self.by_priority[usize::from(load.priority)] -= 1;
+        load
+    }
+}
+
+impl<P: PortIo> Host<P> {
+    /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces itself and waits.
+    pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
+        let loads = vec![Load::default(); frames];
+        Self {
+            egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
+            sent: vec![Sent::default(); settings.flows.len()],
+            receiver: Receiver::new(settings.mac),
+            pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
+            in_flight: InFlight { loads, bytes: 0, frames: 0, by_priority: [0; PRIORITIES] },
+            settings,
+            port,
+            memory,
+            stage: Stage::Waiting,
+            since: now,
+            sent_at: None,
+            announcements: 0,
+            announce_at: now,
+            pfc_received: 0,
+            control_ignored: 0,
+            closed_counters: None,
+            received: Vec::with_capacity(RECEIVE_BATCH),
+            outgoing: Vec::with_capacity(IN_FLIGHT_FRAMES),
+            completed: Vec::with_capacity(IN_FLIGHT_FRAMES),
+        }
+    }
+
+    /// Its address has been announced.
+    pub fn is_ready(&self) -> bool {
+        self.announcements > 0
+    }
+
+    /// It waits for `begin`.
+    pub fn is_waiting(&self) -> bool {
+        self.stage == Stage::Waiting
+    }
+
+    /// Everything is sent or given up, and what was to arrive has arrived.
+    pub fn is_done(&self) -> bool {
+        self.stage == Stage::Done
+    }
+
+    /// The interface is there.
+    pub fn is_up(&self) -> bool {
+        self.port.is_up()
+    }
+
+    /// The flows begin at `now`.
+    pub fn begin(&mut self, now: Instant) {
+        let stop = self.settings.duration_ns.map_or(Instant::NEVER, |duration| now + duration);
+        for flow in &self.settings.flows {
+            let start = now + flow.start_ns;
+            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG);
+            self.egress.add(FlowQueue { pace, priority: flow.priority, size_bytes: flow.size_bytes });
+        }
+        self.since = now;
+        // What waits when the time is over still leaves, if it does so soon.
+        let grace = if self.settings.flows.is_empty() { 0 } else { self.settings.linger_ns };
+        self.stage = Stage::Sending { give_up_at: stop + grace };
+    }
+
+    /// Sends nothing more; done once nothing is on its way out, or `linger_ns` later.
+    pub fn stop(&mut self, now: Instant) {
+        if !matches!(self.stage, Stage::Stopping { .. } | Stage::Done) {
+            self.stage = Stage::Stopping { until: now + self.settings.linger_ns };
+        }
+    }
+
+    /// First part of a turn: completions, and the frames that have come.
+    pub fn collect(&mut self, now: Instant) {
+        self.count_completed();
+        self.port.receive(&mut self.memory, now, RECEIVE_BATCH, &mut self.received);
+    }
+
+    fn count_completed(&mut self) {
+        self.port.complete(&mut self.completed);
+        for frame in self.completed.drain(..) {
+            let load = self.in_flight.remove(&frame);
+            match load.flow {
+                Some(flow) => {
+                    let sent = &mut self.sent[usize::from(flow)];
+                    sent.frames += 1;
+                    sent.bytes += u64::from(load.len);
+                }
+                None => self.announcements += 1,
+            }
+            self.memory.free(frame);
+        }
+    }
+
+    /// Second part: what came, as of `now`.
+    pub fn judge(&mut self, now: Instant) {
+        let received_none = self.received.is_empty();
+        let mut received = std::mem::take(&mut self.received);
+        for Received { frame, len } in received.drain(..) {
+            let bytes = self.memory.bytes(&frame, usize::from(len));
+            match Header::parse(bytes).ok() {
+                Some(header) if header.ethertype == MAC_CONTROL => match decode(bytes) {
+                    Ok(Control::Pfc(pfc)) => {
+                        self.pfc_received += 1;
+                        self.receive_pfc(pfc, now);
+                    }
+                    _ => self.control_ignored += 1,
+                },
+                header => self.receiver.receive(bytes, header.as_ref(), now),
+            }
+            self.memory.free(frame);
+        }
+        self.received = received;
+        self.change_stage(now, received_none);
+    }
+
+    fn receive_pfc(&mut self, pfc: wire::pause::Pfc, now: Instant) {
+        let speed_bps = self.settings.speed_bps.unwrap_or(ASSUMED_SPEED_BPS);
+        for (priority, quanta) in pfc.quanta.into_iter().enumerate() {
+            if pfc.enable & 1 << priority == 0 {
+                continue;
+            }
+            let count = &mut self.pauses[priority];
+            *if quanta == 0 { &mut count.xon } else { &mut count.xoff } += 1;
+            if self.settings.obeyed & 1 << priority != 0 {
+                let was_paused = self.egress.is_paused(priority);
+                self.egress.receive_pause(priority, quanta_ns(quanta, speed_bps), now);
+                self.note_late_frames(priority, was_paused);
+            }
+        }
+    }
+
+    /// A pause may just have begun: what the kernel holds of the priority leaves late.
+    fn note_late_frames(&mut self, priority: usize, was_paused: bool) {
+        if !was_paused && self.egress.is_paused(priority) {
+            let peak = &mut self.pauses[priority].late_frames_peak;
+            *peak = (*peak).max(self.in_flight.by_priority[priority]);
+        }
+    }
+
+    fn change_stage(&mut self, now: Instant, received_none: bool) {
+        let linger = Stage::Lingering { until: now + self.settings.linger_ns };
+        self.stage = match self.stage {
+            Stage::Sending { give_up_at } if now >= give_up_at => linger,
+            Stage::Sending { .. } if self.all_sent() => linger,
+            Stage::Lingering { until } if now >= until => Stage::Done,
+            Stage::Stopping { until } if now >= until => Stage::Done,
+            Stage::Stopping { .. } if self.in_flight.frames == 0 && received_none => Stage::Done,
+            stage => stage,
+        };
+        let over = !matches!(self.stage, Stage::Waiting | Stage::Sending { .. });
+        if over && !self.settings.flows.is_empty() {
+            self.sent_at.get_or_insert(now);
+        }
+    }
+
+    /// A sender's flows are over, and nothing of them is with the kernel.
+    fn all_sent(&self) -> bool {
+        !self.settings.flows.is_empty() && self.egress.is_finished() && self.in_flight.frames == 0
+    }
+
+    /// Last part: pauses begin and end, and what is due and may leave, leaves.
+    pub fn send(&mut self, now: Instant) {
+        let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
+        self.egress.advance(now);
+        for (priority, was_paused) in was_paused.into_iter().enumerate() {
+            self.note_late_frames(priority, was_paused);
+        }
+        self.announce(now);
+        if matches!(self.stage, Stage::Sending { .. })
+            && self.egress.next_send().is_some_and(|due| due <= now)
+        {
+            self.fill_batch(now);
+        }
+        if !self.outgoing.is_empty() {
+            self.port.transmit(&mut self.outgoing);
+        }
+        if self.port.outstanding() > 0 {
+            // Frames that the kernel loses are in its counters.
+            self.port.kick();
+            self.count_completed();
+        }
+    }
+
+    fn fill_batch(&mut self, now: Instant) {
+        let room = self.port.transmit_room().saturating_sub(self.outgoing.len());
+        for _ in 0..room {
+            if !self.in_flight.has_room() || self.memory.free_frames() == 0 {
+                break;
+            }
+            let Some(Departure { flow, priority, size_bytes }) = self.egress.next(now) else { break };
+            if self.egress.is_paused(usize::from(priority)) {
+                self.pauses[usize::from(priority)].sent_while_paused += 1;
+            }
+            let FlowArgs { to, vid, .. } = self.settings.flows[flow];
+            let sequence = self.sent[flow].next_sequence;
+            self.sent[flow].next_sequence += 1;
+            let content = Content {
+                kind: Kind::Data,
+                flow: flow as u32,
+                run: self.settings.run,
+                sequence,
+                sent_at: now,
+            };
+            let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
+            self.put_out(to, tag, &content, Load { flow: Some(flow as u16), priority, len: size_bytes });
+        }
+    }
+
+    /// Tells the switch where the host is: until it sends, and, if it sends nothing, ever again.
+    fn announce(&mut self, now: Instant) {
+        let wanted = match self.stage {
+            Stage::Waiting => true,
+            Stage::Sending { .. } => self.settings.flows.is_empty(),
+            Stage::Lingering { .. } | Stage::Stopping { .. } | Stage::Done => false,
+        };
+        let may = !self.egress.is_paused(0) && self.in_flight.has_room() && self.port.transmit_room() > 0;
+        if !wanted || !may || now < self.announce_at || self.memory.free_frames() == 0 {
+            return;
+        }
+        let often = self.announcements < FIRST_ANNOUNCEMENTS;
+        self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
+        let content =
+            Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
+        self.put_out(MacAddr::BROADCAST, None, &content, Load { flow: None, priority: 0, len: MIN_BYTES });
+    }
+
+    /// Writes a frame; there is a free one.
+    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, content: &Content, load: Load) {
+        let Some(frame) = self.memory.alloc() else { return };
+        let bytes = self.memory.bytes_mut(&frame, usize::from(load.len));
+        frame::write(bytes, to, self.settings.mac, tag, content);
+        self.in_flight.add(&frame, load);
+        self.outgoing.push(Outgoing { frame, len: load.len });
+    }
+
+    /// When the next turn has something to do, if nothing comes in. At or before `now`: at once.
+    pub fn next_turn(&self, now: Instant) -> Instant {
+        let (stage, sending) = match self.stage {
+            Stage::Waiting | Stage::Done => (Instant::NEVER, None),
+            Stage::Sending { .. } if self.all_sent() => (now, None),
+            Stage::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
+            Stage::Lingering { until } | Stage::Stopping { until } => (until, None),
+        };
+        let announcing = match self.stage {
+            Stage::Waiting => self.announce_at,
+            Stage::Sending { .. } if self.settings.flows.is_empty() => self.announce_at,
+            _ => Instant::NEVER,
+        };
+        // Without room, what is due waits for a completion.
+        let sending = sending.filter(|_| self.in_flight.has_room()).unwrap_or(Instant::NEVER);
+        let completing = if self.in_flight.frames > 0 { now + COMPLETION_NS } else { Instant::NEVER };
+        stage.min(sending).min(announcing).min(completing)
+    }
+
+    /// How things stand.
+    pub fn report(&self, now: Instant) -> Report {
+        let kernel = self.closed_counters.unwrap_or_else(|| self.port.kernel_counters());
+        let mut report = Report {
+            interface: self.settings.interface.clone(),
+            mac: self.settings.mac.to_string(),
+            elapsed_ns: self.sent_at.unwrap_or(now).since(self.since),
+            sent: (0..self.sent.len()).map(|flow| self.flow_report(flow, now)).collect(),
+            pauses: self.pauses.to_vec(),
+            announcements_sent: self.announcements,
+            pfc_received: self.pfc_received,
+            control_ignored: self.control_ignored,
+            kernel_lost: lost(&kernel),
+            ..Report::default()
+        };
+        for (priority, pause) in report.pauses.iter_mut().enumerate() {
+            pause.paused_ns = self.egress.paused_ns(priority, now);
+        }
+        self.receiver.report(&mut report);
+        report
+    }
+
+    fn flow_report(&self, flow: usize, now: Instant) -> FlowSent {
+        let FlowArgs { to, priority, .. } = self.settings.flows[flow];
+        let Sent { frames, bytes, .. } = self.sent[flow];
+        FlowSent {
+            flow: flow as u32,
+            to: to.to_string(),
+            priority,
+            offered_frames: if self.is_waiting() { 0 } else { self.egress.offered(flow, now) },
+            sent_frames: frames,
+            sent_bytes: bytes,
+        }
+    }
+
+    /// The port, for waiting on it.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// Closes the port; every frame is free again. Frames that had not left count as not sent.
+    pub fn close(&mut self) {
+        self.count_completed();
+        self.closed_counters.get_or_insert(self.port.kernel_counters());
+        self.port.close(&mut self.memory, &mut self.completed);
+        for frame in self.completed.drain(..) {
+            self.in_flight.remove(&frame);
+            self.memory.free(frame);
+        }
+    }
+
+    /// Frames that nobody holds.
+    pub fn free_frames(&self) -> usize {
+        self.memory.free_frames()
+    }
+}
+
+/// Frames that the kernel lost. A frame that finds the fill ring empty counts as dropped, too.
+fn lost(kernel: &KernelCounters) -> u64 {
+    kernel.rx_dropped.max(kernel.rx_fill_ring_empty)
+        + kernel.rx_ring_full
+        + kernel.tx_busy
+        + kernel.tx_invalid
+}

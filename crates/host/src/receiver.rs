@@ -1,0 +1,323 @@
+//! The receiving half of a host: what arrived of each flow, and whether it is whole.
+//!
+//! A flow is (sender's MAC, flow number, run of the sender). Only a frame whose check holds opens one, and there are at
+//! most [`MAX_FLOWS`], so that no input can grow memory.
+
+use crate::frame::{self, Content, Kind, Reading};
+use crate::report::{FlowReceived, Latency, Report};
+use crate::sequences::{Arrival, Sequences};
+use hdrhistogram::Histogram;
+use std::collections::HashMap;
+use switch::Instant;
+use wire::MacAddr;
+use wire::ethernet::{EXPERIMENTAL, Header};
+
+/// Most flows that are told apart; frames of further ones are counted together. Each takes about 200 kB.
+pub const MAX_FLOWS: usize = 128;
+
+/// Longest latency that is told apart, in ns: what is longer counts as this.
+const MAX_LATENCY_NS: u64 = 60_000_000_000;
+
+/// Which flow: sender, flow number, run.
+type Key = (MacAddr, u32, u32);
+
+/// All that has arrived.
+#[derive(Debug)]
+pub struct Receiver {
+    mac: MacAddr,
+    flows: HashMap<Key, Flow>,
+    announcements: u64,
+    other: u64,
+    corrupted_unattributed: u64,
+    flows_refused: u64,
+}
+
+#[derive(Debug)]
+struct Flow {
+    priority: u8,
+    sequences: Sequences,
+    corrupted: u64,
+    bytes: u64,
+    /// Bytes of the first frame: they came before the time between first and last arrival.
+    first_bytes: u64,
+    first_at: Instant,
+    last_at: Instant,
+    latency: Histogram<u64>,
+    worst_latency_ns: u64,
+}
+
+impl Receiver {
+    /// The receiver of the host with address `mac`.
+    pub fn new(mac: MacAddr) -> Self {
+        Self {
+            mac,
+            flows: HashMap::with_capacity(MAX_FLOWS),
+            announcements: 0,
+            other: 0,
+            corrupted_unattributed: 0,
+            flows_refused: 0,
+        }
+    }
+
+    /// A frame arrived that is no MAC control frame; `header` is its header, `None` if it has none.
+    pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) {
+        let ours = header.filter(|header| {
+            header.ethertype == EXPERIMENTAL
+                && (header.dst == self.mac || header.dst.is_group())
+                && header.src != self.mac
+        });
+        let Some(header) = ours else {
+            self.other += 1;
+            return;
+        };
+        match frame::read(bytes, header) {
+            Reading::Whole(content) if content.kind == Kind::Announce => self.announcements += 1,
+            Reading::Whole(content) => self.count(bytes.len() as u64, header, &content, now),
+            Reading::Corrupted { flow, run } => match self.flows.get_mut(&(header.src, flow, run)) {
+                Some(flow) => flow.corrupted += 1,
+                None => self.corrupted_unattributed += 1,
+            },
+        }
+    }
+
+    fn count(&mut self, len: u64, header: &Header, content: &Content, now: Instant) {
+        let key = (header.src, content.flow, content.run);
+        if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&key) {
+            self.flows_refused += 1;
+            return;
+        }
+        let flow = self.flows.entry(key).or_insert_with(|| Flow::new(len, now));
+        flow.priority = header.outer.map_or(0, |tag| tag.pcp);
+        flow.last_at = now;
+        if flow.sequences.arrive(content.sequence) == Arrival::New {
+            flow.bytes += len;
+            let latency_ns = now.since(content.sent_at);
+            flow.latency.saturating_record(latency_ns);
+            flow.worst_latency_ns = flow.worst_latency_ns.max(latency_ns);
+        }
+    }
+
+    /// Writes what has arrived into `report`, flows in the order of sender, number and run.
+    pub fn report(&self, report: &mut Report) {
+        report.announcements_received = self.announcements;
+        report.other_received = self.other;
+        report.corrupted_unattributed = self.corrupted_unattributed;
+        report.flows_refused = self.flows_refused;
+        let mut flows: Vec<_> = self.flows.iter().collect();
+        flows.sort_by_key(|(key, _)| **key);
+        report.received = flows.into_iter().map(|(key, flow)| flow.report(key)).collect();
+    }
+}
+
+impl Flow {
+    fn new(first_bytes: u64, now: Instant) -> Self {
+        Self {
+            priority: 0,
+            sequences: Sequences::default(),
+            corrupted: 0,
+            bytes: 0,
+            first_bytes,
+            first_at: now,
+            last_at: now,
+            latency: Histogram::new_with_max(MAX_LATENCY_NS, 3)
+                .expect("3 digits up to 60 s are valid bounds"),
+            worst_latency_ns: 0,
+        }
+    }
+
+    fn report(&self, &(from, flow, run): &Key) -> FlowReceived {
+        let open_ns = u128::from(self.last_at.since(self.first_at));
+        let bit_ns = u128::from(self.bytes - self.first_bytes) * 8 * 1_000_000_000;
+        FlowReceived {
+            from: from.to_string(),
+            flow,
+            run,
+            priority: self.priority,
+            received_frames: self.sequences.received(),
+            received_bytes: self.bytes,
+            lost_frames: self.sequences.lost(),
+            duplicated_frames: self.sequences.duplicated(),
+            reordered_frames: self.sequences.reordered(),
+            corrupted_frames: self.corrupted,
+            too_old_frames: self.sequences.too_old(),
+            goodput_bps: bit_ns.checked_div(open_ns).unwrap_or(0) as u64,
+            latency_ns: self.latencies(),
+        }
+    }
+
+    fn latencies(&self) -> Latency {
+        // A percentile is the upper end of a bucket of the histogram, which may lie above the largest value.
+        let at = |quantile| self.latency.value_at_quantile(quantile).min(self.worst_latency_ns);
+        Latency { p50: at(0.5), p90: at(0.9), p99: at(0.99), p999: at(0.999), max: self.worst_latency_ns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use wire::ethernet::Tag;
+
+    const ME: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+    const SENDER: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+
+    fn data(flow: u32, sequence: u64, sent_at: u64) -> Content {
+        Content { kind: Kind::Data, flow, run: 9, sequence, sent_at: Instant(sent_at) }
+    }
+
+    fn frame(dst: MacAddr, len: usize, content: &Content) -> Vec<u8> {
+        let mut frame = vec![0; len];
+        frame::write(&mut frame, dst, SENDER, Some(Tag::priority(3)), content);
+        frame
+    }
+
+    fn receive(receiver: &mut Receiver, frame: &[u8], now: u64) {
+        receiver.receive(frame, Header::parse(frame).ok().as_ref(), Instant(now));
+    }
+
+    fn report(receiver: &Receiver) -> Report {
+        let mut report = Report::default();
+        receiver.report(&mut report);
+        report
+    }
+
+    #[test]
+    fn goodput_and_latency_by_hand() {
+        let mut receiver = Receiver::new(ME);
+        // 1001 frames of 1000 bytes, one each 8 µs (1 Gbit/s), frame k with a latency of k µs.
+        for k in 0..=1000 {
+            let now = 10_000_000 + k * 8_000;
+            receive(&mut receiver, &frame(ME, 1000, &data(7, k, now - k * 1000)), now);
+        }
+        let flow = &report(&receiver).received[0];
+        assert_eq!((flow.from.as_str(), flow.flow, flow.priority), ("02:00:00:00:00:02", 7, 3));
+        assert_eq!((flow.received_frames, flow.received_bytes), (1001, 1_001_000));
+        assert_eq!(flow.goodput_bps, 1_000_000_000);
+        let Latency { p50, p90, p99, p999, max } = flow.latency_ns;
+        for (percentile, exact) in [(p50, 500_000), (p90, 900_000), (p99, 990_000), (p999, 999_000)] {
+            assert!(percentile.abs_diff(exact) <= exact / 1000 + 1000, "{percentile} for {exact}");
+        }
+        assert_eq!(max, 1_000_000);
+    }
+
+    /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted apart.
+    #[test]
+    fn frames_that_are_not_ours_to_judge() {
+        let mut receiver = Receiver::new(ME);
+        let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
+        let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
+        own[6..12].copy_from_slice(&ME.0);
+        let mut ip = frame(ME, 64, &data(0, 0, 0));
+        ip[16..18].copy_from_slice(&[8, 0]);
+        for frame in [frame(stranger, 64, &data(0, 0, 0)), own, ip, vec![0; 13]] {
+            receive(&mut receiver, &frame, 0);
+        }
+        let report = report(&receiver);
+        assert_eq!((report.other_received, report.received.len()), (4, 0));
+    }
+
+    #[test]
+    fn flows_runs_announcements_and_broadcast_data() {
+        let mut receiver = Receiver::new(ME);
+        receive(&mut receiver, &frame(ME, 64, &data(2, 0, 0)), 0);
+        receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
+        receive(&mut receiver, &frame(ME, 64, &Content { run: 10, ..data(1, 0, 0) }), 0);
+        receive(&mut receiver, &frame(MacAddr::BROADCAST, 64, &data(1, 1, 0)), 0);
+        let announcement = Content { kind: Kind::Announce, ..data(0, 0, 0) };
+        receive(&mut receiver, &frame(MacAddr::BROADCAST, 64, &announcement), 0);
+        let report = report(&receiver);
+        let flows: Vec<_> = report.received.iter().map(|f| (f.flow, f.run, f.received_frames)).collect();
+        assert_eq!(flows, [(1, 9, 2), (1, 10, 1), (2, 9, 1)]);
+        assert_eq!((report.announcements_received, report.other_received), (1, 0));
+    }
+
+    #[test]
+    fn the_number_of_flows_is_bounded_and_damage_opens_none() {
+        let mut receiver = Receiver::new(ME);
+        let mut bad = frame(ME, 64, &data(77, 0, 0));
+        bad[60] ^= 1;
+        receive(&mut receiver, &bad, 0);
+        for flow in 0..MAX_FLOWS as u32 + 5 {
+            receive(&mut receiver, &frame(ME, 64, &data(flow, 0, 0)), 0);
+        }
+        receive(&mut receiver, &frame(ME, 64, &data(0, 1, 0)), 0);
+        receive(&mut receiver, &bad, 0);
+        let report = report(&receiver);
+        assert_eq!((report.received.len(), report.flows_refused), (MAX_FLOWS, 5));
+        assert_eq!(report.received[0].received_frames, 2);
+        assert_eq!((report.corrupted_unattributed, report.received[77].corrupted_frames), (1, 1));
+    }
+
+    /// What happens to one frame on the way.
+    #[derive(Debug, Clone, Copy)]
+    enum Fate {
+        Arrives,
+        Drops,
+        Duplicates,
+        Corrupts {
+            bit: usize,
+        },
+        /// Is overtaken by the next so many.
+        Delays(usize),
+    }
+
+    fn fates() -> impl Strategy<Value = Vec<Fate>> {
+        let fate = prop_oneof![
+            6 => Just(Fate::Arrives),
+            1 => Just(Fate::Drops),
+            1 => Just(Fate::Duplicates),
+            1 => (0..46 * 8_usize).prop_map(|bit| Fate::Corrupts { bit }),
+            1 => (1..20_usize).prop_map(Fate::Delays),
+        ];
+        prop::collection::vec(fate, 1..300)
+    }
+
+    proptest! {
+        /// A flow over a channel that drops, duplicates, damages and reorders: the report says exactly what it did.
+        #[test]
+        fn the_report_says_what_the_channel_did(fates in fates()) {
+            // (place on the wire, sequence, damaged bit); frame 0 arrives first, whole, and opens the flow.
+            let mut wire = vec![(0, 0_u64, None)];
+            for (place, fate) in fates.iter().enumerate() {
+                let (place, sequence) = (place + 1, place as u64 + 1);
+                match *fate {
+                    Fate::Arrives => wire.push((place, sequence, None)),
+                    Fate::Drops => {}
+                    Fate::Duplicates => wire.extend([(place, sequence, None); 2]),
+                    Fate::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
+                    Fate::Delays(by) => wire.push((place + by, sequence, None)),
+                }
+            }
+            wire.sort_by_key(|(place, ..)| *place);
+
+            let mut receiver = Receiver::new(ME);
+            let (mut whole, mut highest) = (Vec::new(), 0);
+            let (mut damaged, mut duplicated, mut reordered) = (0, 0, 0);
+            for &(_, sequence, bit) in &wire {
+                let mut frame = frame(ME, 64, &data(0, sequence, 0));
+                if let Some(bit) = bit {
+                    frame[18 + bit / 8] ^= 1 << (bit % 8);
+                    damaged += 1;
+                } else if whole.contains(&sequence) {
+                    duplicated += 1;
+                } else {
+                    whole.push(sequence);
+                    reordered += u64::from(sequence < highest);
+                    highest = highest.max(sequence);
+                }
+                receive(&mut receiver, &frame, 0);
+            }
+
+            let report = report(&receiver);
+            prop_assert_eq!(report.received.len(), 1);
+            let flow = &report.received[0];
+            prop_assert_eq!(flow.received_frames, whole.len() as u64);
+            prop_assert_eq!(flow.received_bytes, whole.len() as u64 * 64);
+            prop_assert_eq!(flow.lost_frames, highest + 1 - whole.len() as u64);
+            prop_assert_eq!(flow.duplicated_frames, duplicated);
+            prop_assert_eq!(flow.reordered_frames, reordered);
+            // A damaged flow number is not of this flow, but damaged all the same.
+            prop_assert_eq!(flow.corrupted_frames + report.corrupted_unattributed, damaged);
+        }
+    }
+}

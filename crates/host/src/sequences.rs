@@ -1,0 +1,209 @@
+//! Which frames of a flow have arrived: received, lost, duplicated, reordered, each exactly, in bounded memory.
+//!
+//! Rule: sequence numbers run from 0 without a gap. One above the highest seen is new, and those that it jumps over are
+//! missing until they come. One below is reordered if it comes for the first time, otherwise a duplicate; which of the
+//! two is known for the last [`WINDOW`] numbers. Older ones are counted apart, for nothing can be said of them.
+
+/// Sequence numbers, counted from the highest seen, of which it is known whether they came.
+pub const WINDOW: u64 = 65_536;
+
+const WORDS: usize = (WINDOW / 64) as usize;
+
+/// The sequence numbers of one flow.
+#[derive(Debug, Clone)]
+pub struct Sequences {
+    highest: Option<u64>,
+    /// Bit n of the ring: the number that is n modulo [`WINDOW`], among the last [`WINDOW`], has come.
+    seen: Box<[u64; WORDS]>,
+    received: u64,
+    duplicated: u64,
+    reordered: u64,
+    too_old: u64,
+}
+
+/// What an arrival was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arrival {
+    /// Came for the first time.
+    New,
+    /// Had come before.
+    Duplicate,
+    /// Too far below the highest to tell.
+    TooOld,
+}
+
+impl Default for Sequences {
+    fn default() -> Self {
+        Self {
+            highest: None,
+            seen: Box::new([0; WORDS]),
+            received: 0,
+            duplicated: 0,
+            reordered: 0,
+            too_old: 0,
+        }
+    }
+}
+
+impl Sequences {
+    /// `sequence` has arrived.
+    #[inline]
+    pub fn arrive(&mut self, sequence: u64) -> Arrival {
+        match self.highest {
+            Some(highest) if sequence <= highest => {
+                if highest - sequence >= WINDOW {
+                    self.too_old += 1;
+                    return Arrival::TooOld;
+                }
+                if self.is_seen(sequence) {
+                    self.duplicated += 1;
+                    return Arrival::Duplicate;
+                }
+                self.reordered += 1;
+            }
+            Some(highest) => {
+                self.clear(highest + 1, sequence - highest);
+                self.highest = Some(sequence);
+            }
+            None => self.highest = Some(sequence),
+        }
+        self.seen[word(sequence)] |= 1 << (sequence % 64);
+        self.received += 1;
+        Arrival::New
+    }
+
+    /// Distinct numbers that arrived.
+    pub fn received(&self) -> u64 {
+        self.received
+    }
+
+    /// Numbers below the highest that have not arrived.
+    pub fn lost(&self) -> u64 {
+        // All that arrived are distinct and at most the highest, so this cannot go below 0.
+        self.highest.map_or(0, |highest| highest - (self.received - 1))
+    }
+
+    /// Arrivals of a number that had come before.
+    pub fn duplicated(&self) -> u64 {
+        self.duplicated
+    }
+
+    /// First arrivals of a number after a higher one.
+    pub fn reordered(&self) -> u64 {
+        self.reordered
+    }
+
+    /// Arrivals [`WINDOW`] or more below the highest.
+    pub fn too_old(&self) -> u64 {
+        self.too_old
+    }
+
+    fn is_seen(&self, sequence: u64) -> bool {
+        self.seen[word(sequence)] & 1 << (sequence % 64) != 0
+    }
+
+    /// Forgets `count` numbers from `first` on: the ring's places that they take over.
+    fn clear(&mut self, first: u64, count: u64) {
+        let (mut place, mut left) = (first % WINDOW, count.min(WINDOW));
+        while left > 0 {
+            let bits = left.min(64 - place % 64);
+            let mask = if bits == 64 { u64::MAX } else { ((1 << bits) - 1) << (place % 64) };
+            self.seen[word(place)] &= !mask;
+            place = (place + bits) % WINDOW;
+            left -= bits;
+        }
+    }
+}
+
+#[inline]
+fn word(sequence: u64) -> usize {
+    (sequence / 64) as usize % WORDS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    /// received, lost, duplicated, reordered, too old
+    fn counts(sequences: &Sequences) -> (u64, u64, u64, u64, u64) {
+        (
+            sequences.received(),
+            sequences.lost(),
+            sequences.duplicated(),
+            sequences.reordered(),
+            sequences.too_old(),
+        )
+    }
+
+    #[test]
+    fn arrivals_by_hand() {
+        for (arrivals, expected) in [
+            (vec![], (0, 0, 0, 0, 0)),
+            (vec![0, 1, 2, 3], (4, 0, 0, 0, 0)),
+            (vec![0, 2, 3], (3, 1, 0, 0, 0)),
+            (vec![0, 2, 1, 3], (4, 0, 0, 1, 0)),
+            (vec![0, 1, 1, 0, 2], (3, 0, 2, 0, 0)),
+            (vec![5], (1, 5, 0, 0, 0)),
+            (vec![5, 4, 3, 2, 1, 0, 0], (6, 0, 1, 5, 0)),
+            // At the edge of the window, one inside and one outside.
+            (vec![WINDOW, 1, 1, 0], (2, WINDOW - 1, 1, 1, 1)),
+            // A jump over the whole window forgets what was there.
+            (vec![0, 1, 2, 3 * WINDOW, 2 * WINDOW + 1, 2], (5, 3 * WINDOW - 4, 0, 1, 1)),
+            (vec![u64::MAX, u64::MAX], (1, u64::MAX, 1, 0, 0)),
+            (vec![0, u64::MAX, u64::MAX - 1], (3, u64::MAX - 2, 0, 1, 0)),
+        ] {
+            let mut sequences = Sequences::default();
+            for &sequence in &arrivals {
+                sequences.arrive(sequence);
+            }
+            assert_eq!(counts(&sequences), expected, "{arrivals:?}");
+        }
+    }
+
+    /// The plainest way to count, which remembers everything.
+    fn model(arrivals: &[u64]) -> (u64, u64, u64, u64, u64) {
+        let mut seen = BTreeSet::new();
+        let (mut duplicated, mut reordered, mut too_old) = (0, 0, 0);
+        for &sequence in arrivals {
+            let highest = seen.last().copied();
+            if highest.is_some_and(|highest| highest >= sequence && highest - sequence >= WINDOW) {
+                too_old += 1;
+            } else if !seen.insert(sequence) {
+                duplicated += 1;
+            } else if highest.is_some_and(|highest| highest > sequence) {
+                reordered += 1;
+            }
+        }
+        let missing = seen.last().map_or(0, |highest| highest + 1 - seen.len() as u64);
+        (seen.len() as u64, missing, duplicated, reordered, too_old)
+    }
+
+    proptest! {
+        /// Steps forward and back, small and beyond the window.
+        #[test]
+        fn counts_agree_with_a_model_that_remembers_all(
+            start in 0..3 * WINDOW,
+            steps in prop::collection::vec(
+                prop_oneof![
+                    8 => -5_i64..=5,
+                    2 => -200_i64..=300,
+                    1 => -80_000_i64..=80_000,
+                    1 => Just(1_i64),
+                ],
+                0..400,
+            ),
+        ) {
+            let mut sequences = Sequences::default();
+            let mut at = start;
+            let mut arrivals = Vec::new();
+            for step in steps {
+                at = at.saturating_add_signed(step);
+                arrivals.push(at);
+                sequences.arrive(at);
+            }
+            prop_assert_eq!(counts(&sequences), model(&arrivals));
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! A host's report for people: a line of progress, and tables at the end.
+
+use crate::report::{FlowReceived, FlowSent, Report};
+use comfy_table::presets::UTF8_FULL_CONDENSED;
+use comfy_table::{CellAlignment, Table};
+
+/// What changed between two reports, in one line.
+pub fn progress(before: &Report, now: &Report) -> String {
+    let span_ns = now.elapsed_ns.saturating_sub(before.elapsed_ns);
+    let sent = |report: &Report| sum(&report.sent, |flow| flow.sent_bytes);
+    let received = |report: &Report| sum(&report.received, |flow| flow.received_bytes);
+    let paused_ns: u64 = now.pauses.iter().map(|pause| pause.paused_ns).sum();
+    let mut line = format!("{:>6.1} s", seconds(now.elapsed_ns));
+    if !now.sent.is_empty() {
+        let rate = megabits(sent(now) - sent(before), span_ns);
+        line += &format!("  sent {rate:>8.1} Mbit/s");
+        line += &format!("  paused {:.3} s", seconds(paused_ns));
+    }
+    if !now.received.is_empty() {
+        let rate = megabits(received(now).saturating_sub(received(before)), span_ns);
+        line += &format!("  received {rate:>8.1} Mbit/s");
+        line += &format!("  lost {}", sum(&now.received, |flow| flow.lost_frames));
+    }
+    if now.sent.is_empty() && now.received.is_empty() {
+        line += "  nothing received yet";
+    }
+    line
+}
+
+/// Everything, as tables.
+pub fn report(report: &Report) -> String {
+    let mut text = format!("{} {}, {:.3} s\n", report.interface, report.mac, seconds(report.elapsed_ns));
+    if !report.sent.is_empty() {
+        text += &sent(&report.sent, report.elapsed_ns);
+    }
+    if !report.received.is_empty() {
+        text += &received(&report.received);
+    }
+    text += &pauses(report);
+    for (count, what) in [
+        (
+            report.kernel_lost,
+            "frames were lost by the kernel on this host's side: the figures above miss them",
+        ),
+        (report.corrupted_unattributed, "corrupted frames belong to no known flow"),
+        (report.flows_refused, "frames belong to more flows than a host tells apart"),
+        (report.other_received, "frames that arrived were for others, or of another type"),
+    ] {
+        if count > 0 {
+            text += &format!("{count} {what}\n");
+        }
+    }
+    text
+}
+
+fn sent(flows: &[FlowSent], elapsed_ns: u64) -> String {
+    let mut table = table(&["sent", "to", "priority", "offered", "sent", "Mbit/s"]);
+    for flow in flows {
+        table.add_row(vec![
+            format!("flow {}", flow.flow),
+            flow.to.clone(),
+            flow.priority.to_string(),
+            flow.offered_frames.to_string(),
+            flow.sent_frames.to_string(),
+            format!("{:.1}", megabits(flow.sent_bytes, elapsed_ns)),
+        ]);
+    }
+    lines(table)
+}
+
+fn received(flows: &[FlowReceived]) -> String {
+    let mut table = table(&[
+        "received",
+        "from",
+        "priority",
+        "frames",
+        "lost",
+        "duplicated",
+        "reordered",
+        "corrupted",
+        "Mbit/s",
+        "µs p50",
+        "p99",
+        "max",
+    ]);
+    for flow in flows {
+        table.add_row(vec![
+            format!("flow {}", flow.flow),
+            flow.from.clone(),
+            flow.priority.to_string(),
+            flow.received_frames.to_string(),
+            flow.lost_frames.to_string(),
+            flow.duplicated_frames.to_string(),
+            flow.reordered_frames.to_string(),
+            flow.corrupted_frames.to_string(),
+            format!("{:.1}", flow.goodput_bps as f64 / 1e6),
+            microseconds(flow.latency_ns.p50),
+            microseconds(flow.latency_ns.p99),
+            microseconds(flow.latency_ns.max),
+        ]);
+    }
+    lines(table)
+}
+
+fn pauses(report: &Report) -> String {
+    let mut table = table(&["pauses", "XOFF", "XON", "paused", "sent while paused", "late at most"]);
+    for pause in report.pauses.iter().filter(|pause| pause.xoff + pause.xon > 0) {
+        table.add_row(vec![
+            format!("priority {}", pause.priority),
+            pause.xoff.to_string(),
+            pause.xon.to_string(),
+            format!("{:.3} s", seconds(pause.paused_ns)),
+            pause.sent_while_paused.to_string(),
+            pause.late_frames_peak.to_string(),
+        ]);
+    }
+    if table.row_count() == 0 { "no pauses received\n".into() } else { lines(table) }
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(UTF8_FULL_CONDENSED).set_header(header);
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn lines(table: Table) -> String {
+    format!("{table}\n")
+}
+
+fn sum<T>(flows: &[T], count: impl Fn(&T) -> u64) -> u64 {
+    flows.iter().map(count).sum()
+}
+
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+fn microseconds(ns: u64) -> String {
+    format!("{:.1}", ns as f64 / 1e3)
+}
+
+fn megabits(bytes: u64, ns: u64) -> f64 {
+    if ns == 0 { 0.0 } else { bytes as f64 * 8e3 / ns as f64 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{Latency, Pause};
+
+    fn sample() -> Report {
+        Report {
+            interface: "veth0".into(),
+            mac: "02:00:00:00:00:01".into(),
+            elapsed_ns: 2_000_000_000,
+            sent: vec![FlowSent {
+                flow: 0,
+                to: "02:00:00:00:00:02".into(),
+                priority: 3,
+                offered_frames: 150_000,
+                sent_frames: 140_000,
+                sent_bytes: 140_000_000,
+            }],
+            received: vec![FlowReceived {
+                from: "02:00:00:00:00:02".into(),
+                flow: 1,
+                priority: 5,
+                received_frames: 9,
+                received_bytes: 9_000,
+                lost_frames: 1,
+                duplicated_frames: 2,
+                reordered_frames: 3,
+                corrupted_frames: 4,
+                goodput_bps: 12_300_000,
+                latency_ns: Latency { p50: 10_500, p90: 0, p99: 20_000, p999: 0, max: 30_000 },
+                ..FlowReceived::default()
+            }],
+            pauses: vec![Pause {
+                priority: 3,
+                xoff: 5,
+                xon: 4,
+                paused_ns: 1_234_567_890,
+                ..Pause::default()
+            }],
+            kernel_lost: 7,
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn the_final_report() {
+        assert_eq!(
+            report(&sample()),
+            "\
+veth0 02:00:00:00:00:01, 2.000 s
+┌────────┬───────────────────┬──────────┬─────────┬────────┬────────┐
+│ sent   ┆                to ┆ priority ┆ offered ┆   sent ┆ Mbit/s │
+╞════════╪═══════════════════╪══════════╪═════════╪════════╪════════╡
+│ flow 0 ┆ 02:00:00:00:00:02 ┆        3 ┆  150000 ┆ 140000 ┆  560.0 │
+└────────┴───────────────────┴──────────┴─────────┴────────┴────────┘
+┌──────────┬───────────────────┬──────────┬────────┬──────┬────────────┬───────────┬───────────┬────────┬────────┬──────┬──────┐
+│ received ┆              from ┆ priority ┆ frames ┆ lost ┆ duplicated ┆ reordered ┆ corrupted ┆ Mbit/s ┆ µs p50 ┆  p99 ┆  max │
+╞══════════╪═══════════════════╪══════════╪════════╪══════╪════════════╪═══════════╪═══════════╪════════╪════════╪══════╪══════╡
+│ flow 1   ┆ 02:00:00:00:00:02 ┆        5 ┆      9 ┆    1 ┆          2 ┆         3 ┆         4 ┆   12.3 ┆   10.5 ┆ 20.0 ┆ 30.0 │
+└──────────┴───────────────────┴──────────┴────────┴──────┴────────────┴───────────┴───────────┴────────┴────────┴──────┴──────┘
+┌────────────┬──────┬─────┬─────────┬───────────────────┬──────────────┐
+│ pauses     ┆ XOFF ┆ XON ┆  paused ┆ sent while paused ┆ late at most │
+╞════════════╪══════╪═════╪═════════╪═══════════════════╪══════════════╡
+│ priority 3 ┆    5 ┆   4 ┆ 1.235 s ┆                 0 ┆            0 │
+└────────────┴──────┴─────┴─────────┴───────────────────┴──────────────┘
+7 frames were lost by the kernel on this host's side: the figures above miss them
+"
+        );
+    }
+
+    #[test]
+    fn a_line_of_progress() {
+        let before = Report {
+            elapsed_ns: 1_000_000_000,
+            sent: sample().sent,
+            received: sample().received,
+            ..Report::default()
+        };
+        let mut now = sample();
+        now.sent[0].sent_bytes += 75_000_000;
+        now.received[0].received_bytes += 1_000_000;
+        assert_eq!(
+            progress(&before, &now),
+            "   2.0 s  sent    600.0 Mbit/s  paused 1.235 s  received      8.0 Mbit/s  lost 1"
+        );
+        assert_eq!(
+            progress(&Report::default(), &Report { elapsed_ns: 5, ..Report::default() }),
+            "   0.0 s  nothing received yet"
+        );
+    }
+}

@@ -1,0 +1,102 @@
+//! Quantities as people write them on the command line: `600M` (bit/s) and `10us`. Read exactly, without floating
+//! point; a quantity that is no whole number of bit/s or nanoseconds is refused.
+
+use switch::Nanos;
+
+/// Decimal multiples of a bit per second.
+const RATE_UNITS: [(&str, u64); 5] =
+    [("", 1), ("k", 1_000), ("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
+
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// A rate such as `600M` or `2.5G`, in bit/s.
+///
+/// # Errors
+/// What is wrong and how it should look.
+pub fn rate_bps(text: &str) -> Result<u64, String> {
+    scaled(text, &RATE_UNITS).ok_or_else(|| {
+        format!("'{text}' is no rate; write a number of bit/s with k, M or G, such as 600M or 2.5G")
+    })
+}
+
+/// A duration such as `10us`, `1.5ms` or `10s`, in nanoseconds; a bare `0` needs no unit.
+///
+/// # Errors
+/// What is wrong and how it should look.
+pub fn duration_ns(text: &str) -> Result<Nanos, String> {
+    if text == "0" {
+        return Ok(0);
+    }
+    scaled(text, &DURATION_UNITS).ok_or_else(|| {
+        format!("'{text}' is no duration; write a number with ns, us, ms or s, such as 10us or 1.5s")
+    })
+}
+
+/// `text` = digits, perhaps a fraction, and one of `units`; `None` if it is not, does not fit or leaves a remainder.
+fn scaled(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
+    let factor = units.iter().find(|(name, _)| *name == unit)?.1;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let places = 10_u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let fraction = fraction.parse::<u64>().ok()?.checked_mul(factor)?;
+    if fraction % places != 0 {
+        return None;
+    }
+    whole.parse::<u64>().ok()?.checked_mul(factor)?.checked_add(fraction / places)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates() {
+        for (text, bps) in [
+            ("600M", Some(600_000_000)),
+            ("2.5G", Some(2_500_000_000)),
+            ("64k", Some(64_000)),
+            ("0.5k", Some(500)),
+            ("1", Some(1)),
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("18446744073709551615k", None),
+            ("1.5", None),
+            ("1.0000001M", None),
+            ("", None),
+            ("M", None),
+            (".5G", None),
+            ("5.G", None),
+            ("1.2.3M", None),
+            ("-1M", None),
+            ("10 M", None),
+            ("10Mbit", None),
+            ("10m", None),
+        ] {
+            assert_eq!(rate_bps(text).ok(), bps, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        for (text, ns) in [
+            ("10us", Some(10_000)),
+            ("10µs", Some(10_000)),
+            ("1.5ms", Some(1_500_000)),
+            ("10s", Some(10_000_000_000)),
+            ("7ns", Some(7)),
+            ("0", Some(0)),
+            ("0s", Some(0)),
+            ("0.5ns", None),
+            ("10", None),
+            ("10m", None),
+            ("s", None),
+            ("1e3s", None),
+        ] {
+            assert_eq!(duration_ns(text).ok(), ns, "{text:?}");
+        }
+        assert!(duration_ns("10").unwrap_err().contains("such as 10us"));
+    }
+}

@@ -1,0 +1,268 @@
+//! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to the frame.
+
+use host::args::FlowArgs;
+use host::host::{Host, HostSettings, IN_FLIGHT_BYTES};
+use host::report::{FlowReceived, Report};
+use switch::{HeapMemory, Instant, Nanos};
+use wire::MacAddr;
+use wire::pause::{FRAME_BYTES, Pfc};
+use xdp::{MemoryPort, Wire};
+
+const FRAMES: usize = 2048;
+const ALICE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
+const BOB: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+const MICROSECOND: Nanos = 1_000;
+const MILLISECOND: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000_000_000;
+
+/// A host and the far end of its wire.
+struct Station {
+    host: Host<MemoryPort>,
+    wire: Wire,
+}
+
+fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
+    HostSettings {
+        interface: "memory".into(),
+        mac,
+        flows,
+        speed_bps: None,
+        obeyed: 1 << 3,
+        reaction_delay_ns: 0,
+        duration_ns: Some(SECOND),
+        linger_ns: 10 * MILLISECOND,
+        run: 1,
+    }
+}
+
+fn flow(to: MacAddr, priority: u8, size_bytes: u16, rate_bps: u64) -> FlowArgs {
+    FlowArgs { to, priority, size_bytes, rate_bps, count: None, start_ns: 0, vid: Some(0) }
+}
+
+fn station(settings: HostSettings) -> Station {
+    let (port, wire) = MemoryPort::new();
+    let memory = HeapMemory::new(FRAMES, 2048);
+    Station { host: Host::new(settings, port, memory, FRAMES, Instant(0)), wire }
+}
+
+impl Station {
+    fn turn(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        self.host.collect(now);
+        self.host.judge(now);
+        self.host.send(now);
+        self.wire.take_sent()
+    }
+
+    /// Ends the host: every frame of its memory must be free again.
+    fn finish(mut self, now: Instant) -> Report {
+        self.host.close();
+        assert_eq!(self.host.free_frames(), FRAMES, "frames of {:?}", self.host);
+        self.host.report(now)
+    }
+
+    fn pause(&self, enable: u8, priority: usize, quanta: u16) {
+        let mut pfc = Pfc { enable, quanta: [0; 8] };
+        pfc.quanta[priority] = quanta;
+        let mut frame = [0; FRAME_BYTES];
+        pfc.encode(BOB, &mut frame);
+        self.wire.inject(frame);
+    }
+}
+
+/// Both take turns, each frame of one reaching the other in its next, until `until` or both are done.
+fn run(alice: &mut Station, bob: &mut Station, from: Instant, until: Instant) -> Instant {
+    let mut now = from;
+    while now < until && !(alice.host.is_done() && bob.host.is_done()) {
+        for frame in alice.turn(now) {
+            bob.wire.inject(frame);
+        }
+        for frame in bob.turn(now) {
+            alice.wire.inject(frame);
+        }
+        // As the real loop: on at once while frames are on their way, else when something is due.
+        let due = alice.host.next_turn(now).min(bob.host.next_turn(now)).min(until);
+        now = due.min(now + 100 * MICROSECOND).max(now + MICROSECOND);
+    }
+    now
+}
+
+fn start(alice: &mut Station, bob: &mut Station) -> Instant {
+    let now = run(alice, bob, Instant(0), Instant(250 * MILLISECOND));
+    assert!(alice.host.is_ready() && bob.host.is_ready());
+    alice.host.begin(now);
+    bob.host.begin(now);
+    now
+}
+
+/// A flow that lost, doubled, swapped and damaged nothing.
+fn assert_whole(flow: &FlowReceived, frames: u64) {
+    let counts = (
+        flow.received_frames,
+        flow.lost_frames,
+        flow.duplicated_frames,
+        flow.reordered_frames,
+        flow.corrupted_frames,
+    );
+    assert_eq!(counts, (frames, 0, 0, 0, 0), "{flow:?}");
+}
+
+/// Both ways, several sizes, rates and tags: every frame that the rate asks for arrives, at that rate.
+#[test]
+fn every_frame_arrives_at_its_rate() {
+    let flows = vec![
+        flow(BOB, 0, 64, 51_200_000),
+        flow(BOB, 3, 1514, 600_000_000),
+        FlowArgs { vid: Some(100), ..flow(BOB, 7, 1000, 8_000_000) },
+        FlowArgs { vid: None, ..flow(BOB, 5, 333, 10_000_000) },
+        FlowArgs { count: Some(17), ..flow(BOB, 1, 100, 1_000_000) },
+        FlowArgs { start_ns: 900 * MILLISECOND, ..flow(BOB, 2, 1000, 8_000_000) },
+    ];
+    let mut alice = station(settings(ALICE, flows));
+    let mut bob = station(settings(BOB, vec![flow(ALICE, 3, 1000, 80_000_000)]));
+    let begun = start(&mut alice, &mut bob);
+    let end = run(&mut alice, &mut bob, begun, begun + 2 * SECOND);
+    assert!(end < begun + SECOND + 50 * MILLISECOND, "done at {end:?}");
+
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    let expected = [100_000, 49_538, 1_000, 3_754, 17, 100];
+    for (place, frames) in expected.into_iter().enumerate() {
+        let (sent, received) = (&alice.sent[place], &bob.received[place]);
+        assert_eq!((sent.offered_frames, sent.sent_frames), (frames, frames), "{sent:?}");
+        assert_whole(received, frames);
+        assert_eq!((received.flow, received.received_bytes), (place as u32, sent.sent_bytes));
+    }
+    let priorities: Vec<u8> = bob.received.iter().map(|flow| flow.priority).collect();
+    assert_eq!(priorities, [0, 3, 7, 0, 1, 2], "an untagged frame has none");
+    assert_whole(&alice.received[0], 10_000);
+    let goodput = bob.received[1].goodput_bps;
+    assert!(goodput.abs_diff(600_000_000) < 600_000, "{goodput}");
+    // 0, 100 and 200 ms after the start.
+    assert_eq!((alice.announcements_sent, bob.announcements_received), (3, 3));
+    assert_eq!((alice.other_received, alice.kernel_lost), (0, 0));
+}
+
+/// XOFF stops priority 3 at once and nothing else; a refresh goes on; XON ends it; the backlog then leaves.
+#[test]
+fn a_pause_stops_one_priority() {
+    let flows = vec![flow(BOB, 3, 1000, 8_000_000), flow(BOB, 5, 1000, 8_000_000)]; // a frame a millisecond each
+    let mut alice = station(HostSettings { speed_bps: Some(1_000_000_000), ..settings(ALICE, flows) });
+    let mut bob = station(HostSettings { duration_ns: None, ..settings(BOB, vec![]) });
+    let begun = start(&mut alice, &mut bob);
+    let at = |ms: u64| begun + ms * MILLISECOND + MILLISECOND / 2;
+    let counts = |bob: &Station| {
+        let report = bob.host.report(Instant(0));
+        (report.received[0].received_frames, report.received[1].received_frames)
+    };
+
+    run(&mut alice, &mut bob, begun, at(99));
+    assert_eq!(counts(&bob), (100, 100));
+    alice.pause(1 << 3, 3, u16::MAX); // 33.55 ms at 1 Gbit/s
+    run(&mut alice, &mut bob, at(99), at(119));
+    assert_eq!(counts(&bob), (100, 120));
+    alice.pause(1 << 3, 3, u16::MAX);
+    alice.pause(0, 3, 0); // enables no priority: says nothing
+    alice.pause(1 << 4, 3, 0); // an XON of priority 4
+    run(&mut alice, &mut bob, at(119), at(149));
+    assert_eq!(counts(&bob), (100, 150), "refreshed 20 ms ago");
+    alice.pause(1 << 3, 3, 0);
+    run(&mut alice, &mut bob, at(149), at(150));
+    assert_eq!(counts(&bob), (151, 151), "the backlog has left");
+    alice.pause(1 << 3, 3, 10_000); // 5.12 ms
+    run(&mut alice, &mut bob, at(150), at(159));
+    assert_eq!(counts(&bob), (160, 160), "the timer has ended");
+
+    alice.host.stop(at(159));
+    bob.host.stop(at(159));
+    let end = run(&mut alice, &mut bob, at(159), at(1000));
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    assert_eq!((alice.pfc_received, alice.pauses[3].xoff, alice.pauses[3].xon), (6, 3, 1));
+    assert_eq!((alice.pauses[4].xoff, alice.pauses[4].xon, alice.pauses[4].paused_ns), (0, 1, 0));
+    assert_eq!((alice.pauses[3].sent_while_paused, alice.pauses[3].late_frames_peak), (0, 0));
+    assert_eq!(alice.pauses[3].paused_ns, 50 * MILLISECOND + 5_120_000);
+    assert_whole(&bob.received[0], 160);
+    assert_whole(&bob.received[1], 160);
+}
+
+/// Pauses of a priority that the host does not obey are counted, and change nothing.
+#[test]
+fn a_pause_that_is_not_obeyed_is_counted() {
+    let mut alice =
+        station(HostSettings { obeyed: 0, ..settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]) });
+    let mut bob = station(settings(BOB, vec![]));
+    let begun = start(&mut alice, &mut bob);
+    alice.pause(1 << 3, 3, u16::MAX);
+    let end = run(&mut alice, &mut bob, begun, begun + 2 * SECOND);
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    assert_eq!((alice.pauses[3].xoff, alice.pauses[3].paused_ns), (1, 0));
+    assert_whole(&bob.received[0], 1000);
+}
+
+/// The kernel holds frames back: no more than the bound is with it, and a pause then counts them as late.
+#[test]
+fn frames_with_the_kernel_are_bounded() {
+    let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 600_000_000)]));
+    let mut bob = station(settings(BOB, vec![]));
+    let begun = start(&mut alice, &mut bob);
+    alice.wire.hold_completions(true);
+    run(&mut alice, &mut bob, begun, begun + 100 * MILLISECOND);
+    let most = IN_FLIGHT_BYTES as u64 / 1000 - 1; // room for a longest frame is left
+    assert_eq!(bob.host.report(begun).received[0].received_frames, most);
+    alice.pause(1 << 3, 3, 1);
+    alice.turn(begun + 100 * MILLISECOND);
+    alice.wire.hold_completions(false);
+    let end = run(&mut alice, &mut bob, begun + 101 * MILLISECOND, begun + 2 * SECOND);
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    // Of the first 100 ms only the backlog of 1024 frames was kept: the rest of the 75 000 all arrived.
+    assert_eq!(alice.sent[0].offered_frames, 75_000);
+    assert_eq!(alice.pauses[3].late_frames_peak, most);
+    assert_whole(&bob.received[0], alice.sent[0].sent_frames);
+    assert!(alice.sent[0].sent_frames < 75_000 - 5_000, "{:?}", alice.sent);
+}
+
+/// Frames that the kernel loses are counted here, and missed there.
+#[test]
+fn frames_that_the_kernel_loses_are_counted() {
+    let flows = vec![FlowArgs { count: Some(100), ..flow(BOB, 3, 1000, 80_000_000) }];
+    let mut alice = station(settings(ALICE, flows));
+    let mut bob = station(settings(BOB, vec![]));
+    let begun = start(&mut alice, &mut bob);
+    run(&mut alice, &mut bob, begun, begun + 3 * MILLISECOND);
+    alice.wire.lose(2);
+    let end = run(&mut alice, &mut bob, begun + 3 * MILLISECOND, begun + 2 * SECOND);
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    assert_eq!((alice.kernel_lost, alice.sent[0].sent_frames), (2, 100));
+    assert_eq!((bob.received[0].received_frames, bob.received[0].lost_frames), (98, 2));
+}
+
+/// Stopped while frames cannot leave: it gives up after its linger, and they count as not sent.
+#[test]
+fn a_host_whose_frames_cannot_leave_still_ends() {
+    let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 80_000_000)]));
+    let mut bob = station(settings(BOB, vec![]));
+    let begun = start(&mut alice, &mut bob);
+    alice.wire.block(true);
+    run(&mut alice, &mut bob, begun, begun + MILLISECOND);
+    alice.host.stop(begun + MILLISECOND);
+    bob.host.stop(begun + MILLISECOND);
+    let end = run(&mut alice, &mut bob, begun + MILLISECOND, begun + SECOND);
+    let linger = end.since(begun + MILLISECOND);
+    assert!((10 * MILLISECOND..=10 * MILLISECOND + 100 * MICROSECOND).contains(&linger), "{linger}");
+    let report = alice.finish(end);
+    assert_eq!((report.sent[0].offered_frames > 0, report.sent[0].sent_frames), (true, 0));
+}
+
+/// A paused sender does not wait for ever: its time over, it lingers and ends.
+#[test]
+fn a_paused_host_ends_with_its_time() {
+    let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
+    let mut bob = station(settings(BOB, vec![]));
+    let mut now = start(&mut alice, &mut bob);
+    let begun = now;
+    while !alice.host.is_done() && now < begun + 2 * SECOND {
+        alice.pause(1 << 3, 3, u16::MAX);
+        now = run(&mut alice, &mut bob, now, now + MILLISECOND);
+    }
+    assert!(now.since(begun + SECOND + 20 * MILLISECOND) <= MILLISECOND, "{now:?}");
+    let report = alice.finish(now);
+    assert_eq!((report.sent[0].offered_frames, report.sent[0].sent_frames), (1000, 0));
+}

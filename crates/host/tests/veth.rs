@@ -1,0 +1,300 @@
+//! Hosts on the two ends of real veth pairs, each in a network namespace and on a thread of its own. Needs root.
+
+use clap::Parser;
+use host::report::{Line, Report};
+use host::{Args, Orders, run_with};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use wire::MacAddr;
+use wire::pause::{FRAME_BYTES, Pfc};
+use xdp::Waiter;
+
+const ALICE: &str = "02:00:00:00:00:0a";
+const BOB: &str = "02:00:00:00:00:0b";
+
+/// How long a test waits for what must come, far beyond what any machine should need.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Two namespaces, `h0` in each the end of one veth pair. Removed when dropped.
+struct Lab {
+    spaces: [String; 2],
+}
+
+impl Lab {
+    fn new() -> Self {
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("slhost{}x{}", std::process::id(), LABS.fetch_add(1, Relaxed));
+        let lab = Lab { spaces: [format!("{name}a"), format!("{name}b")] };
+        let [a, b] = &lab.spaces;
+        ip(&format!("netns add {a}"));
+        ip(&format!("netns add {b}"));
+        ip(&format!("link add h0 netns {a} address {ALICE} type veth peer name h0 netns {b} address {BOB}"));
+        ip(&format!("-n {a} link set h0 up"));
+        ip(&format!("-n {b} link set h0 up"));
+        lab
+    }
+
+    /// Puts the calling thread into the namespace of an end.
+    fn enter(&self, end: usize) {
+        let space = File::open(format!("/run/netns/{}", self.spaces[end])).unwrap();
+        setns(space, CloneFlags::CLONE_NEWNET).unwrap();
+    }
+
+    /// A host at an end.
+    fn host(&self, end: usize, options: &str) -> RunningHost {
+        #[derive(Parser)]
+        struct Command {
+            #[command(flatten)]
+            args: Args,
+        }
+        let interface = if options.contains("--interface") { "" } else { "--interface h0" };
+        let words = format!("host {interface} --json --interval 20ms {options}");
+        let args = Command::parse_from(words.split_whitespace()).args;
+        let waiter = Waiter::new().unwrap();
+        let orders = Orders::new(args.wait, waiter.waker());
+        let output = Output::default();
+        let lab = Lab { spaces: self.spaces.clone() };
+        let thread = std::thread::spawn({
+            let (orders, mut output) = (orders.clone(), output.clone());
+            move || {
+                lab.enter(end);
+                std::mem::forget(lab); // only the first one removes the namespaces
+                run_with(&args, waiter, &orders, &mut output)
+            }
+        });
+        RunningHost { orders, output, thread }
+    }
+
+    /// Sends a frame from the kernel's side of an end.
+    fn inject(&self, end: usize, frame: &[u8]) {
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| {
+                self.enter(end);
+                let address: LinkAddr = nix::ifaddrs::getifaddrs()
+                    .unwrap()
+                    .filter(|address| address.interface_name == "h0")
+                    .find_map(|address| address.address?.as_link_addr().copied())
+                    .unwrap();
+                let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None).unwrap();
+                let sent = sendto(socket.as_raw_fd(), frame, &address, MsgFlags::empty()).unwrap();
+                assert_eq!(sent, frame.len());
+            });
+            thread.join().unwrap();
+        });
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for space in &self.spaces {
+            let _ = Command::new("ip").args(["netns", "del", space]).output();
+        }
+    }
+}
+
+fn ip(words: &str) {
+    let output = Command::new("ip").args(words.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "ip {words}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[derive(Clone, Default)]
+struct Output(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+struct RunningHost {
+    orders: Orders,
+    output: Output,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+impl RunningHost {
+    /// What the host has said so far: whole lines of JSON.
+    fn said(&self) -> String {
+        let bytes = self.output.0.lock().unwrap();
+        let whole = bytes.iter().rposition(|&byte| byte == b'\n').map_or(0, |end| end + 1);
+        String::from_utf8(bytes[..whole].to_vec()).unwrap()
+    }
+
+    fn last_line(&self) -> Option<Line> {
+        Some(serde_json::from_str(self.said().lines().last()?).unwrap())
+    }
+
+    fn wait_ready(&self) {
+        until("the host is ready", || !self.said().is_empty());
+        assert!(self.said().starts_with(r#"{"event":"ready","mac":"02:"#), "{}", self.said());
+    }
+
+    /// Waits until `holds` is true of the newest report, and returns that.
+    fn wait_for(&self, what: &str, holds: impl Fn(&Report) -> bool) -> Report {
+        let mut newest = None;
+        let give_up = Instant::now() + PATIENCE;
+        until(what, || {
+            assert!(Instant::now() < give_up, "waited in vain: {what}: {newest:#?}");
+            match self.last_line() {
+                Some(Line::Progress(report) | Line::Final(report)) => newest = Some(report),
+                Some(Line::Ready { .. }) | None => {}
+            }
+            let found = newest.as_ref().is_some_and(&holds);
+            assert!(found || !self.thread.is_finished(), "{what}: the host has ended: {newest:#?}");
+            found
+        });
+        newest.unwrap()
+    }
+
+    /// Waits for the end; the last line.
+    fn finish(self) -> (anyhow::Result<()>, Report) {
+        until("the host ends", || self.thread.is_finished());
+        let last = self.last_line();
+        let result = self.thread.join().unwrap();
+        match last {
+            Some(Line::Final(report)) => (result, report),
+            last => panic!("the last line is {last:?}, the result {result:?}"),
+        }
+    }
+}
+
+/// Waits until `holds`; gives up some time, so that a failure does not hang.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let give_up = Instant::now() + 2 * PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < give_up, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// 100 000 frames of four sizes one way and 25 000 the other, at once: all arrive, once, in order and whole. At 20 000
+/// frames a second, and 4096 that a sender makes up for at once, a host may be kept from running for 0.2 s before its
+/// 8192 posted frames are used up.
+#[test]
+fn every_frame_arrives_both_ways() {
+    let lab = Lab::new();
+    let flow = |to: &str, size: u16, priority: u8| {
+        let rate = 5_000 * 8 * u32::from(size);
+        format!("--flow to={to},size={size},priority={priority},rate={rate},count=25000")
+    };
+    let options = "--duration 100s --linger 100s --wait";
+    let flows = [flow(BOB, 64, 0), flow(BOB, 65, 3), flow(BOB, 1000, 5), flow(BOB, 1514, 7)].join(" ");
+    let alice = lab.host(0, &format!("{options} {flows}"));
+    let bob = lab.host(1, &format!("{options} {}", flow(ALICE, 512, 3)));
+    alice.wait_ready();
+    bob.wait_ready();
+    alice.orders.begin();
+    bob.orders.begin();
+    let received = |report: &Report| -> u64 { report.received.iter().map(|flow| flow.received_frames).sum() };
+    bob.wait_for("100 000 frames at bob", |report| received(report) == 100_000);
+    alice.wait_for("25 000 frames at alice", |report| received(report) == 25_000);
+    alice.orders.stop();
+    bob.orders.stop();
+
+    let ((a, alice), (b, bob)) = (alice.finish(), bob.finish());
+    a.unwrap();
+    b.unwrap();
+    for (sender, receiver) in [(&alice, &bob), (&bob, &alice)] {
+        assert_eq!(sender.kernel_lost, 0);
+        assert_eq!(sender.sent.len(), receiver.received.len());
+        for (sent, received) in sender.sent.iter().zip(&receiver.received) {
+            assert_eq!((sent.offered_frames, sent.sent_frames), (25_000, 25_000), "{sent:?}");
+            let counts = (
+                received.received_frames,
+                received.lost_frames,
+                received.duplicated_frames,
+                received.reordered_frames,
+                received.corrupted_frames,
+            );
+            assert_eq!(counts, (25_000, 0, 0, 0, 0), "{received:?}");
+            assert_eq!(received.received_bytes, sent.sent_bytes);
+            assert_eq!((received.from.as_str(), received.priority), (sender.mac.as_str(), sent.priority));
+        }
+    }
+}
+
+/// A PFC frame from the wire stops priority 3 to the frame, while priority 5 goes on; XON lets it go on.
+#[test]
+fn a_pfc_frame_stops_its_priority_alone() {
+    let lab = Lab::new();
+    let bob = lab.host(1, "");
+    bob.wait_ready();
+    // At 10 Mbit/s an XOFF of 65535 quanta lasts for 3.4 s.
+    let flows = [3, 5].map(|priority| format!("--flow to={BOB},size=250,priority={priority},rate=2M"));
+    let alice = lab.host(0, &format!("--speed 10M --duration 200s {}", flows.join(" ")));
+    let pfc = |quanta: u16| {
+        let mut frame = [0; FRAME_BYTES];
+        let mut pfc = Pfc { enable: 1 << 3, quanta: [0; 8] };
+        pfc.quanta[3] = quanta;
+        pfc.encode(MacAddr([2, 0, 0, 0, 0, 0xff]), &mut frame);
+        lab.inject(1, &frame);
+    };
+    let arrived =
+        |report: &Report, flow: usize| report.received.get(flow).map_or(0, |flow| flow.received_frames);
+    bob.wait_for("frames of both", |report| arrived(report, 0) >= 50 && arrived(report, 1) >= 50);
+
+    pfc(u16::MAX);
+    let paused = alice.wait_for("the XOFF", |report| report.pauses[3].xoff == 1);
+    let (sent, other) = (paused.sent[0].sent_frames, paused.sent[1].sent_frames);
+    until("priority 5 goes on", || {
+        pfc(u16::MAX); // refreshed, however long this takes
+        let line = bob.wait_for("a report", |_| true);
+        arrived(&line, 1) >= other + 300
+    });
+    let report = bob.wait_for("all that had left", |report| arrived(report, 1) >= other + 300);
+    assert_eq!(arrived(&report, 0), sent, "priority 3 is paused");
+    assert_eq!(alice.wait_for("a report", |_| true).sent[0].sent_frames, sent);
+
+    pfc(0);
+    bob.wait_for("priority 3 again", |report| arrived(report, 0) >= sent + 300);
+    alice.orders.stop();
+    let (result, alice) = alice.finish();
+    result.unwrap();
+    let all = |report: &Report| (0..2).all(|flow| arrived(report, flow) == alice.sent[flow].sent_frames);
+    bob.wait_for("the rest", all);
+    bob.orders.stop();
+    let (result, bob) = bob.finish();
+    result.unwrap();
+
+    assert_eq!((alice.pauses[3].xon, alice.pauses[3].sent_while_paused), (1, 0));
+    assert!(alice.pauses[3].paused_ns > 300_000_000 && alice.pauses[5].paused_ns == 0, "{:?}", alice.pauses);
+    assert_eq!(alice.pfc_received, alice.pauses[3].xoff + 1);
+    assert_eq!((alice.kernel_lost, bob.kernel_lost), (0, 0));
+    for flow in &bob.received {
+        assert_eq!((flow.lost_frames, flow.reordered_frames, flow.corrupted_frames), (0, 0, 0), "{flow:?}");
+    }
+}
+
+/// A host whose interface goes still reports, and says so.
+#[test]
+fn a_host_whose_interface_goes_says_so() {
+    let lab = Lab::new();
+    let bob = lab.host(1, "");
+    bob.wait_ready();
+    ip(&format!("-n {} link del h0", lab.spaces[0]));
+    let (result, report) = bob.finish();
+    let message = result.unwrap_err().to_string();
+    assert!(message.contains("interface h0 went down or away"), "{message}");
+    assert_eq!(report.mac, BOB);
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_named() {
+    let lab = Lab::new();
+    let host = lab.host(0, "--interface h9");
+    until("the host ends", || host.thread.is_finished());
+    let message = host.thread.join().unwrap().unwrap_err().to_string();
+    assert!(message.contains("interface h9: there is no such interface"), "{message}");
+}

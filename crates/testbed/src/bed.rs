@@ -1,0 +1,203 @@
+//! The bed itself: who has which name, which cable goes where, and that all of it goes away.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, ensure};
+use nix::fcntl::{Flock, FlockArg};
+use tempfile::TempDir;
+
+use crate::daemon::Daemon;
+use crate::host::Host;
+use crate::netns::{Namespace, require_root, sweep};
+
+/// Beds that this process has made, for their names.
+static BEDS: AtomicU32 = AtomicU32::new(0);
+
+/// A set of namespaces and the cables between them.
+///
+/// Only one bed exists on a machine at a time (a lock in the temporary directory sees to it, and a second one waits):
+/// tests that share the cores with others measure the others. So a test makes one bed, and never two.
+#[derive(Debug)]
+pub struct Bed {
+    prefix: String,
+    namespaces: RefCell<Vec<Namespace>>,
+    stations: Cell<u8>,
+    dir: TempDir,
+    _lock: Flock<File>,
+}
+
+/// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is plugged into.
+#[derive(Debug, Clone)]
+pub struct Station {
+    /// Where it lives.
+    pub namespace: Namespace,
+    /// Its name, which is also that of the switch's end of its cable.
+    pub name: String,
+    /// Its number in the bed, from 1: the last part of its addresses.
+    pub number: u8,
+}
+
+impl Bed {
+    /// An empty bed. Waits for its turn, and removes what dead beds left behind.
+    pub fn new() -> Result<Self> {
+        require_root()?;
+        let lock = take_turn()?;
+        sweep()?;
+        let number = BEDS.fetch_add(1, Ordering::Relaxed);
+        let dir = tempfile::Builder::new().prefix("sluice-bed-").tempdir()?;
+        Ok(Self {
+            prefix: format!("sl{}-{number}-", std::process::id()),
+            namespaces: RefCell::new(Vec::new()),
+            stations: Cell::new(0),
+            dir,
+            _lock: lock,
+        })
+    }
+
+    /// A directory for files of this bed; it goes away with it.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A namespace in which no kernel speaks IPv6.
+    ///
+    /// A kernel that does sends router solicitations, neighbour discovery and multicast reports of its own accord, as
+    /// soon as an interface is up. On a switch's end they would go out past the switch, on a host's end through it;
+    /// either way some frames more would arrive than the test sent.
+    fn quiet_namespace(&self, role: &str) -> Result<Namespace> {
+        let namespace = self.namespace(role)?;
+        for which in ["all", "default"] {
+            namespace.sysctl(&format!("net/ipv6/conf/{which}/disable_ipv6"), "1")?;
+        }
+        Ok(namespace)
+    }
+
+    fn namespace(&self, role: &str) -> Result<Namespace> {
+        let namespace = Namespace::create(format!("{}{role}", self.prefix))?;
+        self.namespaces.borrow_mut().push(namespace.clone());
+        Ok(namespace)
+    }
+
+    /// A namespace for a switch to run in; the cables' ends there are its ports.
+    pub fn switch(&self, role: &str) -> Result<Namespace> {
+        self.quiet_namespace(role)
+    }
+
+    /// A host of which the kernel stays silent, for `sluice host`, plugged into `switch`.
+    pub fn quiet_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+        let station = self.station(self.quiet_namespace(name)?, name);
+        self.plug(&station, switch)?;
+        Ok(station)
+    }
+
+    /// An ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`; everything else is as the kernel
+    /// sets it.
+    pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+        let station = self.bare_host(switch, name)?;
+        station.namespace.ip(&format!("addr add {}/24 brd + dev {}", station.ipv4(), Station::INTERFACE))?;
+        station.namespace.ip(&format!("addr add {}/64 dev {} nodad", station.ipv6(), Station::INTERFACE))?;
+        Ok(station)
+    }
+
+    /// An ordinary Linux host without an address other than the link-local one.
+    pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+        let station = self.station(self.namespace(name)?, name);
+        for which in ["all", "default"] {
+            // Duplicate address detection holds an address back for a second, and there are no duplicates here.
+            station.namespace.sysctl(&format!("net/ipv6/conf/{which}/accept_dad"), "0")?;
+        }
+        self.plug(&station, switch)?;
+        Ok(station)
+    }
+
+    fn station(&self, namespace: Namespace, name: &str) -> Station {
+        let number = self.stations.get() + 1;
+        self.stations.set(number);
+        Station { namespace, name: name.to_string(), number }
+    }
+
+    fn plug(&self, station: &Station, switch: &Namespace) -> Result<()> {
+        let address = format!("address {}", station.mac());
+        self.connect((&station.namespace, Station::INTERFACE), &address, (switch, &station.name))
+    }
+
+    /// A veth pair between two namespaces, up at both ends.
+    pub fn cable(&self, a: (&Namespace, &str), b: (&Namespace, &str)) -> Result<()> {
+        self.connect(a, "", b)
+    }
+
+    /// A veth pair; `more` is said of the first end when it is made.
+    fn connect(&self, a: (&Namespace, &str), more: &str, b: (&Namespace, &str)) -> Result<()> {
+        for (_, interface) in [a, b] {
+            ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
+        }
+        let ((ns_a, if_a), (ns_b, if_b)) = (a, b);
+        crate::netns::ip(&format!(
+            "link add name {if_a} {more} netns {} type veth peer name {if_b} netns {}",
+            ns_a.name(),
+            ns_b.name()
+        ))?;
+        ns_a.ip(&format!("link set dev {if_a} up"))?;
+        ns_b.ip(&format!("link set dev {if_b} up")).map(drop)
+    }
+
+    /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the `[control]` table, which
+    /// is added at its end.
+    pub fn daemon(&self, namespace: &Namespace, config: &str) -> Result<Daemon> {
+        Daemon::launch(namespace, self.dir(), config)?.ready()
+    }
+
+    /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments, and waits until it
+    /// is ready; it sends when told to ([`Host::go`]).
+    pub fn host(&self, station: &Station, flows: &[String], arguments: &[&str]) -> Result<Host> {
+        Host::start(station, flows, arguments)
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for namespace in self.namespaces.get_mut() {
+            if let Err(error) = namespace.remove() {
+                eprintln!("cannot remove {}: {error:#}", namespace.name());
+            }
+        }
+    }
+}
+
+impl Station {
+    /// The host's end of its cable.
+    pub const INTERFACE: &str = "eth0";
+
+    /// MAC address.
+    pub fn mac(&self) -> String {
+        format!("02:00:00:00:00:{:02x}", self.number)
+    }
+
+    /// IPv4 address of a plain host, in 10.0.0.0/24.
+    pub fn ipv4(&self) -> String {
+        format!("10.0.0.{}", self.number)
+    }
+
+    /// IPv6 address of a plain host, in fd00::/64.
+    pub fn ipv6(&self) -> String {
+        format!("fd00::{:x}", self.number)
+    }
+}
+
+/// Holds the lock that lets one bed exist at a time.
+fn take_turn() -> Result<Flock<File>> {
+    let path = std::env::temp_dir().join("sluice-testbed.lock");
+    let open = || {
+        File::options().create(true).append(true).open(&path).with_context(|| format!("{}", path.display()))
+    };
+    match Flock::lock(open()?, FlockArg::LockExclusiveNonblock) {
+        Ok(lock) => Ok(lock),
+        Err(_) => {
+            eprintln!("another test bed is in use; waiting for it ({})", path.display());
+            Flock::lock(open()?, FlockArg::LockExclusive).map_err(|(_, errno)| errno.into())
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! The demo: two hosts send more than one port can carry, half of it on a priority that must not lose a frame.
+//!
+//! It builds the network in namespaces, runs the real daemon and the real hosts in it, shows what they report, judges
+//! it, and removes everything.
+
+mod scene;
+mod stage;
+mod text;
+mod verdict;
+mod view;
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Parser;
+
+use stage::Stage;
+use text::Style;
+use view::Screen;
+
+/// Shows a lossless incast: two senders, one receiver behind a slower port.
+#[derive(Parser)]
+struct Arguments {
+    /// How long the senders send.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Without priority flow control: what an ordinary switch does.
+    #[arg(long)]
+    no_pfc: bool,
+    /// Only remove what demos and tests left that were killed.
+    #[arg(long)]
+    sweep: bool,
+}
+
+/// Between two pictures on a terminal.
+const REDRAW: Duration = Duration::from_millis(250);
+/// Between two lines elsewhere.
+const LINE: Duration = Duration::from_secs(1);
+
+fn main() -> Result<ExitCode> {
+    let arguments = Arguments::parse();
+    testbed::require_root()?;
+    if arguments.sweep {
+        for name in testbed::sweep()? {
+            println!("removed {name}, left by a run that was killed");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let terminal = std::io::stdout().is_terminal();
+    let style = Style::new(terminal && std::env::var_os("NO_COLOR").is_none());
+    let interrupted = watch_signals()?;
+
+    println!("{}", view::introduction(style, !arguments.no_pfc));
+    let mut stage = Stage::build(arguments.seconds, !arguments.no_pfc)?;
+    stage.go()?;
+    let mut screen = Screen::new(style, terminal);
+    let step = if terminal { REDRAW } else { LINE };
+    let mut next = Instant::now() + step;
+    while stage.is_sending()? && !interrupted.load(Ordering::Relaxed) {
+        sleep(next.saturating_duration_since(Instant::now()).min(Duration::from_millis(50)));
+        if Instant::now() >= next {
+            screen.show(&stage.look()?);
+            next += step;
+        }
+    }
+    if interrupted.load(Ordering::Relaxed) {
+        drop(stage);
+        println!("interrupted; everything is removed again");
+        return Ok(ExitCode::from(130));
+    }
+    let outcome = stage.end()?;
+    let verdict = verdict::judge(&outcome);
+    println!("{}", view::verdict(style, &verdict));
+    Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// True once SIGINT, SIGTERM or SIGHUP has come; from then on the demo cleans up by itself.
+fn watch_signals() -> Result<Arc<AtomicBool>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let interrupted = Arc::new(AtomicBool::new(false));
+    let flag = interrupted.clone();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let _inside = runtime.enter();
+    let mut signals =
+        [signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?];
+    drop(_inside);
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            let [interrupt, terminate, hangup] = &mut signals;
+            tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {}, _ = hangup.recv() => {} }
+        });
+        flag.store(true, Ordering::Relaxed);
+    });
+    Ok(interrupted)
+}

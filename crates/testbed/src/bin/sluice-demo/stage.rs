@@ -1,0 +1,260 @@
+//! The network of the demo: built, watched, ended.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use host::report::{FlowReceived, Report};
+use testbed::{Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, port};
+
+use crate::scene::{Flow, Outcome, Queue, Scene, Total};
+
+/// What each sender offers on each of its two priorities, in bit/s.
+const OFFERED_BPS: u64 = 600_000_000;
+/// Bytes of each frame, without FCS.
+const FRAME_BYTES: u64 = 1000;
+/// Rate of the port that everything must pass, in bit/s.
+const SLOW_BPS: u64 = 500_000_000;
+/// The priorities, with their queues (the usual map of 802.1p priority to local precedence): the no-drop one first.
+const PRIORITIES: [(u8, usize); 2] = [(3, 3), (0, 2)];
+const SENDERS: [&str; 2] = ["sender1", "sender2"];
+const RECEIVER: &str = "receiver";
+
+/// The switch of the demo. Speeds of the senders' ports are what pause times are counted in: a quantum is 512 bits.
+fn config(pfc: bool) -> String {
+    let mode = if pfc { "on" } else { "off" };
+    let mut text = format!(
+        "[switch]\nname = \"demo\"\n\n[port-defaults.pfc]\nmode = \"{mode}\"\nno_drop = [3]\n\n\
+         [port.{RECEIVER}]\ninterface = \"{RECEIVER}\"\nspeed = \"500M\"\n"
+    );
+    for sender in SENDERS {
+        text.push_str(&format!(
+            "\n[port.{sender}]\ninterface = \"{sender}\"\nspeed = \"2G\"\n\n\
+             [port.{sender}.pfc.priority.3]\nxoff = {{ static_cells = 2000 }}\nxon_offset_cells = 1000\n\
+             headroom_cells = 6000\n"
+        ));
+    }
+    text
+}
+
+/// The running demo. Going away, it removes all that it made, in the order of its fields.
+#[derive(Debug)]
+pub struct Stage {
+    senders: Vec<Host>,
+    receiver: Host,
+    daemon: Daemon,
+    macs: Vec<String>,
+    pfc: bool,
+    total: Duration,
+    /// The first snapshot while the senders send, and the latest, with the reports of that moment.
+    first: Option<Snapshot>,
+    last: Moment,
+    _bed: Bed,
+}
+
+#[derive(Debug, Default)]
+struct Moment {
+    snapshot: Snapshot,
+    sent: Vec<Report>,
+    received: Report,
+}
+
+impl Stage {
+    /// Makes the network and starts everything; the senders wait.
+    pub fn build(seconds: u32, pfc: bool) -> Result<Self> {
+        let bed = Bed::new()?;
+        let switch = bed.switch("switch")?;
+        let stations: Vec<Station> =
+            SENDERS.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
+        let receiver_at = bed.quiet_host(&switch, RECEIVER)?;
+        let daemon = bed.daemon(&switch, &config(pfc))?;
+        let receiver = bed.host(&receiver_at, &[], &["--speed", "500M", "--no-drop", "3"])?;
+        let flows = PRIORITIES.map(|(priority, _)| {
+            format!(
+                "to={},priority={priority},size={FRAME_BYTES},rate={}M",
+                receiver_at.mac(),
+                OFFERED_BPS / 1_000_000
+            )
+        });
+        let duration = format!("{seconds}s");
+        let start = |station| {
+            bed.host(station, &flows, &["--speed", "2G", "--no-drop", "3", "--duration", &duration])
+        };
+        let senders = stations.iter().map(start).collect::<Result<_>>()?;
+        daemon
+            .until("the switch knows every host", |snapshot| (snapshot.bridge_entries >= 3).then_some(()))?;
+        Ok(Self {
+            senders,
+            receiver,
+            daemon,
+            macs: stations.iter().map(Station::mac).collect(),
+            pfc,
+            total: Duration::from_secs(seconds.into()),
+            first: None,
+            last: Moment::default(),
+            _bed: bed,
+        })
+    }
+
+    /// Lets the senders send.
+    pub fn go(&mut self) -> Result<()> {
+        self.last.snapshot = self.daemon.snapshot()?;
+        self.senders.iter_mut().try_for_each(Host::go)
+    }
+
+    /// True until the last sender has ended.
+    pub fn is_sending(&mut self) -> Result<bool> {
+        for sender in &mut self.senders {
+            if sender.process().is_running()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Looks at everything.
+    pub fn look(&mut self) -> Result<Scene> {
+        let now = Moment {
+            snapshot: self.daemon.snapshot()?,
+            sent: self.senders.iter().map(|sender| sender.report().unwrap_or_default()).collect(),
+            received: self.receiver.report().unwrap_or_default(),
+        };
+        let before = std::mem::replace(&mut self.last, now);
+        let now = &self.last;
+        let slow = port(&now.snapshot, RECEIVER)?;
+        let mut scene = Scene {
+            elapsed: Duration::from_nanos(now.sent.iter().map(|report| report.elapsed_ns).max().unwrap_or(0)),
+            total: self.total,
+            speed_bps: SLOW_BPS,
+            carried_bps: carried_bps(&before.snapshot, &now.snapshot)?,
+            queues: PRIORITIES.map(|(p, q)| queue(&now.snapshot, slow, p, q)).to_vec(),
+            ..Scene::default()
+        };
+        for (sender, name) in SENDERS.iter().enumerate() {
+            for (number, (priority, _)) in PRIORITIES.into_iter().enumerate() {
+                scene.flows.push(self.flow(&before, sender, name, number, priority)?);
+            }
+        }
+        if self.first.is_none() && scene.flows.iter().all(|flow| flow.sent_bps > 0) {
+            self.first = Some(self.last.snapshot.clone());
+        }
+        Ok(scene)
+    }
+
+    fn flow(&self, before: &Moment, sender: usize, name: &str, number: usize, priority: u8) -> Result<Flow> {
+        let now = &self.last;
+        let ingress = port(&now.snapshot, name)?.groups.get(usize::from(priority)).context("eight groups")?;
+        let sending = |moment: &Moment| {
+            let report = moment.sent.get(sender).cloned().unwrap_or_default();
+            let flow = report.sent.get(number).cloned().unwrap_or_default();
+            (report.elapsed_ns, flow.offered_frames, flow.sent_frames)
+        };
+        let arriving = |moment: &Moment| -> (u64, FlowReceived) {
+            let found = moment
+                .received
+                .received
+                .iter()
+                .find(|flow| flow.from == self.macs[sender] && flow.priority == priority);
+            (moment.received.elapsed_ns, found.cloned().unwrap_or_default())
+        };
+        let ((t0, offered0, sent0), (t1, offered1, sent1)) = (sending(before), sending(now));
+        let ((u0, received0), (u1, received1)) = (arriving(before), arriving(now));
+        Ok(Flow {
+            host: name.to_string(),
+            priority,
+            no_drop: self.pfc && ingress.no_drop,
+            offered_bps: rate_bps(offered1.saturating_sub(offered0), t1.saturating_sub(t0)),
+            sent_bps: rate_bps(sent1.saturating_sub(sent0), t1.saturating_sub(t0)),
+            received_bps: rate_bps(
+                received1.received_frames.saturating_sub(received0.received_frames),
+                u1.saturating_sub(u0),
+            ),
+            lost_frames: received1.lost_frames,
+            pauses: ingress.xoff_episodes,
+            xoff: ingress.xoff,
+        })
+    }
+
+    /// Waits until all is quiet, stops everything, and adds up.
+    pub fn end(mut self) -> Result<Outcome> {
+        let last_while_sending = std::mem::take(&mut self.last.snapshot);
+        let carried_bps = match &self.first {
+            Some(first) => carried_bps(first, &last_while_sending)?,
+            None => 0,
+        };
+        let sent: Vec<Report> =
+            self.senders.drain(..).map(|sender| sender.finish(Duration::ZERO)).collect::<Result<_>>()?;
+        let snapshot =
+            self.daemon.until("the switch has sent all it held", |s| idle(s).then(|| s.clone()))?;
+        let received = self.receiver.stop()?;
+        let mut hosts: Vec<(&str, &Report)> = SENDERS.into_iter().zip(&sent).collect();
+        hosts.push((RECEIVER, &received));
+        let imbalance = conservation(&snapshot, &hosts).err().map(|error| error.to_string());
+        let pauses = |of: fn(&host::report::Pause) -> u64| -> u64 {
+            sent.iter().flat_map(|report| &report.pauses).filter(|pause| pause.priority == 3).map(of).sum()
+        };
+        let episodes = SENDERS.iter().map(|name| Ok(port(&snapshot, name)?.groups[3].xoff_episodes));
+        let [no_drop, best_effort] =
+            PRIORITIES.map(|(priority, queue)| total(&snapshot, &sent, &received, priority, queue));
+        self.daemon.stop()?;
+        Ok(Outcome {
+            pfc: self.pfc,
+            no_drop,
+            best_effort,
+            pauses: episodes.sum::<Result<u64>>()?,
+            xons: pauses(|pause| pause.xon),
+            paused: Duration::from_nanos(pauses(|pause| pause.paused_ns)),
+            sent_while_paused: pauses(|pause| pause.sent_while_paused),
+            carried_bps,
+            speed_bps: SLOW_BPS,
+            imbalance,
+        })
+    }
+}
+
+/// One priority, by what both ends and the switch between them counted.
+fn total(snapshot: &Snapshot, sent: &[Report], received: &Report, priority: u8, queue: usize) -> Total {
+    let sent = sent.iter().flat_map(|report| &report.sent).filter(|flow| flow.priority == priority);
+    let arrived = || received.received.iter().filter(|flow| flow.priority == priority);
+    Total {
+        sent: sent.map(|flow| flow.sent_frames).sum(),
+        received: arrived().map(|flow| flow.received_frames).sum(),
+        dropped: dropped(snapshot, priority, queue),
+        disordered: arrived().map(|flow| flow.reordered_frames + flow.duplicated_frames).sum(),
+        corrupted: arrived().map(|flow| flow.corrupted_frames).sum(),
+    }
+}
+
+/// Frames of a priority that the switch dropped: for want of room where they came in, or before the queue they were for.
+fn dropped(snapshot: &Snapshot, priority: u8, queue: usize) -> u64 {
+    let frames = |count: Option<control::v1::Count>| count.map_or(0, |count| count.frames);
+    let by =
+        |port: &Port| frames(port.groups[usize::from(priority)].dropped) + frames(port.queues[queue].dropped);
+    snapshot.ports.iter().map(by).sum()
+}
+
+fn queue(snapshot: &Snapshot, slow: &Port, priority: u8, number: usize) -> Queue {
+    let level = slow.queues.get(number).and_then(|queue| queue.level).unwrap_or_default();
+    let kilobytes = |cells: u32| u64::from(cells) * u64::from(snapshot.cell_bytes) / 1000;
+    Queue {
+        number,
+        priority,
+        level_kb: kilobytes(level.cells),
+        peak_kb: kilobytes(level.peak_cells),
+        dropped_frames: dropped(snapshot, priority, number),
+    }
+}
+
+/// What the slow port carried between two snapshots.
+fn carried_bps(before: &Snapshot, now: &Snapshot) -> Result<u64> {
+    let bytes =
+        |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, RECEIVER)?.transmitted.map_or(0, |c| c.bytes));
+    let ns = now.at_ns.saturating_sub(before.at_ns);
+    Ok((u128::from(bytes(now)?.saturating_sub(bytes(before)?)) * 8_000_000_000)
+        .checked_div(u128::from(ns))
+        .map_or(0, |bps| bps as u64))
+}
+
+/// Frames of the demo's size in so many nanoseconds, in bit/s.
+fn rate_bps(frames: u64, ns: u64) -> u64 {
+    (u128::from(frames * FRAME_BYTES) * 8_000_000_000).checked_div(u128::from(ns)).map_or(0, |bps| bps as u64)
+}

@@ -1,0 +1,131 @@
+//! Numbers, bars and colours for people.
+
+/// Whether there is colour.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    colour: bool,
+}
+
+impl Style {
+    /// Plain text unless `colour`.
+    pub fn new(colour: bool) -> Self {
+        Self { colour }
+    }
+
+    fn paint(self, code: &str, text: &str) -> String {
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// For headings.
+    pub fn bold(self, text: &str) -> String {
+        self.paint("1", text)
+    }
+
+    /// For what matters less.
+    pub fn dim(self, text: &str) -> String {
+        self.paint("2", text)
+    }
+
+    /// For what is well.
+    pub fn green(self, text: &str) -> String {
+        self.paint("32", text)
+    }
+
+    /// For losses.
+    pub fn red(self, text: &str) -> String {
+        self.paint("31", text)
+    }
+
+    /// For pauses.
+    pub fn yellow(self, text: &str) -> String {
+        self.paint("33", text)
+    }
+
+    /// For bars.
+    pub fn blue(self, text: &str) -> String {
+        self.paint("36", text)
+    }
+}
+
+/// 2345678 as "2,345,678".
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Megabits a second, without a fraction.
+pub fn megabits(bps: u64) -> String {
+    format!("{} M", thousands((bps + 500_000) / 1_000_000))
+}
+
+/// A part of a whole in percent, one digit after the point; never "0.0" or "100.0" for what is not quite so.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0".to_string();
+    }
+    let tenths = (u128::from(part) * 1000 + u128::from(whole) / 2) / u128::from(whole);
+    match tenths {
+        0 if part > 0 => "under 0.1".to_string(),
+        1000 if part < whole => "over 99.9".to_string(),
+        _ if tenths.is_multiple_of(10) => (tenths / 10).to_string(),
+        _ => format!("{}.{}", tenths / 10, tenths % 10),
+    }
+}
+
+/// A bar `width` characters wide, in steps of an eighth of a character.
+pub fn bar(value: u64, full: u64, width: usize) -> String {
+    const EIGHTHS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let steps = (width as u64 * 8 * value.min(full)).checked_div(full).unwrap_or(0) as usize;
+    // A little is not nothing.
+    let steps = if value > 0 { steps.max(1) } else { 0 };
+    let mut text: String = "█".repeat(steps / 8);
+    if steps / 8 < width {
+        text.push(EIGHTHS[steps % 8]);
+        text.push_str(&" ".repeat(width - steps / 8 - 1));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_well() {
+        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (2_345_678, "2,345,678")] {
+            assert_eq!(thousands(number), text);
+        }
+        assert_eq!(megabits(499_600_000), "500 M");
+    }
+
+    #[test]
+    fn percent_never_rounds_to_nothing_or_everything() {
+        for (part, whole, text) in [
+            (0, 10, "0"),
+            (1, 100_000, "under 0.1"),
+            (99_999, 100_000, "over 99.9"),
+            (1, 3, "33.3"),
+            (1, 2, "50"),
+            (5, 5, "100"),
+            (0, 0, "0"),
+        ] {
+            assert_eq!(percent(part, whole), text, "{part} of {whole}");
+        }
+    }
+
+    #[test]
+    fn bars_are_as_wide_as_asked_and_grow() {
+        for (value, text) in
+            [(0, "    "), (1, "▏   "), (50, "██  "), (60, "██▍ "), (100, "████"), (200, "████")]
+        {
+            assert_eq!(bar(value, 100, 4), text, "{value}");
+        }
+    }
+}

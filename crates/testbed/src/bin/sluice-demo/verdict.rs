@@ -1,0 +1,177 @@
+//! What the run means, in sentences that need no knowledge of switches, each with whether it is as it should be.
+
+use crate::scene::Outcome;
+use crate::text::{percent, thousands};
+
+/// One sentence of the verdict.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// It is as it should be.
+    pub good: bool,
+    /// The sentence.
+    pub text: String,
+}
+
+/// Least part of its rate that the slow port must carry, in thousandths.
+const CARRIED_AT_LEAST: u64 = 980;
+
+/// Judges a run.
+pub fn judge(outcome: &Outcome) -> Vec<Finding> {
+    let mut findings = vec![no_drop(outcome), order(outcome)];
+    if outcome.pfc {
+        findings.push(pauses(outcome));
+    }
+    findings.push(best_effort(outcome));
+    findings.push(rate(outcome));
+    findings.push(accounts(outcome));
+    findings
+}
+
+fn no_drop(outcome: &Outcome) -> Finding {
+    let total = outcome.no_drop;
+    let (lost, sent) = (thousands(total.lost()), thousands(total.sent));
+    if outcome.pfc {
+        let good = total.sent > 0 && total.lost() == 0 && total.dropped == 0;
+        return Finding { good, text: format!("priority 3 (no-drop): {lost} of {sent} frames lost") };
+    }
+    let share = percent(total.lost(), total.sent);
+    Finding {
+        good: total.sent > 0 && total.lost() == total.dropped,
+        text: format!(
+            "priority 3: {share} % lost ({lost} of {sent} frames): without flow control nothing protects it"
+        ),
+    }
+}
+
+fn order(outcome: &Outcome) -> Finding {
+    let disordered = outcome.no_drop.disordered + outcome.best_effort.disordered;
+    let corrupted = outcome.no_drop.corrupted + outcome.best_effort.corrupted;
+    let received = outcome.no_drop.received + outcome.best_effort.received;
+    Finding {
+        good: disordered == 0 && corrupted == 0 && received > 0,
+        text: format!(
+            "of {} frames that arrived, {} came out of order or twice, {} were damaged",
+            thousands(received),
+            thousands(disordered),
+            thousands(corrupted)
+        ),
+    }
+}
+
+fn pauses(outcome: &Outcome) -> Finding {
+    let obeyed = match outcome.sent_while_paused {
+        0 => "and they always obeyed".to_string(),
+        frames => format!("and yet {} frames left while paused", thousands(frames)),
+    };
+    Finding {
+        good: outcome.pauses > 0 && outcome.xons > 0 && outcome.sent_while_paused == 0,
+        text: format!(
+            "the switch paused priority 3 of its hosts {} times ({:.1} s in all, both together), {obeyed}",
+            thousands(outcome.pauses),
+            outcome.paused.as_secs_f64()
+        ),
+    }
+}
+
+fn best_effort(outcome: &Outcome) -> Finding {
+    let total = outcome.best_effort;
+    let share = percent(total.lost(), total.sent);
+    let lost = thousands(total.lost());
+    let exact = total.lost() == total.dropped;
+    let account = if exact {
+        "exactly what the switch counted as dropped".to_string()
+    } else {
+        format!("but the switch counted {} as dropped", thousands(total.dropped))
+    };
+    Finding {
+        good: exact && total.lost() > 0,
+        text: format!("priority 0 (best effort): {share} % lost ({lost} frames), {account}"),
+    }
+}
+
+fn rate(outcome: &Outcome) -> Finding {
+    Finding {
+        good: outcome.carried_bps * 1000 >= outcome.speed_bps * CARRIED_AT_LEAST,
+        text: format!(
+            "the {} Mbit/s port was {} % busy all the time",
+            thousands(outcome.speed_bps / 1_000_000),
+            percent(outcome.carried_bps, outcome.speed_bps)
+        ),
+    }
+}
+
+fn accounts(outcome: &Outcome) -> Finding {
+    match &outcome.imbalance {
+        None => Finding {
+            good: true,
+            text: "every frame is accounted for, by hosts, switch and kernel, and every buffer cell was given back"
+                .to_string(),
+        },
+        Some(imbalance) => Finding { good: false, text: format!("the accounts do not balance: {imbalance}") },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scene::Total;
+
+    fn good_run() -> Outcome {
+        Outcome {
+            pfc: true,
+            no_drop: Total { sent: 2_345_678, received: 2_345_678, ..Total::default() },
+            best_effort: Total { sent: 1000, received: 390, dropped: 610, ..Total::default() },
+            pauses: 812,
+            xons: 812,
+            carried_bps: 499_000_000,
+            speed_bps: 500_000_000,
+            ..Outcome::default()
+        }
+    }
+
+    fn is_good(outcome: &Outcome) -> bool {
+        judge(outcome).iter().all(|finding| finding.good)
+    }
+
+    #[test]
+    fn a_good_run_reads_well() {
+        let findings = judge(&good_run());
+        assert!(findings.iter().all(|finding| finding.good), "{findings:?}");
+        assert_eq!(findings[0].text, "priority 3 (no-drop): 0 of 2,345,678 frames lost");
+        assert_eq!(
+            findings[3].text,
+            "priority 0 (best effort): 61 % lost (610 frames), exactly what the switch counted as dropped"
+        );
+    }
+
+    #[test]
+    fn each_thing_that_goes_wrong_makes_it_bad() {
+        let spoil: [fn(&mut Outcome); 11] = [
+            |o| o.no_drop.received -= 1,
+            |o| o.no_drop = Total::default(),
+            |o| o.no_drop.dropped = 1,
+            |o| o.no_drop.disordered = 1,
+            |o| o.best_effort.corrupted = 1,
+            |o| o.best_effort.dropped -= 1,
+            |o| o.pauses = 0,
+            |o| o.xons = 0,
+            |o| o.sent_while_paused = 1,
+            |o| o.carried_bps = 480_000_000,
+            |o| o.imbalance = Some("one frame".to_string()),
+        ];
+        for (number, spoil) in spoil.iter().enumerate() {
+            let mut outcome = good_run();
+            spoil(&mut outcome);
+            assert!(!is_good(&outcome), "number {number}: {outcome:?}");
+        }
+    }
+
+    #[test]
+    fn without_pfc_losses_are_expected_but_must_be_counted() {
+        let mut outcome = Outcome { pfc: false, pauses: 0, xons: 0, ..good_run() };
+        outcome.no_drop = Total { sent: 100, received: 40, dropped: 60, ..Total::default() };
+        assert!(is_good(&outcome), "{:?}", judge(&outcome));
+        outcome.no_drop.dropped = 59;
+        assert!(!is_good(&outcome));
+    }
+}

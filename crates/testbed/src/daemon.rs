@@ -1,0 +1,134 @@
+//! `sluiced` under test.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::Signal;
+
+use crate::Snapshot;
+use crate::netns::Namespace;
+use crate::process::Process;
+use crate::wait::eventually;
+
+/// Daemons that this process has started, for the names of their files.
+static DAEMONS: AtomicU32 = AtomicU32::new(0);
+
+/// A running daemon; it is killed when this goes away.
+#[derive(Debug)]
+pub struct Daemon {
+    process: Process,
+    socket: PathBuf,
+    config: PathBuf,
+}
+
+/// The path of a program of this project, built by `cargo xtask` (which says where in `SLUICE_BIN_DIR`) or lying where
+/// this program lies.
+pub fn binary(name: &str) -> Result<PathBuf> {
+    let place = match std::env::var_os("SLUICE_BIN_DIR") {
+        Some(dir) => PathBuf::from(dir),
+        None => {
+            let here = std::env::current_exe()?;
+            let dir = here.parent().context("a program lies in a directory")?;
+            if dir.ends_with("deps") { dir.join("..") } else { dir.to_path_buf() }
+        }
+    };
+    let path = place.join(name);
+    ensure!(
+        path.is_file(),
+        "{} is not built: use `cargo xtask`, or `cargo build --workspace`",
+        path.display()
+    );
+    Ok(path)
+}
+
+impl Daemon {
+    /// Writes a configuration, with a control socket of its own, and starts a daemon with it.
+    pub fn launch(namespace: &Namespace, dir: &Path, config: &str) -> Result<Self> {
+        let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
+        let socket = dir.join(format!("{number}.sock"));
+        let file = dir.join(format!("{number}.toml"));
+        std::fs::write(
+            &file,
+            format!("{config}\n\n[control]\nsocket = {:?}\n", socket.display().to_string()),
+        )?;
+        Self::on_file(namespace, &file, &socket)
+    }
+
+    /// Starts a daemon on a configuration that is there, with this control socket in it. It may not be ready yet.
+    pub fn on_file(namespace: &Namespace, config: &Path, socket: &Path) -> Result<Self> {
+        let mut command = namespace.command(binary("sluiced")?);
+        command.arg("--config").arg(config).env("NO_COLOR", "1");
+        let process = Process::start("sluiced", &mut command)?;
+        Ok(Self { process, socket: socket.to_path_buf(), config: config.to_path_buf() })
+    }
+
+    /// Waits until it forwards.
+    pub fn ready(mut self) -> Result<Self> {
+        self.process
+            .wait_for("`sluiced is ready`", |line| line.contains("sluiced is ready").then_some(()))?;
+        Ok(self)
+    }
+
+    /// The control socket.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// The configuration file.
+    pub fn config(&self) -> &Path {
+        &self.config
+    }
+
+    /// The process, for its output and signals.
+    pub fn process(&mut self) -> &mut Process {
+        &mut self.process
+    }
+
+    /// All of the switch, now.
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let snapshot =
+            control::BlockingClient::connect(&self.socket).and_then(|mut client| client.snapshot());
+        snapshot.with_context(|| format!("no snapshot from the daemon\n{}", self.process.log()))
+    }
+
+    /// Asks again and again until the snapshot is as `check` wants it.
+    pub fn until<T>(&self, what: &str, mut check: impl FnMut(&Snapshot) -> Option<T>) -> Result<T> {
+        let mut last = None;
+        let found = eventually(what, || {
+            let snapshot = self.snapshot()?;
+            let found = check(&snapshot);
+            last = Some(snapshot);
+            Ok(found)
+        });
+        found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
+    }
+
+    /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with 0.
+    pub fn stop(mut self) -> Result<String> {
+        self.process.signal(Signal::SIGTERM)?;
+        let status = self.process.wait(Duration::ZERO)?;
+        if !status.success() {
+            bail!("sluiced stopped with {status}\n{}", self.process.log());
+        }
+        Ok(self.process.log())
+    }
+
+    /// SIGKILL: what a crash leaves.
+    pub fn kill9(mut self) -> Result<()> {
+        self.process.signal(Signal::SIGKILL)?;
+        self.process.wait(Duration::ZERO).map(drop)
+    }
+
+    /// For a daemon that must fail: waits for its end; all that it said. An error if it ends well.
+    pub fn failure(mut self) -> Result<String> {
+        let status = self.process.wait(Duration::ZERO)?;
+        ensure!(
+            status.code().is_some_and(|code| code != 0),
+            "sluiced ended with {status}\n{}",
+            self.process.log()
+        );
+        Ok(self.process.log())
+    }
+}

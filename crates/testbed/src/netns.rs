@@ -1,0 +1,155 @@
+//! Network namespaces: made, entered and removed by `ip netns`, so that a person can look into them with the same
+//! tools while a test runs.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, Uid};
+
+/// A network namespace by its name. Whoever made it removes it; a clone is only another handle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace with loopback up.
+    pub(crate) fn create(name: String) -> Result<Self> {
+        ip(&format!("netns add {name}"))?;
+        let namespace = Self { name };
+        namespace.ip("link set dev lo up")?;
+        Ok(namespace)
+    }
+
+    /// Removes the namespace; interfaces in it, and the other ends of its veths, go with it.
+    pub(crate) fn remove(&self) -> Result<()> {
+        ip(&format!("netns del {}", self.name)).map(drop)
+    }
+
+    /// The name that `ip netns` knows.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A command that will run in here and die with the thread that starts it.
+    pub fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.name, "setpriv", "--pdeathsig", "KILL", "--"]);
+        command.arg(program.as_ref());
+        command
+    }
+
+    /// Runs a command line (words apart by blanks) in here to its end; its standard output, or an error with all it said.
+    pub fn run(&self, line: &str) -> Result<String> {
+        let mut words = line.split_whitespace();
+        let program = words.next().context("an empty command line")?;
+        output(self.command(program).args(words)).with_context(|| format!("in namespace {}", self.name))
+    }
+
+    /// Runs `ip …` on the interfaces in here.
+    pub fn ip(&self, arguments: &str) -> Result<String> {
+        ip(&format!("-n {} {arguments}", self.name))
+    }
+
+    /// Sets a kernel parameter of this namespace, `net/ipv6/conf/all/disable_ipv6` for one.
+    pub fn sysctl(&self, path: &str, value: &str) -> Result<()> {
+        let file = Path::new("/proc/sys").join(path);
+        self.enter(|| {
+            std::fs::write(&file, value).with_context(|| format!("cannot write {}", file.display()))
+        })?
+    }
+
+    /// Calls `inside` with this namespace as its network, in a thread of its own. Sockets opened there stay there.
+    pub fn enter<T: Send>(&self, inside: impl FnOnce() -> T + Send) -> Result<T> {
+        let file = std::fs::File::open(Path::new("/run/netns").join(&self.name))
+            .with_context(|| format!("namespace {} is gone", self.name))?;
+        std::thread::scope(|scope| {
+            let entered = scope.spawn(move || -> Result<T> {
+                setns(file, CloneFlags::CLONE_NEWNET)?;
+                Ok(inside())
+            });
+            entered.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+}
+
+/// Says clearly what is wrong unless this process may make namespaces.
+pub fn require_root() -> Result<()> {
+    ensure!(
+        Uid::effective().is_root(),
+        "this needs root, to make network namespaces: run it as root or with `sudo env PATH=\"$PATH\"`"
+    );
+    Ok(())
+}
+
+/// Runs `ip` in the namespace of this process.
+pub(crate) fn ip(arguments: &str) -> Result<String> {
+    output(Command::new("ip").args(arguments.split_whitespace()))
+}
+
+/// Runs a command to its end; its standard output, or an error with all it said.
+fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot run {command:?}"))?;
+    let (said, complained) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    if !output.status.success() {
+        bail!("{command:?}: {}\n{}{}", output.status, complained, said);
+    }
+    Ok(said.into_owned())
+}
+
+/// Removes what dead test beds left: namespaces of ours whose owner no longer lives, and the processes in them.
+/// Returns their names.
+pub fn sweep() -> Result<Vec<String>> {
+    let mut removed = Vec::new();
+    for name in ip("netns list")?.lines().filter_map(|line| line.split_whitespace().next()) {
+        match owner(name) {
+            Some(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {}
+            _ => continue,
+        }
+        for pid in ip(&format!("netns pids {name}")).unwrap_or_default().lines() {
+            if let Ok(pid) = pid.trim().parse() {
+                let _ = kill(Pid::from_raw(pid), Signal::SIGKILL); // it may have ended by itself
+            }
+        }
+        if ip(&format!("netns del {name}")).is_ok() {
+            removed.push(name.to_string()); // else another bed swept it at the same time
+        }
+    }
+    Ok(removed)
+}
+
+/// The process that made a namespace, if its name is one of ours: `sl<pid>-<n>-<role>`.
+fn owner(name: &str) -> Option<u32> {
+    let (pid, rest) = name.strip_prefix("sl")?.split_once('-')?;
+    let (number, role) = rest.split_once('-')?;
+    let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
+    (digits(pid) && digits(number) && !role.is_empty()).then(|| pid.parse().ok())?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_ours_have_an_owner() {
+        for (name, pid) in [
+            ("sl42-0-sw", Some(42)),
+            ("sl42-17-sender-1", Some(42)),
+            ("sl42-sw", None),
+            ("sl-0-sw", None),
+            ("slx2-0-sw", None),
+            ("sl42-0-", None),
+            ("sl42-a-sw", None),
+            ("sl+42-0-sw", None),
+            ("slave", None),
+            ("other", None),
+            ("sl99999999999999-0-sw", None),
+        ] {
+            assert_eq!(owner(name), pid, "{name}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Waiting for conditions, never for time: a slow machine makes a test slower, not wrong.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+/// How long a test waits for what must come. Only a failing test ever waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks again and again until `check` says `Some`; an error, or [`PATIENCE`] at an end, is a failure that names `what`.
+pub fn eventually<T>(what: &str, mut check: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = check().with_context(|| format!("while waiting: {what}"))? {
+            return Ok(found);
+        }
+        if Instant::now() >= deadline {
+            bail!("did not happen within {PATIENCE:?}: {what}");
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn asks_until_it_is_so() {
+        let mut asked = 0;
+        let third = eventually("third time", || {
+            asked += 1;
+            Ok((asked == 3).then_some(asked))
+        });
+        assert_eq!(third.expect("comes"), 3);
+    }
+
+    #[test]
+    fn an_error_ends_the_wait_at_once() {
+        let error = eventually::<()>("a thing", || bail!("broken")).expect_err("fails");
+        assert_eq!(format!("{error:#}"), "while waiting: a thing: broken");
+    }
+}

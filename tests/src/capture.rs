@@ -1,0 +1,55 @@
+//! What is on a host's wire, written down by tcpdump and read by tshark: neither knows anything of Sluice.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use testbed::{Bed, Process, Station, eventually};
+
+/// A capture on a host's interface; it ends when this goes away.
+#[derive(Debug)]
+pub struct Capture {
+    file: PathBuf,
+    _tcpdump: Process,
+}
+
+impl Capture {
+    /// Starts to capture frames that match `filter` (in tcpdump's language), and waits until it does.
+    pub fn start(bed: &Bed, station: &Station, filter: &str) -> Result<Self> {
+        let file = bed.dir().join(format!("{}.pcap", station.name));
+        let mut tcpdump = station.namespace.command("tcpdump");
+        tcpdump.args(["-i", Station::INTERFACE, "-n", "-p", "-U", "--immediate-mode", "-Z", "root", "-w"]);
+        let mut tcpdump = Process::start("tcpdump", tcpdump.arg(&file).args(filter.split_whitespace()))?;
+        tcpdump.wait_for("a capture", |line| line.contains("listening on").then_some(()))?;
+        // With -U the head of the file is written at once.
+        eventually("the capture file", || {
+            Ok(file.metadata().is_ok_and(|file| file.len() >= 24).then_some(()))
+        })?;
+        Ok(Self { file, _tcpdump: tcpdump })
+    }
+
+    /// What tshark reads in these fields of the frames that match `filter` (in tshark's language) so far.
+    pub fn read(&self, filter: &str, fields: &[&str]) -> Result<Vec<Vec<String>>> {
+        let mut tshark = Command::new("tshark");
+        // A frame that is just being written may be cut off; tshark says so and reads those before it.
+        tshark.arg("-r").arg(&self.file).args(["-n", "-Y", filter, "-T", "fields", "-E", "separator=/t"]);
+        // Verify what kernels verify.
+        tshark.args(["-o", "udp.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]);
+        for field in fields {
+            tshark.args(["-e", field]);
+        }
+        let output = tshark.output().context("cannot run tshark")?;
+        let complaint = String::from_utf8_lossy(&output.stderr).into_owned();
+        ensure!(output.status.success() || complaint.contains("cut short"), "tshark: {complaint}");
+        let text = String::from_utf8(output.stdout)?;
+        Ok(text.lines().map(|line| line.split('\t').map(str::to_string).collect()).collect())
+    }
+
+    /// The same, once there are `count` frames at least.
+    pub fn wait_for(&self, filter: &str, fields: &[&str], count: usize) -> Result<Vec<Vec<String>>> {
+        eventually(&format!("{count} frames with {filter}"), || {
+            let frames = self.read(filter, fields)?;
+            Ok((frames.len() >= count).then_some(frames))
+        })
+    }
+}

@@ -1,0 +1,264 @@
+//! The promise of the switch: two senders into one port that is too slow for them, and what becomes of a no-drop
+//! priority and of best effort then (design §3, §4, §7.3 to 7.5).
+
+use std::time::Duration;
+
+use anyhow::Result;
+use testbed::{Bed, Station, conservation, drops, eventually, port};
+use tests::{
+    AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, pause, port_config, run, switch_config,
+};
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+const SLOW_BPS: f64 = 500e6;
+
+/// How the incast is run.
+struct Incast {
+    pfc: &'static str,
+    headroom_cells: u32,
+    reaction_delay: &'static str,
+}
+
+/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s, for 10 s. The switch and its
+/// hosts must agree on every frame, whatever was lost. Returns the daemon's log too.
+fn incast(how: &Incast) -> Result<(Run, String)> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
+    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let mut config = switch_config(how.pfc) + &port_config("receiver", "500M");
+    for sender in &senders {
+        config += &port_config(&sender.name, "2G");
+        config += &group_config(&sender.name, how.headroom_cells);
+    }
+    let daemon = bed.daemon(&switch, &config)?;
+    let flows = [flow(&receiver.mac(), 3, "600M"), flow(&receiver.mac(), 0, "600M")];
+    let arguments =
+        ["--speed", "2G", "--no-drop", "3", "--duration", "10s", "--reaction-delay", how.reaction_delay];
+    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
+    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+
+    let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
+    conservation(&run.snapshot, &run.hosts())?;
+    let log = daemon.stop()?;
+    Ok((run, log))
+}
+
+#[test]
+fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
+    let (run, _) =
+        incast(&Incast { pfc: "on", headroom_cells: AMPLE_HEADROOM_CELLS, reaction_delay: "10us" })?;
+
+    let no_drop = run.total(3);
+    let nothing_wrong = Total { sent: no_drop.sent, received: no_drop.sent, ..Total::default() };
+    assert_eq!(no_drop, nothing_wrong, "priority 3");
+    // More than one of the senders offers, less than both do: the queue was never empty, and both were held back.
+    assert!(no_drop.sent > 0);
+    for sender in ["sender1", "sender2"] {
+        let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
+        assert!(sent.xoff[3] > 0 && sent.xon[3] > 0, "{sender}: {sent:?}");
+        assert_eq!(
+            (sent.xoff.iter().sum::<u64>(), sent.xon.iter().sum::<u64>()),
+            (sent.xoff[3], sent.xon[3])
+        );
+        let seen = pause(run.report(sender)?, 3);
+        assert_eq!((seen.xoff, seen.xon), (sent.xoff[3], sent.xon[3]), "{sender} saw what was sent");
+        assert_eq!(seen.sent_while_paused, 0, "{sender} obeys");
+        let flow = &run.report(sender)?.sent[0];
+        assert!(flow.sent_frames < flow.offered_frames, "{sender} was held back");
+    }
+
+    let best_effort = run.total(0);
+    let lost = best_effort.sent - best_effort.received;
+    assert!(lost > 0, "an overload of best effort must lose something: {best_effort:?}");
+    assert_eq!(lost, best_effort.dropped, "priority 0: lost and counted as dropped");
+    let counted = drops(&run.snapshot, "ingress_lossy") + drops(&run.snapshot, "tail_drop");
+    assert_eq!(lost, counted, "priority 0: lost and the drop counters by reason");
+    assert_eq!((best_effort.reordered, best_effort.corrupted, best_effort.duplicated), (0, 0, 0));
+
+    let carried = run.carried_bps("receiver")?;
+    println!("carried {:.1} Mbit/s; priority 3 {no_drop:?}; priority 0 {best_effort:?}", carried / 1e6);
+    assert!(carried >= 0.98 * SLOW_BPS, "the port carried {carried} bit/s");
+    assert!(carried <= 1.01 * SLOW_BPS, "the port carried {carried} bit/s");
+    Ok(())
+}
+
+/// The same run without PFC: if this one lost nothing either, the one above would prove nothing.
+#[test]
+fn without_pfc_priority_3_loses_frames() -> Result<()> {
+    let (run, _) =
+        incast(&Incast { pfc: "off", headroom_cells: AMPLE_HEADROOM_CELLS, reaction_delay: "10us" })?;
+    for priority in [3, 0] {
+        let total = run.total(priority);
+        let lost = total.sent - total.received;
+        assert!(lost > total.sent / 10, "priority {priority}: {total:?}");
+        assert_eq!(lost, total.dropped, "priority {priority}: lost and counted as dropped");
+    }
+    for port in &run.snapshot.ports {
+        assert_eq!(port.pfc_sent.clone().unwrap_or_default().frames, 0, "{}: no PFC", port.name);
+    }
+    Ok(())
+}
+
+/// Senders that take a millisecond to stop send 75 frames, 300 cells, more; with headroom for 8 cells most of them have
+/// no place. Every one of them is counted, and an event says that the promise was broken.
+#[test]
+fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> {
+    let (run, log) = incast(&Incast { pfc: "on", headroom_cells: 8, reaction_delay: "1ms" })?;
+    let no_drop = run.total(3);
+    let lost = no_drop.sent - no_drop.received;
+    assert!(lost > 0, "{no_drop:?}");
+    assert_eq!(lost, drops(&run.snapshot, "ingress_no_drop"), "missing at the receiver, and counted");
+    assert_eq!(lost, no_drop.dropped, "and counted by the priority groups");
+    assert_eq!((no_drop.reordered, no_drop.corrupted, no_drop.duplicated), (0, 0, 0));
+    for sender in ["sender1", "sender2"] {
+        let group = &port(&run.snapshot, sender)?.groups[3];
+        assert!(group.headroom.unwrap_or_default().peak_cells <= 8, "{sender}: {group:?}");
+        assert!(pause(run.report(sender)?, 3).xoff > 0, "{sender} was paused all the same");
+    }
+    assert!(log.contains("headroom"), "an event says so:\n{log}");
+    Ok(())
+}
+
+/// Two switches in series, the slow port at the second: it pauses the first, which pauses its hosts in turn.
+#[test]
+fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
+    let bed = Bed::new()?;
+    let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
+    let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
+    let receiver = bed.quiet_host(&second_at, "receiver")?;
+    bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
+    let mut config = switch_config("on") + &port_config("uplink", "2G");
+    for sender in &senders {
+        config += &port_config(&sender.name, "2G");
+        config += &group_config(&sender.name, AMPLE_HEADROOM_CELLS);
+    }
+    let first = bed.daemon(&first_at, &config)?;
+    let config = switch_config("on")
+        + &port_config("receiver", "300M")
+        + &port_config("downlink", "2G")
+        + &group_config("downlink", 2 * AMPLE_HEADROOM_CELLS);
+    let second = bed.daemon(&second_at, &config)?;
+
+    let flows = [flow(&receiver.mac(), 3, "300M")];
+    let arguments = ["--speed", "2G", "--no-drop", "3", "--duration", "10s"];
+    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "300M", "--no-drop", "3"])?;
+    for daemon in [&first, &second] {
+        daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    }
+    let run = run(&[&first, &second], sending, vec![receiving], TEN_SECONDS)?;
+    let after = eventually("both switches agree", || {
+        let (one, other) = (first.snapshot()?, second.snapshot()?);
+        let sent = frames(port(&one, "uplink")?.transmitted);
+        Ok((sent == frames(port(&other, "downlink")?.received)).then_some(other))
+    })?;
+
+    let arrived = &run.report("receiver")?.received;
+    let sent: u64 =
+        senders.iter().map(|s| Ok(run.report(&s.name)?.sent[0].sent_frames)).sum::<Result<u64>>()?;
+    let received: u64 = arrived.iter().map(|flow| flow.received_frames).sum();
+    assert_eq!(sent - received, 0, "lost end to end, of {sent}");
+    for flow in arrived {
+        assert_eq!(
+            (flow.lost_frames, flow.duplicated_frames, flow.reordered_frames, flow.corrupted_frames),
+            (0, 0, 0, 0),
+            "{flow:?}"
+        );
+    }
+
+    // The second paused the first …
+    let told = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
+    let uplink = port(&run.snapshot, "uplink")?;
+    let heard = uplink.pfc_received.clone().unwrap_or_default();
+    assert!(told.xoff[3] > 0 && told.xon[3] > 0, "{told:?}");
+    assert_eq!((told.xoff[3], told.xon[3]), (heard.xoff[3], heard.xon[3]), "what one sent the other heard");
+    assert!(uplink.queues[3].pauses > 0 && uplink.queues[3].paused_ns > 0, "{:?}", uplink.queues[3]);
+    // … and the first its hosts.
+    for sender in &senders {
+        let sent = port(&run.snapshot, &sender.name)?.pfc_sent.clone().unwrap_or_default();
+        assert!(sent.xoff[3] > 0 && sent.xon[3] > 0, "{}: {sent:?}", sender.name);
+        assert!(pause(run.report(&sender.name)?, 3).paused_ns > 0, "{} was paused", sender.name);
+    }
+    conservation(&run.snapshot, &run.hosts()[..2])?;
+    conservation(&after, &run.hosts()[2..])?;
+    first.stop()?;
+    second.stop()?;
+    Ok(())
+}
+
+/// One sender of an incast on priority 3 also sends a little on priority 5 to a host that nobody else sends to.
+struct Crossing<'a> {
+    bed: &'a Bed,
+    senders: [Station; 2],
+    receiver: Station,
+    bystander: Station,
+}
+
+impl Crossing<'_> {
+    /// Runs the flow of priority 5 for 5 s, alone or beside the incast.
+    fn run(&self, config: &str, switch: &testbed::Namespace, congested: bool) -> Result<Run> {
+        let daemon = self.bed.daemon(switch, config)?;
+        let crossing = flow(&self.bystander.mac(), 5, "50M");
+        let crowd = flow(&self.receiver.mac(), 3, "600M");
+        let arguments = ["--speed", "2G", "--no-drop", "3", "--duration", "5s"];
+        let mut sending = Vec::new();
+        if congested {
+            sending.push(self.bed.host(&self.senders[0], &[crossing, crowd.clone()], &arguments)?);
+            sending.push(self.bed.host(&self.senders[1], &[crowd], &arguments)?);
+        } else {
+            sending.push(self.bed.host(&self.senders[0], &[crossing], &arguments)?);
+        }
+        let known = sending.len() as u64 + 2;
+        let receiving = [&self.receiver, &self.bystander]
+            .into_iter()
+            .map(|at| self.bed.host(at, &[], &["--no-drop", "3"]))
+            .collect::<Result<_>>()?;
+        daemon.until("the switch knows every host", |now| (now.bridge_entries == known).then_some(()))?;
+        let run = run(&[&daemon], sending, receiving, Duration::from_secs(5))?;
+        conservation(&run.snapshot, &run.hosts())?;
+        daemon.stop()?;
+        Ok(run)
+    }
+}
+
+#[test]
+fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let crossing = Crossing {
+        bed: &bed,
+        senders: [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?],
+        receiver: bed.quiet_host(&switch, "receiver")?,
+        bystander: bed.quiet_host(&switch, "bystander")?,
+    };
+    let mut config = switch_config("on") + &port_config("receiver", "500M") + &port_config("bystander", "2G");
+    for sender in &crossing.senders {
+        config += &port_config(&sender.name, "2G");
+        config += &group_config(&sender.name, AMPLE_HEADROOM_CELLS);
+    }
+    let alone = crossing.run(&config, &switch, false)?;
+    let beside = crossing.run(&config, &switch, true)?;
+
+    // Priority 3 of the same host was paused for a good part of the time …
+    let paused = pause(beside.report("sender1")?, 3);
+    assert!(paused.paused_ns > 1_000_000_000, "{paused:?}");
+    assert_eq!(beside.total(3).sent, beside.total(3).received);
+    // … and priority 5 sent all that it was to send and lost nothing.
+    for run in [&alone, &beside] {
+        let flow = &run.report("sender1")?.sent[0];
+        assert_eq!(flow.priority, 5);
+        assert!(flow.sent_frames * 100 >= flow.offered_frames * 99, "{flow:?}");
+        assert_eq!(run.total(5).received, run.total(5).sent);
+        assert_eq!(pause(run.report("sender1")?, 5).xoff, 0, "priority 5 was never paused");
+    }
+    let latency = |run: &Run, name: &str| Ok::<_, anyhow::Error>(run.report(name)?.received[0].latency_ns);
+    let (quiet, busy, held) =
+        (latency(&alone, "bystander")?, latency(&beside, "bystander")?, latency(&beside, "receiver")?);
+    println!("priority 5 alone {quiet:?}\npriority 5 beside {busy:?}\npriority 3 {held:?}");
+    // A frame of priority 3 waits behind a queue of at least 1000 cells (4 ms at 500 Mbit/s). Had priority 5 to wait
+    // there too, its median would be as large; as it is, nine of ten frames are faster than the median of priority 3.
+    assert!(busy.p90 * 2 < held.p50, "priority 5 {busy:?} beside priority 3 {held:?}");
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as they should be. A
+//! clear error, a non-zero exit, nothing left behind; and one port's trouble is not the others'.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use nix::sys::signal::Signal;
+use testbed::{Bed, Daemon, Host, Namespace, Station, conservation, eventually, idle, port};
+use tests::{
+    AMPLE_HEADROOM_CELLS, compile_bpf, flow, frames, group_config, pause, port_config, run, switch_config,
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A switch with ports `a` and `b`.
+fn two_ports() -> String {
+    switch_config("on") + &port_config("a", "1G") + &port_config("b", "1G")
+}
+
+/// A second of traffic from `a` to `b` through the daemon; nothing may be lost.
+fn traffic(bed: &Bed, daemon: &Daemon, a: &Station, b: &Station) -> Result<()> {
+    let flows = [flow(&b.mac(), 3, "50M")];
+    let receiver = bed.host(b, &[], &[])?;
+    let sender = bed.host(a, &flows, &["--no-drop", "3", "--duration", "1s"])?;
+    // What the switch knew from a run before may be as good: nothing is flooded either way once both have announced.
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries >= 2).then_some(()))?;
+    let run = run(&[daemon], vec![sender], vec![receiver], SECOND)?;
+    let total = run.total(3);
+    assert!(total.sent > 0);
+    assert_eq!(total.sent, total.received, "{total:?}");
+    Ok(())
+}
+
+/// What the daemon could leave on an interface: an XDP program.
+fn has_xdp(namespace: &Namespace, interface: &str) -> Result<bool> {
+    Ok(namespace.ip(&format!("-d link show dev {interface}"))?.contains("xdp"))
+}
+
+/// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no XDP program on any
+/// interface, no queueing discipline, no socket.
+fn refuses(bed: &Bed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
+    let before = switch.run("tc qdisc show")?;
+    let links_before = links(switch)?;
+    let daemon = Daemon::launch(switch, bed.dir(), config)?;
+    let socket = daemon.socket().to_path_buf();
+    let said = daemon.failure()?;
+    println!("{said}\n");
+    for word in words {
+        assert!(said.contains(word), "says `{word}`:\n{said}");
+    }
+    assert!(!said.contains("panicked"), "{said}");
+    assert!(!socket.exists(), "no socket is left");
+    assert_eq!(switch.run("tc qdisc show")?, before, "no queueing discipline is left");
+    eventually("links are as before", || Ok((links(switch)? == links_before).then_some(())))?;
+    Ok(())
+}
+
+/// Names and XDP programs of the interfaces.
+fn links(namespace: &Namespace) -> Result<Vec<(String, bool)>> {
+    let text = namespace.ip("-o -d link show")?;
+    Ok(text
+        .lines()
+        .map(|line| (line.split(": ").nth(1).unwrap_or_default().to_string(), line.contains("xdp")))
+        .collect())
+}
+
+#[test]
+fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    for _ in 0..3 {
+        let daemon = bed.daemon(&switch, &two_ports())?;
+        traffic(&bed, &daemon, &a, &b)?;
+        assert!(has_xdp(&switch, "a")?, "the test would see a program");
+        daemon.kill9()?;
+        eventually("the program goes with the process", || Ok((!has_xdp(&switch, "a")?).then_some(())))?;
+    }
+    let daemon = bed.daemon(&switch, &two_ports())?;
+    traffic(&bed, &daemon, &a, &b)?;
+    daemon.stop()?;
+    assert!(!has_xdp(&switch, "a")?);
+    Ok(())
+}
+
+/// The very same file, and so the very same control socket, which the killed daemon could not remove.
+#[test]
+fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let daemon = bed.daemon(&switch, &two_ports())?;
+    let (config, socket) = (daemon.config().to_path_buf(), daemon.socket().to_path_buf());
+    daemon.kill9()?;
+    assert!(socket.exists(), "a killed daemon leaves its socket");
+    let daemon = Daemon::on_file(&switch, &config, &socket)?.ready()?;
+    traffic(&bed, &daemon, &a, &b)?;
+    // While one daemon runs, a second is refused and harms nothing.
+    let second = Daemon::on_file(&switch, &config, &socket)?;
+    let said = second.failure()?;
+    assert!(!said.contains("panicked"), "{said}");
+    traffic(&bed, &daemon, &a, &b)?;
+    daemon.stop()?;
+    assert!(!socket.exists(), "a clean stop removes it");
+    Ok(())
+}
+
+#[test]
+fn a_missing_interface_is_refused() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    refuses(&bed, &switch, &two_ports(), &["interface", "b"])?;
+    // The one that is there came first and had been opened.
+    assert!(!has_xdp(&switch, "a")?);
+    Ok(())
+}
+
+#[test]
+fn an_interface_that_is_down_is_refused() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.quiet_host(&switch, "b")?;
+    switch.ip("link set dev b down")?;
+    refuses(&bed, &switch, &two_ports(), &["interface", "b", "down"])
+}
+
+#[test]
+fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.quiet_host(&switch, "b")?;
+    let object = compile_bpf(&bed, "xdp_pass")?;
+    switch.ip(&format!("link set dev b xdpdrv obj {} sec xdp", object.display()))?;
+    refuses(&bed, &switch, &two_ports(), &["b", "XDP program"])?;
+    assert!(has_xdp(&switch, "b")?, "the other's program is still there");
+    Ok(())
+}
+
+#[test]
+fn too_little_memory_is_refused() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.quiet_host(&switch, "b")?;
+    // A memory with a frame for each of a thousand million cells.
+    let config = two_ports() + "\n[buffer]\ntotal_cells = 1000000000\n";
+    refuses(&bed, &switch, &config, &["memory"])
+}
+
+#[test]
+fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.quiet_host(&switch, "b")?;
+    for (from, to, words) in [
+        // An unknown name: place, and what was meant.
+        ("speed = \"1G\"", "sped = \"1G\"", vec!["sped", "speed", ":10:1"]),
+        // A value of the wrong kind.
+        ("no_drop = [3]", "no_drop = [9]", vec!["no_drop", "9", ":6:"]),
+        // No TOML at all.
+        ("[port.a]", "[port.a", vec![":8:"]),
+    ] {
+        let config = two_ports().replacen(from, to, 1);
+        assert_ne!(config, two_ports());
+        refuses(&bed, &switch, &config, &words)?;
+    }
+    let mut nothing = switch.command(testbed::binary("sluiced")?);
+    let output = nothing.args(["--config", "/nonexistent/sluice.toml"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("/nonexistent/sluice.toml"), "{said}");
+    Ok(())
+}
+
+/// A running port's interface is deleted, in the midst of traffic to and from it: that port goes down with an event, the
+/// frames it held are counted, and the others go on without a loss.
+#[test]
+fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let doomed = bed.quiet_host(&switch, "doomed")?;
+    let config = two_ports() + &port_config("doomed", "20M");
+    let mut daemon = bed.daemon(&switch, &config)?;
+    let receiver = bed.host(&b, &[], &[])?;
+    let lost_receiver = bed.host(&doomed, &[], &[])?;
+    let flows = [flow(&b.mac(), 3, "50M"), flow(&doomed.mac(), 0, "50M")];
+    let mut sender = bed.host(&a, &flows, &["--no-drop", "3", "--duration", "4s"])?;
+    daemon.until("the switch knows all hosts", |now| (now.bridge_entries == 3).then_some(()))?;
+    sender.go()?;
+    daemon.until("frames wait for the doomed port", |now| {
+        port(now, "doomed").is_ok_and(|port| port.queues[2].waiting_frames > 100).then_some(())
+    })?;
+
+    switch.ip("link del dev doomed")?;
+    daemon.until("the port is down", |now| port(now, "doomed").is_ok_and(|port| !port.up).then_some(()))?;
+    let said = daemon.process().wait_for("an event", |line| {
+        (line.contains("doomed") && line.contains("down")).then(|| line.to_string())
+    })?;
+    println!("{said}");
+    let at_death = daemon.snapshot()?;
+
+    let sent = sender.finish(Duration::from_secs(4))?;
+    let after = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    drop(lost_receiver); // its interface is gone
+    let received = receiver.stop()?;
+    let arrived = received.received.iter().find(|flow| flow.flow == 0).context("the flow to b")?;
+    assert_eq!(arrived.received_frames, sent.sent[0].sent_frames, "a to b lost nothing");
+    assert!(frames(port(&after, "b")?.transmitted) > frames(port(&at_death, "b")?.transmitted), "it went on");
+    assert!(testbed::drops(&after, "port_down") > 100, "what the port held is counted");
+    conservation(&after, &[("a", &sent), ("b", &received)])?;
+    assert!(port(&after, "a")?.up && port(&after, "b")?.up);
+    traffic(&bed, &daemon, &a, &b)?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// SIGTERM in the midst of an incast: receiving stops, the queues drain, hosts are released with XON, totals are told,
+/// and every frame is accounted for.
+#[test]
+fn a_clean_stop_drains_and_releases_its_hosts() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let config = switch_config("on")
+        + &port_config("a", "1G")
+        + &group_config("a", AMPLE_HEADROOM_CELLS)
+        + &port_config("b", "100M");
+    let daemon = bed.daemon(&switch, &config)?;
+    let receiver = bed.host(&b, &[], &["--speed", "100M", "--no-drop", "3"])?;
+    let flows = [flow(&b.mac(), 3, "300M")];
+    let mut sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "3s"])?;
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    sender.go()?;
+    daemon.until("the host is paused", |now| {
+        port(now, "a").is_ok_and(|port| port.groups[3].xoff).then_some(())
+    })?;
+    let said = daemon.stop()?;
+    println!("{said}");
+    assert!(said.contains("received") && said.contains("transmitted"), "totals are told:\n{said}");
+    let sent = sender.finish(Duration::from_secs(3))?;
+    assert!(pause(&sent, 3).xon > 0, "the last word to the host was XON: {sent:?}");
+    let received = receiver.stop()?;
+    let arrived = received.received.first().context("the flow")?;
+    // What was in the switch left it: no gap in the sequence, and more than fits into an interface's rings.
+    assert_eq!((arrived.lost_frames, arrived.corrupted_frames), (0, 0), "{arrived:?}");
+    assert!(!has_xdp(&switch, "a")?);
+    Ok(())
+}
+
+/// A host that is killed leaves a port that is up and a flow that ends; a new host on the same interface is served.
+#[test]
+fn a_host_that_dies_harms_nobody() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let daemon = bed.daemon(&switch, &two_ports())?;
+    let mut hosts: Vec<Host> = Vec::new();
+    for station in [&a, &b] {
+        hosts.push(bed.host(station, &[], &[])?);
+    }
+    for host in &mut hosts {
+        host.process().signal(Signal::SIGKILL)?;
+    }
+    drop(hosts);
+    traffic(&bed, &daemon, &a, &b)?;
+    daemon.stop()?;
+    Ok(())
+}

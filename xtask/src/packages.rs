@@ -1,0 +1,141 @@
+//! What a Debian machine must have beyond Rust: found out with `dpkg-query`, installed with `apt-get`.
+
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::run::{is_root, say};
+
+/// A Debian package, a file or program that shows that it (or a stand-in) is there, and what it is for.
+struct Package {
+    name: &'static str,
+    shown_by: &'static str,
+    needed_for: &'static str,
+}
+
+const fn package(name: &'static str, shown_by: &'static str, needed_for: &'static str) -> Package {
+    Package { name, shown_by, needed_for }
+}
+
+/// Everything that building, testing and the demo need.
+const PACKAGES: [Package; 18] = [
+    package("clang", "clang", "compiling the XDP program"),
+    package("llvm", "llvm-strip", "compiling the XDP program"),
+    package("gcc", "gcc", "building libbpf and libxdp"),
+    package("libc6-dev", "/usr/include/stdio.h", "building libbpf and libxdp"),
+    package("gcc-multilib", "/usr/include/asm/types.h", "headers for the XDP program"),
+    package("libelf-dev", "/usr/include/libelf.h", "building libbpf"),
+    package("zlib1g-dev", "/usr/include/zlib.h", "building libbpf"),
+    package("m4", "m4", "building libxdp"),
+    package("pkg-config", "pkg-config", "building libbpf"),
+    package("make", "make", "building libbpf"),
+    package("iproute2", "ip", "namespaces and veth pairs"),
+    package("util-linux", "setpriv", "children that end with their test"),
+    package("iputils-ping", "ping", "tests of ordinary hosts"),
+    package("iperf3", "iperf3", "tests of ordinary hosts"),
+    package("busybox-static", "busybox", "tests of DHCP"),
+    package("tcpdump", "tcpdump", "tests of what is on the wire"),
+    package("tshark", "tshark", "tests of what is on the wire"),
+    package("ethtool", "ethtool", "looking at interfaces"),
+];
+
+/// Linux from which on a veth pushes back instead of losing frames when it has a queueing discipline.
+const LOSSLESS_VETH: (u32, u32) = (6, 16);
+
+/// Installs what is missing; says clearly what to do where it cannot.
+pub fn set_up() -> Result<()> {
+    check_kernel();
+    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_installed(package)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let names: Vec<&str> = missing.iter().map(|package| package.name).collect();
+    let list = names.join(" ");
+    say(&format!("missing packages: {list}"));
+    for package in &missing {
+        println!("    {:16} {}", package.name, package.needed_for);
+    }
+    if !on_path("apt-get") {
+        bail!("this is no Debian system (no apt-get): please install what corresponds to: {list}");
+    }
+    if !is_root() {
+        bail!(
+            "installing packages needs root. Run this again as root, keeping the PATH to cargo:\n\
+             \x20   sudo env PATH=\"$PATH\" cargo xtask setup\n\
+             or install them yourself:\n    sudo apt-get install {list}"
+        );
+    }
+    let update = apt_get(&["update", "--quiet=2"])?;
+    let installed =
+        apt_get(&[&["install", "--yes", "--quiet=2", "--no-install-recommends"], &names[..]].concat())?;
+    if !installed {
+        let hint = if update { "" } else { " (apt-get update failed too: is this machine offline?)" };
+        bail!(
+            "could not install packages{hint}. Install them by hand, then run this again:\n    apt-get install {list}"
+        );
+    }
+    if let Some(package) = missing.iter().find(|package| !is_installed(package)) {
+        bail!("{} was installed and yet there is no {}", package.name, package.shown_by);
+    }
+    Ok(())
+}
+
+/// Runs apt-get without any question; false if it failed.
+fn apt_get(arguments: &[&str]) -> Result<bool> {
+    say(&format!("apt-get {}", arguments.join(" ")));
+    let mut command = Command::new("apt-get");
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null());
+    Ok(command.status().context("cannot run apt-get")?.success())
+}
+
+/// What a package brings is what counts, from wherever it came; of a library, that its header can be found.
+fn is_installed(package: &Package) -> bool {
+    match package.shown_by {
+        // Debian keeps it in a directory of the architecture; on x86-64, where there is gcc-multilib, that links it to
+        // where `clang -target bpf` looks.
+        "/usr/include/asm/types.h" => exists(package.shown_by) || std::env::consts::ARCH != "x86_64",
+        file if file.starts_with('/') => exists(file),
+        program => on_path(program),
+    }
+}
+
+fn exists(file: &str) -> bool {
+    std::path::Path::new(file).exists()
+}
+
+fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    places.into_iter().any(|place| place.join(program).is_file())
+}
+
+/// Losslessness over veth hangs on the kernel: say so before somebody wonders.
+fn check_kernel() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    if let Some(version) = parse_release(&release)
+        && version < LOSSLESS_VETH
+    {
+        let (major, minor) = LOSSLESS_VETH;
+        say(&format!(
+            "this kernel is {}: before Linux {major}.{minor} a full veth drops frames, so lossless runs may lose some",
+            release.trim()
+        ));
+    }
+}
+
+fn parse_release(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn releases_compare_as_numbers() {
+        assert_eq!(parse_release("6.18.44-cloud"), Some((6, 18)));
+        assert!(parse_release("6.9.1").expect("is one") < LOSSLESS_VETH);
+        assert_eq!(parse_release("unknown"), None);
+    }
+}

@@ -1,0 +1,90 @@
+//! Running cargo and the programs that it built.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+/// A line about what happens now.
+pub fn say(what: &str) {
+    println!("▶ {what}");
+}
+
+/// The top of the source tree.
+pub fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
+}
+
+/// The cargo that runs us.
+pub fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    command.current_dir(top());
+    command
+}
+
+/// Where a release build puts the programs.
+pub fn release_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(target) => top().join(target).join("release"),
+        None => top().join("target/release"),
+    }
+}
+
+/// Runs a command to its end; an error unless it ends well.
+pub fn check(command: &mut Command) -> Result<()> {
+    let status = command.status().with_context(|| format!("cannot run {command:?}"))?;
+    if !status.success() {
+        let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy();
+        let arguments: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
+        bail!("`{name} {}` failed ({status})", arguments.join(" "));
+    }
+    Ok(())
+}
+
+/// Builds programs in release mode, with cargo's own progress visible.
+pub fn build(packages: &[&str]) -> Result<()> {
+    say("building (release; the first time takes a few minutes)");
+    check(cargo().args(["build", "--release", "--bins"]).args(packages))
+}
+
+/// Builds what the demo needs and shows it.
+pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
+    build(&["--package", "sluiced", "--package", "sluice", "--package", "testbed"])?;
+    let mut command = Command::new(release_dir().join("sluice-demo"));
+    command.args(["--seconds", &seconds.to_string()]);
+    if no_pfc {
+        command.arg("--no-pfc");
+    }
+    // It takes our place, so that Ctrl-C is its own and the prompt comes back when it has cleaned up.
+    Err(command.exec()).context("cannot run the demo")
+}
+
+/// Removes the namespaces of dead test beds.
+pub fn sweep() -> Result<()> {
+    check(Command::new(release_dir().join("sluice-demo")).arg("--sweep"))
+}
+
+/// All benches of the workspace.
+pub fn bench(filter: Option<&str>) -> Result<()> {
+    say("cargo bench");
+    check(cargo().args(["bench", "--workspace", "--exclude", "tests", "--benches", "--"]).args(filter))
+}
+
+/// True for root.
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+/// Says clearly what is wrong unless we are root.
+pub fn require_root(what: &str) -> Result<()> {
+    if !is_root() {
+        bail!(
+            "{what} needs root, to make network namespaces and to use AF_XDP. Run this again as root, keeping the\n\
+             PATH to cargo:\n    sudo env PATH=\"$PATH\" cargo xtask …"
+        );
+    }
+    Ok(())
+}

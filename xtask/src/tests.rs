@@ -1,0 +1,89 @@
+//! All tests, and one line at the end that sums them up.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+use crate::run::{build, cargo, release_dir, say, sweep};
+
+/// What test programs said of themselves.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Sum {
+    passed: u64,
+    failed: u64,
+    /// Commands that failed without a test having failed: something did not build, or crashed.
+    broken: u64,
+}
+
+/// Builds, runs unit tests, then the end-to-end tests, and ends with `N passed, N failed`.
+pub fn all(filter: Option<&str>) -> Result<()> {
+    build(&["--workspace", "--exclude", "tests"])?;
+    sweep()?;
+    let mut sum = Sum::default();
+    say("unit tests");
+    let mut unit = cargo();
+    unit.args(["test", "--workspace", "--exclude", "tests", "--no-fail-fast", "--"]).args(filter);
+    sum.add(run(&mut unit)?);
+
+    say("end-to-end tests, one after the other");
+    let mut end_to_end = cargo();
+    end_to_end.args(["test", "--package", "tests", "--no-fail-fast", "--", "--test-threads=1"]).args(filter);
+    // The programs under test are those of the release build.
+    sum.add(run(end_to_end.env("SLUICE_BIN_DIR", release_dir()))?);
+    sweep()?;
+
+    println!("{} passed, {} failed", sum.passed, sum.failed + sum.broken);
+    if sum.failed + sum.broken > 0 {
+        bail!("there are failures");
+    }
+    Ok(())
+}
+
+/// Runs one `cargo test`, shows its output as it comes, and adds it up.
+fn run(command: &mut Command) -> Result<Sum> {
+    let mut child =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
+    let mut sum = Sum::default();
+    for line in BufReader::new(child.stdout.take().expect("is piped")).lines() {
+        let line = line?;
+        println!("{line}");
+        if let Some(result) = parse_result(&line) {
+            sum.add(result);
+        }
+    }
+    if !child.wait()?.success() && sum.failed == 0 {
+        sum.broken = 1;
+    }
+    Ok(sum)
+}
+
+impl Sum {
+    fn add(&mut self, other: Sum) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.broken += other.broken;
+    }
+}
+
+/// Reads `test result: ok. 5 passed; 0 failed; …`.
+fn parse_result(line: &str) -> Option<Sum> {
+    let counts = line.strip_prefix("test result: ")?.split_once(". ")?.1;
+    let count = |name: &str| {
+        let field = counts.split("; ").find_map(|field| field.strip_suffix(name))?;
+        field.trim().parse::<u64>().ok()
+    };
+    Some(Sum { passed: count("passed")?, failed: count("failed")?, broken: 0 })
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn results_are_read() {
+        let line = "test result: FAILED. 5 passed; 2 failed; 0 ignored; 0 measured; 1 filtered out; finished in 0.02s";
+        assert_eq!(parse_result(line), Some(Sum { passed: 5, failed: 2, broken: 0 }));
+        assert_eq!(parse_result("test a::b ... ok"), None);
+    }
+}
