@@ -48,7 +48,7 @@ pub struct PortSetup {
     /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
     /// of the loop.
     pub max_posted: u32,
-/// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
+    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
     /// are posted only if this says so.
     pub min_posted: u32,
     /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
