@@ -96,7 +96,13 @@ impl<P: PortIo> Core<P> {
             let now = clock();
             if watched != self.open {
                 watched = self.open;
-                waiter.watch(self.ports.iter().enumerate().filter(|(i, _)| watched & (1 << i) != 0).map(|(_, port)| port));
+                waiter.watch(
+                    self.ports
+                        .iter()
+                        .enumerate()
+                        .filter(|(i, _)| watched & (1 << i) != 0)
+                        .map(|(_, port)| port),
+                );
             }
             if self.turn(now) {
                 idle_since = now;
@@ -118,7 +124,7 @@ impl<P: PortIo> Core<P> {
             let port = open.trailing_zeros() as usize;
             open &= open - 1;
             moved |= self.take_completed(port, now);
-            moved |= self.receiving && self.take_received(port, now);
+            moved |= self.take_received(port, now);
         }
         self.switch.tick(now);
         let mut open = self.open;
@@ -144,7 +150,8 @@ impl<P: PortIo> Core<P> {
     /// Puts a batch of received frames through the switch.
     #[inline]
     fn take_received(&mut self, port: usize, now: Instant) -> bool {
-        self.ports[port].receive(&mut self.memory, now, RX_BATCH, &mut self.received);
+        let most = if self.receiving { RX_BATCH } else { 0 };
+        self.ports[port].receive(&mut self.memory, now, most, &mut self.received);
         let moved = !self.received.is_empty();
         let finish_checksums = self.settings.finish_checksums[port];
         let mut batch = self.received.drain(..);

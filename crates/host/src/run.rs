@@ -56,7 +56,7 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
     let mut memory = Umem::new(FRAMES, frame_bytes)?;
     // The host shares its core with others: what arrives while it is not running must find a frame.
-    let setup = PortSetup { posted_frames: Some(MAX_POSTED as u32), ..PortSetup::default() };
+    let setup = PortSetup { min_posted: MAX_POSTED as u32, ..PortSetup::default() };
     let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
     let mut host = Host::new(settings(args)?, port, memory, FRAMES, now());
     waiter.watch([host.port()]);

@@ -193,10 +193,10 @@ fn every_frame_arrives_both_ways() {
     let flows = [flow(BOB, 64, 0), flow(BOB, 65, 3), flow(BOB, 1000, 5), flow(BOB, 1514, 7)].join(" ");
     let alice = lab.host(0, &format!("{options} {flows}"));
     let bob = lab.host(1, &format!("{options} {}", flow(ALICE, 512, 3)));
-    for host in [&alice, &bob] {
-        host.wait_ready();
-        host.orders.begin();
-    }
+    alice.wait_ready();
+    bob.wait_ready();
+    alice.orders.begin();
+    bob.orders.begin();
     let received = |report: &Report| -> u64 { report.received.iter().map(|flow| flow.received_frames).sum() };
     bob.wait_for("100 000 frames at bob", |report| received(report) == 100_000);
     alice.wait_for("25 000 frames at alice", |report| received(report) == 25_000);

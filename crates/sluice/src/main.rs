@@ -4,9 +4,11 @@
 mod show;
 mod socket;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
 
 /// Looks into a running Sluice switch, and plays the hosts on its ports.
 #[derive(Parser)]
@@ -20,11 +22,15 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    /// Be a host on an interface: send flows, obey PFC, check what arrives.
+    Host(Box<host::Args>),
 }
 
 fn main() -> ExitCode {
+    log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Host(arguments) => host::run(*arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -36,7 +42,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Warnings, or what RUST_LOG says.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let io = error.downcast_ref::<std::io::Error>();
     io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Arguments::command().debug_assert();
+    }
 }

@@ -189,7 +189,7 @@ impl Conductor {
             Change::Lost(seen) => {
                 let why = match seen {
                     Seen::Gone => "is gone",
-                    Seen::Down => "was set down",
+                    Seen::Down => "is down",
                     Seen::NoCarrier | Seen::Carrier => "has lost its carrier",
                 };
                 warn!(port = name, interface, "the interface {why}: the port goes down, the others go on");

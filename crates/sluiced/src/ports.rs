@@ -3,10 +3,16 @@
 use anyhow::{Context, Result};
 use config::Config;
 use control::PortFacts;
+use switch::PortSettings;
 use tracing::{info, warn};
 use xdp::{PortSetup, Umem, XdpMode, XdpPort};
 
 use crate::links::{Interface, Kind};
+
+/// A stall of the loop for which frames are posted: a time slice of another process on the same core (EEVDF: up to 2.8 ms).
+const STALL_NS: u64 = 3_000_000;
+/// Bits that the shortest frame takes on a line: 64 bytes with FCS, preamble and inter-frame gap.
+const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
 
 /// Open ports on their memory.
 #[derive(Debug)]
@@ -26,7 +32,7 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let port = XdpPort::open(&mut memory, interface, &PortSetup::default())
+            let port = XdpPort::open(&mut memory, interface, &setup_for(settings))
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
         }
@@ -48,6 +54,18 @@ impl OpenPorts {
             })
             .collect()
     }
+}
+
+/// How a port uses its rings. Frames that the kernel has no place for are lost whatever their priority, so where one of
+/// them is no-drop, and the rate is known, enough are posted for a stall at that rate.
+fn setup_for(settings: &PortSettings) -> PortSetup {
+    let mut setup = PortSetup::default();
+    if let (true, Some(speed_bps)) = (settings.pfc.no_drop != 0, settings.speed_bps) {
+        let frames =
+            u128::from(speed_bps) * u128::from(STALL_NS) / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
+        setup.min_posted = frames.clamp(setup.min_posted.into(), setup.max_posted.into()) as u32;
+    }
+    setup
 }
 
 /// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
@@ -120,6 +138,21 @@ fn speed(bps: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// 1 Gbit/s are 1,488,095 frames a second, so 4464 in 3 ms.
+    #[test]
+    fn frames_are_posted_for_a_stall_where_a_priority_is_no_drop() {
+        let posted = |speed_bps, no_drop| {
+            let mut settings = PortSettings::new("a", speed_bps);
+            settings.pfc.no_drop = no_drop;
+            setup_for(&settings).min_posted
+        };
+        let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
+        assert_eq!(posted(Some(1_000_000_000), 0b1000), 4464);
+        assert_eq!(posted(Some(1_000_000), 0b1000), min_posted);
+        assert_eq!(posted(Some(u64::MAX), 0b1000), max_posted);
+        assert_eq!((posted(Some(1_000_000_000), 0), posted(None, 0b1000)), (min_posted, min_posted));
+    }
 
     #[test]
     fn speeds_are_written_as_people_say_them() {

@@ -1,15 +1,14 @@
 //! The bare forwarder: what the rings cost and nothing else. Moves every frame from each of two interfaces to the other;
 //! the switch is measured beside it.
 //!
-//! `forwarder --interface A --interface B [--seconds 10] [--core N] [--batch 64] [--budget 256] [--send-buffer BYTES]`
+//! `forwarder --interface A --interface B [--seconds 10] [--core N] [--batch 64] [--budget 256] [--posted 8192]
+//! [--send-buffer BYTES]`
 //!
-//! Prints, every second, the frames forwarded, and the frames forwarded per second of the thread's processor time, which
-//! tells the rate even where other processes take turns on the core. At the end: what the kernel lost.
+//! Prints the frames forwarded every second, and at the end what a frame costs in turns that moved a full batch: the median
+//! is what the forwarder can do, even where the generator or other processes keep it from doing so all the time.
 
-use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use nix::time::{ClockId, clock_gettime};
 use switch::{FrameId, Memory, Outgoing, Received};
 use xdp::{PortIo, Umem, XdpPort};
 
@@ -31,21 +30,20 @@ fn main() {
     assert_eq!(ports.len(), 2, "two interfaces are needed");
 
     let start = Instant::now();
-    let mut forwarded = 0;
-    let mut lists = Lists {
-        received: Vec::with_capacity(2048),
-        outgoing: Vec::with_capacity(2048),
-        done: Vec::with_capacity(2048),
-    };
-    let mut meter = Meter::new();
-    let seconds = arguments.number("--seconds").unwrap_or(10);
-    while start.elapsed() < Duration::from_secs(seconds) {
-        let now = switch::Instant(start.elapsed().as_nanos() as u64);
-        forwarded += forward(&mut ports, &mut umem, now, batch, &mut lists);
-        meter.show_each_second(now, forwarded);
+    let now = || switch::Instant(start.elapsed().as_nanos() as u64);
+    let end = switch::Instant(arguments.number("--seconds").unwrap_or(10) * 1_000_000_000);
+    let mut lists = Lists::default();
+    let mut meter = Meter::default();
+    let mut turn_start = now();
+    while turn_start < end {
+        let forwarded = forward(&mut ports, &mut umem, turn_start, batch, &mut lists);
+        let turn_end = now();
+        meter.add(turn_start, turn_end, forwarded, forwarded >= batch as u64);
+        turn_start = turn_end;
     }
+    meter.show_costs();
     for port in &ports {
-        println!("{}: {:?}", port.interface(), port.kernel_counters());
+        println!("{}: {} frames held, {:?}", port.interface(), port.frames_held(), port.kernel_counters());
     }
     let mut unsent = Vec::new();
     ports.iter_mut().for_each(|port| port.close(&mut umem, &mut unsent));
@@ -54,6 +52,7 @@ fn main() {
 }
 
 /// Lists that are reused from turn to turn.
+#[derive(Default)]
 struct Lists {
     received: Vec<Received>,
     outgoing: Vec<Outgoing>,
@@ -83,40 +82,38 @@ fn forward(
     forwarded
 }
 
-/// Shows rates.
+/// Turns whose cost is kept.
+const MAX_SAMPLES: usize = 1 << 20;
+
+/// Measures rates and costs.
+#[derive(Default)]
 struct Meter {
-    shown_at: switch::Instant,
-    shown: u64,
-    cpu: Duration,
-    rates: VecDeque<u64>,
+    second_start: switch::Instant,
+    frames: u64,
+    /// Nanoseconds a frame, of turns with a full batch.
+    costs: Vec<f64>,
 }
 
 impl Meter {
-    fn new() -> Meter {
-        Meter { shown_at: switch::Instant(0), shown: 0, cpu: cpu_time(), rates: VecDeque::new() }
-    }
-
-    fn show_each_second(&mut self, now: switch::Instant, frames: u64) {
-        let elapsed = now.since(self.shown_at);
-        if elapsed < 1_000_000_000 {
-            return;
+    fn add(&mut self, start: switch::Instant, end: switch::Instant, frames: u64, full: bool) {
+        if full && self.costs.len() < MAX_SAMPLES {
+            self.costs.push(end.since(start) as f64 / frames as f64);
         }
-        let cpu = cpu_time();
-        let count = (frames - self.shown) as f64;
-        let per_cpu_second = count / (cpu - self.cpu).as_secs_f64();
-        self.rates.push_back(per_cpu_second as u64);
-        let mut sorted: Vec<u64> = self.rates.iter().copied().collect();
-        sorted.sort_unstable();
-        println!(
-            "{:.3} Mpps; {:.3} Mpps of processor time, median {:.3}",
-            count * 1e3 / elapsed as f64,
-            per_cpu_second / 1e6,
-            sorted[sorted.len() / 2] as f64 / 1e6,
-        );
-        (self.shown_at, self.shown, self.cpu) = (now, frames, cpu);
+        self.frames += frames;
+        let elapsed = end.since(self.second_start);
+        if elapsed >= 1_000_000_000 {
+            println!("{:.3} Mpps", self.frames as f64 * 1e3 / elapsed as f64);
+            (self.second_start, self.frames) = (end, 0);
+        }
     }
-}
 
-fn cpu_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux has this clock").into()
+    fn show_costs(&mut self) {
+        self.costs.sort_by(f64::total_cmp);
+        let Some(&median) = self.costs.get(self.costs.len() / 2) else { return };
+        println!(
+            "a frame costs {median:.0} ns ({:.3} Mpps; {} full batches)",
+            1e3 / median,
+            self.costs.len()
+        );
+    }
 }

@@ -9,7 +9,7 @@
 
 use switch::{Instant, Nanos};
 
-/// Frames that are posted even where next to nothing arrives.
+/// Frames that are posted even where next to nothing arrives, unless the user wants more.
 pub(crate) const FLOOR_FRAMES: u32 = 512;
 /// Stall assumed at the start.
 const ASSUMED_STALL_NS: Nanos = 5_000_000;
@@ -60,10 +60,10 @@ impl Peak {
 }
 
 impl FillPolicy {
-    /// For a fill ring of `ceiling` frames.
-    pub(crate) fn new(ceiling: u32) -> FillPolicy {
+    /// For a fill ring that holds `floor` to `ceiling` frames.
+    pub(crate) fn new(floor: u32, ceiling: u32) -> FillPolicy {
         FillPolicy {
-            floor: FLOOR_FRAMES.min(ceiling),
+            floor: floor.min(ceiling),
             ceiling,
             rate: Peak { assumed: ASSUMED_RATE_PPS as f64, measured: 0.0 },
             stall: Peak { assumed: ASSUMED_STALL_NS as f64, measured: 0.0 },
@@ -73,11 +73,6 @@ impl FillPolicy {
             busy: false,
             target: ceiling,
         }
-    }
-
-    /// Holds `frames` frames, whatever the need.
-    pub(crate) fn constant(frames: u32) -> FillPolicy {
-        FillPolicy { floor: frames, ..FillPolicy::new(frames) }
     }
 
     /// Frames to hold as things stand.
@@ -137,12 +132,12 @@ mod tests {
     #[test]
     fn generous_at_first() {
         // 2 × 1 Mpps × 5 ms = 10000, more than the ring.
-        assert_eq!(FillPolicy::new(8192).target(), 8192);
+        assert_eq!(FillPolicy::new(FLOOR_FRAMES, 8192).target(), 8192);
     }
 
     #[test]
-    fn a_constant_one_stays() {
-        let mut policy = FillPolicy::constant(8192);
+    fn stays_at_a_floor_as_high_as_the_ceiling() {
+        let mut policy = FillPolicy::new(8192, 8192);
         run(&mut policy, Instant(7), 10 * SECOND, 50_000, 0);
         assert_eq!(policy.target(), 8192);
     }
@@ -150,7 +145,7 @@ mod tests {
     #[test]
     fn comes_down_to_the_floor_when_the_loop_is_quick_or_idle() {
         for (turn, frames) in [(50_000, 50), (50_000, 0)] {
-            let mut policy = FillPolicy::new(8192);
+            let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
             run(&mut policy, Instant(7), 10 * SECOND, turn, frames);
             assert_eq!(policy.target(), FLOOR_FRAMES, "{frames} frames every {turn} ns");
         }
@@ -159,14 +154,14 @@ mod tests {
     #[test]
     fn holds_twice_rate_times_stall() {
         // 1 Mpps, and a turn of 1 ms, always: 2 × 1e6/s × 1e-3 s = 2000.
-        let mut policy = FillPolicy::new(8192);
+        let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         run(&mut policy, Instant(0), 10 * SECOND, 1_000_000, 1000);
         assert!((1990..=2010).contains(&policy.target()), "{}", policy.target());
     }
 
     #[test]
     fn remembers_one_stall_for_a_while() {
-        let mut policy = FillPolicy::new(8192);
+        let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         let now = run(&mut policy, Instant(0), 10 * SECOND, 50_000, 50);
         // 2 ms late once, at 1 Mpps: 2 × 1e6/s × 2e-3 s = 4000 …
         let now = run(&mut policy, now + 2_000_000, 2_000_000, 50_000, 50);
@@ -178,7 +173,7 @@ mod tests {
 
     #[test]
     fn sleep_is_no_stall() {
-        let mut policy = FillPolicy::new(8192);
+        let mut policy = FillPolicy::new(FLOOR_FRAMES, 8192);
         let mut now = run(&mut policy, Instant(0), 10 * SECOND, 50_000, 50);
         for _ in 0..100 {
             // Finds nothing, sleeps 50 ms, is woken by a frame, finds nothing again.
@@ -192,7 +187,7 @@ mod tests {
 
     #[test]
     fn a_small_ring_is_filled() {
-        let mut policy = FillPolicy::new(64);
+        let mut policy = FillPolicy::new(FLOOR_FRAMES, 64);
         run(&mut policy, Instant(0), 10 * SECOND, 50_000, 0);
         assert_eq!(policy.target(), 64);
     }

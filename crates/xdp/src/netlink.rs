@@ -1,7 +1,9 @@
 //! The few things a port asks of the kernel about its interface: what it is (RTM_GETLINK), how many RX queues it has
-//! (ETHTOOL_GCHANNELS), and a real queueing discipline on a veth (RTM_NEWQDISC).
+//! (ETHTOOL_GCHANNELS), whether its driver tells XDP about VLAN tags (NETDEV_CMD_DEV_GET), and a real queueing discipline
+//! on a veth (RTM_NEWQDISC).
 //!
-//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/ethtool.h`.
+//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/ethtool.h`,
+//! `linux/netdev.h`, `linux/genetlink.h`.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -25,6 +27,16 @@ const IFLA_XDP_HW_PROG_ID: u16 = 7;
 /// The place at the root of an interface's tree of qdiscs (linux/pkt_sched.h).
 const TC_H_ROOT: u32 = 0xffff_ffff;
 
+// linux/genetlink.h and linux/netdev.h
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
+const NETDEV_XDP_RX_METADATA_VLAN_TAG: u32 = 4;
+
 /// What the kernel says of an interface.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -47,14 +59,7 @@ pub(crate) struct RouteSocket {
 
 impl RouteSocket {
     pub(crate) fn open() -> io::Result<RouteSocket> {
-        let fd = socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkRoute,
-        )?;
-        bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
-        Ok(RouteSocket { fd })
+        Ok(RouteSocket { fd: netlink(SockProtocol::NetlinkRoute)? })
     }
 
     /// Looks up an interface by name; ENODEV if there is none.
@@ -79,28 +84,59 @@ impl RouteSocket {
         self.request(libc::RTM_DELQDISC, libc::NLM_F_ACK, &root_qdisc(index)).map(drop)
     }
 
-    /// Sends a request and returns the body of the one message that answers it.
     fn request(&self, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
-        let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
-        message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
-        message.extend_from_slice(&kind.to_ne_bytes());
-        message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
-        message.extend_from_slice(&[0; 8]); // sequence number and sender: one request at a time needs neither
-        message.extend_from_slice(body);
-        send(self.fd.as_raw_fd(), &message, MsgFlags::empty())?;
-
-        let mut answer = vec![0; ANSWER_BYTES];
-        let len = recv(self.fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        answer.truncate(len);
-        if u16_at(&answer, 4) == Some(libc::NLMSG_ERROR as u16) {
-            let errno = u32_at(&answer, HEADER_BYTES).unwrap_or(0) as i32;
-            if errno != 0 {
-                return Err(io::Error::from_raw_os_error(-errno));
-            }
-        }
-        answer.drain(..HEADER_BYTES.min(len));
-        Ok(answer)
+        request(&self.fd, kind, flags, body)
     }
+}
+
+/// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the frame.
+pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
+    let fd = netlink(SockProtocol::NetlinkGeneric)?;
+    let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
+    push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, b"netdev\0");
+    let family = generic_attribute(&request(&fd, GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
+        .and_then(|value| u16_at(&value, 0))
+        .ok_or(io::ErrorKind::InvalidData)?;
+
+    let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
+    push_attribute(&mut body, NETDEV_A_DEV_IFINDEX, &(index as u32).to_ne_bytes());
+    let features = generic_attribute(&request(&fd, family, 0, &body)?, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
+    let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);
+    Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
+}
+
+/// The value of an attribute in the body of a generic netlink message.
+fn generic_attribute(body: &[u8], kind: u16) -> Option<Vec<u8>> {
+    attributes(body.get(4..)?).find(|(found, _)| *found == kind).map(|(_, value)| value.to_vec())
+}
+
+fn netlink(protocol: SockProtocol) -> io::Result<OwnedFd> {
+    let fd = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, protocol)?;
+    bind(fd.as_raw_fd(), &NetlinkAddr::new(0, 0))?;
+    Ok(fd)
+}
+
+/// Sends a request and returns the body of the one message that answers it.
+fn request(fd: &OwnedFd, kind: u16, flags: i32, body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
+    message.extend_from_slice(&((HEADER_BYTES + body.len()) as u32).to_ne_bytes());
+    message.extend_from_slice(&kind.to_ne_bytes());
+    message.extend_from_slice(&((flags | libc::NLM_F_REQUEST) as u16).to_ne_bytes());
+    message.extend_from_slice(&[0; 8]); // sequence number and sender: one request at a time needs neither
+    message.extend_from_slice(body);
+    send(fd.as_raw_fd(), &message, MsgFlags::empty())?;
+
+    let mut answer = vec![0; ANSWER_BYTES];
+    let len = recv(fd.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    answer.truncate(len);
+    if u16_at(&answer, 4) == Some(libc::NLMSG_ERROR as u16) {
+        let errno = u32_at(&answer, HEADER_BYTES).unwrap_or(0) as i32;
+        if errno != 0 {
+            return Err(io::Error::from_raw_os_error(-errno));
+        }
+    }
+    answer.drain(..HEADER_BYTES.min(len));
+    Ok(answer)
 }
 
 /// A `struct tcmsg` for the root of interface `index`.

@@ -4,8 +4,10 @@
 //! Frames leave by the first queue's socket only, which keeps them in order. One core owns a port; frames move between
 //! the ports of one [`Umem`] freely, and complete at the port that sent them.
 //!
-//! Why the pfifo on a veth: a veth without a qdisc loses the frames that find its ring full; with one, the kernel keeps
-//! them (6.16 and later) and says EAGAIN. Source: `reference/afxdp.md`, "What happens to a frame in copy mode".
+//! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
+//! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
+//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: `reference/afxdp.md`, "What happens to a frame
+//! in copy mode".
 
 use std::fmt;
 use std::io;
@@ -16,18 +18,21 @@ use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
+use crate::fill::FLOOR_FRAMES;
 use crate::netlink::{Link, RouteSocket, rx_queues};
 use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket::{self, add_statistics};
-use crate::umem::{COMPLETION_RING, FILL_RING, Frames, Umem, max_mtu};
+use crate::umem::{COMPLETION_RING, Frames, MAX_POSTED, Umem, max_mtu};
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
 /// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
 const DEFAULT_TX_BUDGET: u32 = 32;
+/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of 256.
+const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 /// How often a port looks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
 /// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
@@ -40,17 +45,26 @@ pub struct PortSetup {
     pub tx_ring: u32,
     /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
     pub tx_budget: u32,
-    /// Bound of the kernel's copies of frames on their way, in bytes of its own accounting (about 0.8 KB a small
-    /// frame); `None`: the system's default.
+    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
+    /// of the loop.
+    pub max_posted: u32,
+/// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
+    /// are posted only if this says so.
+    pub min_posted: u32,
+    /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
+    /// a small frame); `None`: 64 KiB on a veth, otherwise the system's default.
     pub send_buffer_bytes: Option<u32>,
-    /// Empty frames kept in the fill ring of each RX queue, at most 8192: for who would rather stall for long than be
-    /// quick. `None`: by need, and no more than an eighth of the memory.
-    pub posted_frames: Option<u32>,
 }
 
 impl Default for PortSetup {
     fn default() -> Self {
-        PortSetup { tx_ring: 2048, tx_budget: 256, send_buffer_bytes: None, posted_frames: None }
+        PortSetup {
+            tx_ring: 2048,
+            tx_budget: 256,
+            max_posted: MAX_POSTED as u32,
+            min_posted: FLOOR_FRAMES,
+            send_buffer_bytes: None,
+        }
     }
 }
 
@@ -61,8 +75,10 @@ impl PortSetup {
             Some("the TX ring must be a power of two, at most 2048")
         } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {
             Some("the TX budget must be at least 1 and at most the TX ring")
-        } else if self.posted_frames.is_some_and(|frames| frames == 0 || frames > FILL_RING) {
-            Some("the posted frames must be at least 1 and at most 8192")
+        } else if self.max_posted == 0 || self.max_posted as usize > MAX_POSTED {
+            Some("at least 1 and at most 8192 frames can be posted")
+        } else if self.min_posted > self.max_posted.max(FLOOR_FRAMES) {
+            Some("the fewest posted frames are more than the most")
         } else {
             None
         }
@@ -163,12 +179,13 @@ impl XdpPort {
         queues: u32,
         setup: &PortSetup,
     ) -> Result<(), Error> {
+        let (least, most) = (setup.min_posted, Receiver::most_posted(umem, setup));
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, umem, setup.posted_frames));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, (least, most)));
             if queue == 0 {
-                self.sender = Some(self.new_sender(rings.tx, rings.completion, setup)?);
+                self.sender = Some(self.new_sender(&link.kind, (rings.tx, rings.completion), setup)?);
             }
         }
         for receiver in &mut self.receivers {
@@ -177,21 +194,28 @@ impl XdpPort {
         let sockets: Vec<RawFd> = self.receivers.iter().map(Receiver::fd).collect();
         self.program = Some(attach(&self.interface, link.index, &sockets)?);
         if link.kind == "veth" && link.qdisc == "noqueue" {
-            let action = || format!("interface {}: setting the qdisc", self.interface);
-            route.set_pfifo(link.index, PFIFO_FRAMES).map_err(|error| Error::kernel(action(), error))?;
-            self.qdisc = Some(route);
+            match route.set_pfifo(link.index, PFIFO_FRAMES) {
+                Ok(()) => self.qdisc = Some(route),
+                Err(error) => tracing::warn!(interface = self.interface, %error, "no pfifo on this veth"),
+            }
         }
         Ok(())
     }
 
-    fn new_sender(&self, tx: TxQueue, completion: CompQueue, setup: &PortSetup) -> Result<Sender, Error> {
+    fn new_sender(
+        &self,
+        kind: &str,
+        (tx, completion): (TxQueue, CompQueue),
+        setup: &PortSetup,
+    ) -> Result<Sender, Error> {
         let fd = tx.fd().as_raw_fd();
         let mut budget = setup.tx_budget;
         if let Err(error) = socket::set_send_budget(fd, budget) {
             budget = budget.min(DEFAULT_TX_BUDGET);
             tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
         }
-        if let Some(bytes) = setup.send_buffer_bytes {
+        let on_veth = (kind == "veth").then_some(VETH_SEND_BUFFER_BYTES);
+        if let Some(bytes) = setup.send_buffer_bytes.or(on_veth) {
             let action = || format!("interface {}: setting the send buffer", self.interface);
             socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
         }
@@ -228,8 +252,9 @@ impl XdpPort {
         self.sender = None;
         if let Some(route) = self.qdisc.take()
             && let Err(error) = route.remove_qdisc(self.index)
-            && error.raw_os_error() != Some(libc::ENODEV)
+            && !matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
         {
+            // It was there, and it did not go.
             tracing::warn!(interface = self.interface, %error, "the qdisc stays");
         }
         self.up = false;

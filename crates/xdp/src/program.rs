@@ -1,8 +1,8 @@
 //! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link, which the kernel takes away
 //! with its last descriptor: a process that dies leaves no program behind.
 //!
-//! The best of three ways is taken: natively with VLAN tags put back (the program is then bound to the device), natively
-//! without, and in generic mode, where the driver knows no XDP.
+//! The best of three ways is taken: natively with VLAN tags put back, where the driver tells them (the program is then
+//! bound to the device), natively without, and in generic mode, where the driver knows no XDP.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
+use crate::netlink::tells_vlan_tags;
 use crate::port::has_program;
 
 /// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): what a page leaves beside
@@ -56,29 +57,32 @@ impl std::fmt::Display for Refused {
 /// Puts the program on interface `index`, which then hands the frames of RX queue i to `sockets[i]`.
 pub(crate) fn attach(interface: &str, index: i32, sockets: &[RawFd]) -> Result<Attached, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
-    let mut reason = match try_attach(WITH_VLAN, XdpMode::Native, index, sockets) {
-        Ok(attached) => return Ok(attached),
-        Err(refused) => refused,
-    };
-    for (program, mode) in [(PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)] {
-        if let Some(error) = hopeless(interface, &reason) {
-            return Err(error);
-        }
+    let ways = [(WITH_VLAN, XdpMode::Native), (PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)];
+    let with_vlan = tells_vlan_tags(index).unwrap_or(false); // an error: a kernel that cannot say so
+    let mut reason = None;
+    for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
         match try_attach(program, mode, index, sockets) {
             Ok(attached) => {
-                tracing::warn!(interface, %reason, ?mode, "VLAN tags held out of band cannot be put back here");
-                if mode == XdpMode::Generic {
-                    tracing::warn!(
-                        interface,
-                        "no native XDP: the port works in generic mode, which is slower"
-                    );
-                }
+                warn_of_shortcomings(interface, &attached, reason.as_ref());
                 return Ok(attached);
             }
-            Err(refused) => reason = refused,
+            Err(refused) => match hopeless(interface, &refused) {
+                Some(error) => return Err(error),
+                None => reason = Some(refused),
+            },
         }
     }
-    Err(hopeless(interface, &reason).unwrap_or_else(|| last_error(interface, &reason)))
+    Err(last_error(interface, &reason.expect("a way was tried")))
+}
+
+fn warn_of_shortcomings(interface: &str, attached: &Attached, reason: Option<&Refused>) {
+    let reason = reason.map(Refused::to_string).unwrap_or_default();
+    if attached.mode == XdpMode::Generic {
+        tracing::warn!(interface, reason, "no native XDP: the port works in generic mode, which is slower");
+    }
+    if !attached.restores_vlan_tags {
+        tracing::warn!(interface, reason, "a VLAN tag that the driver holds out of band is lost here");
+    }
 }
 
 fn last_error(interface: &str, refused: &Refused) -> Error {

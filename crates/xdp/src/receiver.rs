@@ -6,8 +6,9 @@ use switch::{Instant, Received};
 use xsk_rs::socket::Fd;
 use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
-use crate::fill::FillPolicy;
-use crate::umem::{FILL_RING, MAX_POSTED, Umem};
+use crate::fill::{FLOOR_FRAMES, FillPolicy};
+use crate::port::PortSetup;
+use crate::umem::{FILL_RING, Umem};
 
 /// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
 pub(crate) const RX_RING: u32 = 2 * FILL_RING;
@@ -32,11 +33,16 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// The receiving half of a socket of `port`, which holds nothing yet; it posts `posted` frames, or by need.
-    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, umem: &Umem, posted: Option<u32>) -> Receiver {
-        let ceiling = MAX_POSTED.min(umem.frames() / MEMORY_PART).max(1);
-        let policy = posted.map_or_else(|| FillPolicy::new(ceiling as u32), FillPolicy::constant);
-        Receiver { rx, fill, port, policy, held: 0, batch: Box::new([FrameDesc::default(); BATCH]) }
+    /// What one queue may post of `umem`, where the user wants `setup`.
+    pub(crate) fn most_posted(umem: &Umem, setup: &PortSetup) -> u32 {
+        let part = ((umem.frames() / MEMORY_PART) as u32).max(1);
+        if setup.min_posted > FLOOR_FRAMES { setup.max_posted } else { setup.max_posted.min(part) }
+    }
+
+    /// The receiving half of a socket of `port`, which holds nothing yet and will never post more than `most` frames.
+    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, (least, most): (u32, u32)) -> Receiver {
+        let batch = Box::new([FrameDesc::default(); BATCH]);
+        Receiver { rx, fill, port, policy: FillPolicy::new(least, most), held: 0, batch }
     }
 
     pub(crate) fn socket(&self) -> &Fd {

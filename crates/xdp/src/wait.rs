@@ -132,6 +132,12 @@ mod tests {
     }
 
     #[test]
+    fn a_waker_can_be_shared() {
+        fn assert_shared<T: Send + Sync + Clone>() {}
+        assert_shared::<Waker>();
+    }
+
+    #[test]
     fn a_core_that_is_not_there_is_refused() {
         let thread = std::thread::spawn(|| set_affinity(1023).is_err());
         assert!(thread.join().unwrap());

@@ -17,6 +17,7 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use control::Client;
 use control::v1::Snapshot;
+use serde::Serialize;
 
 use crate::socket;
 
@@ -121,10 +122,10 @@ async fn watch(arguments: &Arguments, client: &mut Client, interval: Duration) -
 /// Prints one snapshot; rates need the one before.
 fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
     let snapshot = &only(snapshot, arguments.port.as_deref())?;
-    let text = match (arguments.json, arguments.watch) {
-        (false, _) => table(arguments.view, snapshot, before),
-        (true, None) => serde_json::to_string_pretty(&json(arguments.view, snapshot)?)?,
-        (true, Some(_)) => json(arguments.view, snapshot)?.to_string(),
+    let text = if arguments.json {
+        json(arguments.view, snapshot, arguments.watch.is_none())?
+    } else {
+        table(arguments.view, snapshot, before)
     };
     let mut out = std::io::stdout().lock();
     writeln!(out, "{}", text.trim_end())?;
@@ -153,12 +154,15 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
     }
 }
 
-fn json(view: View, snapshot: &Snapshot) -> Result<serde_json::Value> {
+fn json(view: View, snapshot: &Snapshot, pretty: bool) -> Result<String> {
+    fn write(value: &impl Serialize, pretty: bool) -> serde_json::Result<String> {
+        if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }
+    }
     Ok(match view {
-        View::Ports => serde_json::to_value(ports::json(snapshot)),
-        View::Queues => serde_json::to_value(queues::json(snapshot)),
-        View::Buffers => serde_json::to_value(buffers::json(snapshot)),
-        View::Pfc => serde_json::to_value(pfc::json(snapshot)),
+        View::Ports => write(&ports::json(snapshot), pretty),
+        View::Queues => write(&queues::json(snapshot), pretty),
+        View::Buffers => write(&buffers::json(snapshot), pretty),
+        View::Pfc => write(&pfc::json(snapshot), pretty),
     }?)
 }
 
@@ -217,7 +221,8 @@ mod tests {
         let words: Vec<&str> = AFTER_HELP.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         for view in View::value_variants() {
             let mut found = Vec::new();
-            names(&json(*view, &sample::snapshot()).unwrap(), &mut found);
+            let text = json(*view, &sample::snapshot(), false).unwrap();
+            names(&serde_json::from_str(&text).unwrap(), &mut found);
             for name in found {
                 assert!(words.contains(&name.as_str()), "{view:?}: {name} is not in the help");
             }

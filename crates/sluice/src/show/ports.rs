@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn json_of_a_port() {
-        let value = serde_json::to_value(json(&sample::snapshot())).unwrap();
-        insta::assert_snapshot!(serde_json::to_string_pretty(&value).unwrap());
+        let mut snapshot = sample::snapshot();
+        snapshot.ports.truncate(1);
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&snapshot)).unwrap());
     }
 }

@@ -22,7 +22,7 @@ pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
@@ -38,7 +38,7 @@ pub fn tenths(number: f64) -> String {
 
 /// Bit/s as Mbit/s.
 pub fn mbit(bps: u64) -> String {
-    if bps % 1_000_000 == 0 { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }
+    if bps.is_multiple_of(1_000_000) { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }
 }
 
 /// Bytes, under the heading that [`volume_unit`] gives: MB since the start, or Mbit/s since `elapsed_ns` ago, when the

@@ -28,6 +28,9 @@ impl Arguments {
         if let Some(budget) = self.number("--budget") {
             setup.tx_budget = budget as u32;
         }
+        if let Some(frames) = self.number("--posted") {
+            setup.max_posted = frames as u32;
+        }
         setup.send_buffer_bytes = self.number("--send-buffer").map(|bytes| bytes as u32);
         setup
     }

@@ -128,8 +128,9 @@ fn bad_setup() {
             PortSetup { tx_ring: 4096, ..good },
             PortSetup { tx_budget: 0, ..good },
             PortSetup { tx_budget: 2049, ..good },
-            PortSetup { posted_frames: Some(0), ..good },
-            PortSetup { posted_frames: Some(8193), ..good },
+            PortSetup { max_posted: 0, ..good },
+            PortSetup { max_posted: 8193, ..good },
+            PortSetup { max_posted: 1000, min_posted: 1001, ..good },
         ] {
             let error = XdpPort::open(&mut umem, "p0", &setup).unwrap_err();
             assert!(matches!(error, Error::BadSetup { .. }), "{setup:?}: {error:?}");

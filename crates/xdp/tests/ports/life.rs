@@ -192,6 +192,26 @@ fn without_native_support_a_port_works_in_generic_mode() {
 }
 
 #[test]
+fn a_tap_is_served_natively_but_has_no_tags_to_put_back() {
+    let space = Space::new();
+    space.ip("tuntap add dev t0 mode tap");
+    space.ip("link set t0 up");
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let port = open(&mut umem, "t0");
+        assert_eq!((port.xdp_mode(), port.vlan_tags_restored(), port.queues()), (XdpMode::Native, false, 1));
+    });
+}
+
+/// Threads can own these.
+const fn assert_send<T: Send>() {}
+const _: () = {
+    assert_send::<Umem>();
+    assert_send::<XdpPort>();
+    assert_send::<Waiter>();
+};
+
+#[test]
 fn a_frame_wakes_who_waits() {
     let space = Space::with_pairs(2);
     space.inside(|| {

@@ -1,0 +1,291 @@
+//! The loop over ports in memory: what goes in and comes out, turn by turn, also when a port misbehaves.
+
+use dataplane::{Command, Core, CoreSettings, Handle, Reply, mailbox};
+use switch::counters::DropReason;
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Xoff};
+use switch::{Event, HeapMemory, Instant, Snapshot, Switch};
+use wire::ethernet::{EXPERIMENTAL, IPV4, Tag, write_header};
+use wire::mac::MacAddr;
+use wire::pause::{Control, Pfc, decode};
+use xdp::{MemoryPort, Waiter, Wire};
+
+const FRAMES: usize = 512;
+const PORTS: usize = 3;
+
+fn mac(n: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 7, n as u8])
+}
+
+/// Priority 3 is no-drop: XOFF at 4 cells, 8 cells of headroom.
+fn settings() -> SwitchSettings {
+    let ports = (0..PORTS).map(|n| {
+        let mut port = PortSettings::new(format!("p{n}"), None);
+        (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
+        let group = &mut port.groups[3];
+        (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
+        group.xoff = Xoff::Static(4);
+        port
+    });
+    SwitchSettings {
+        buffer: BufferSettings { cell_bytes: 256, total_cells: 256, fixed_cells: 0, headroom_cells: 64 },
+        bridge: BridgeSettings::default(),
+        ports: ports.collect(),
+    }
+}
+
+struct Lab {
+    core: Core<MemoryPort>,
+    wires: Vec<Wire>,
+    handle: Handle,
+    now: Instant,
+}
+
+impl Lab {
+    fn new() -> Self {
+        let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
+        let switch = Switch::new(&settings(), &macs, FRAMES);
+        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
+        let waiter = Waiter::new().expect("an eventfd");
+        let (handle, mailbox) = mailbox(waiter.waker());
+        let settings = CoreSettings { finish_checksums: vec![true; PORTS] };
+        let memory = HeapMemory::new(FRAMES, 2048);
+        let core = Core::new(switch, ports, memory, FRAMES, mailbox, settings);
+        let mut lab = Self { core, wires, handle, now: Instant(1_000_000) };
+        for n in 0..PORTS {
+            lab.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)); // so that addresses are known
+        }
+        lab.turns(3);
+        lab.wires.iter().for_each(|wire| drop(wire.take_sent()));
+        lab
+    }
+
+    fn turns(&mut self, turns: usize) {
+        for _ in 0..turns {
+            self.now = self.now + 1000;
+            self.core.turn(self.now);
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.handle.send(Command::Snapshot(Box::default())).expect("room for a command");
+        self.turns(1);
+        while let Some(reply) = self.handle.receive() {
+            if let Reply::Snapshot(snapshot) = reply {
+                return *snapshot;
+            }
+        }
+        panic!("no snapshot came back");
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let replies = std::iter::from_fn(|| self.handle.receive());
+        replies
+            .filter_map(|reply| if let Reply::Event(_, event) = reply { Some(event) } else { None })
+            .collect()
+    }
+
+    /// What arrived on a wire: PFC frames decoded, of data frames their length.
+    fn seen(&mut self, port: usize) -> Vec<Result<Pfc, usize>> {
+        let sent = self.wires[port].take_sent();
+        sent.iter()
+            .map(|bytes| if let Ok(Control::Pfc(pfc)) = decode(bytes) { Ok(pfc) } else { Err(bytes.len()) })
+            .collect()
+    }
+}
+
+fn frame(dst: MacAddr, src: MacAddr, priority: u8) -> Vec<u8> {
+    let mut bytes = vec![0; 64];
+    write_header(&mut bytes, dst, src, Some(Tag::priority(priority)), EXPERIMENTAL);
+    bytes
+}
+
+fn xoff_3(quanta: u16) -> Pfc {
+    Pfc { enable: 0b0000_1000, quanta: [0, 0, 0, quanta, 0, 0, 0, 0] }
+}
+
+fn conserved(snapshot: &Snapshot) {
+    let received: u64 = snapshot.ports.iter().map(|port| port.received.frames).sum();
+    let transmitted: u64 = snapshot.ports.iter().map(|port| port.transmitted.frames).sum();
+    let drops: u64 = snapshot.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
+    assert_eq!(received + snapshot.flood_copies, transmitted + drops, "{snapshot:#?}");
+    assert_eq!(snapshot.memory_free + snapshot.memory_in_rings, FRAMES as u64, "{snapshot:#?}");
+}
+
+#[test]
+fn a_known_destination_gets_the_frame_and_nobody_else() {
+    let mut lab = Lab::new();
+    let sent = frame(mac(1), mac(0), 5);
+    lab.wires[0].inject(sent.clone());
+    lab.turns(2);
+    assert_eq!(lab.wires[1].take_sent(), [sent]);
+    assert!(lab.wires[0].take_sent().is_empty() && lab.wires[2].take_sent().is_empty());
+    conserved(&lab.snapshot());
+}
+
+#[test]
+fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
+    let mut lab = Lab::new();
+    let sent = frame(mac(77), mac(0), 0);
+    lab.wires[0].inject(sent.clone());
+    lab.turns(2);
+    assert_eq!(lab.wires[1].take_sent(), [sent.clone()]);
+    assert_eq!(lab.wires[2].take_sent(), [sent]);
+    assert!(lab.wires[0].take_sent().is_empty());
+    conserved(&lab.snapshot());
+}
+
+/// XOFF goes out in the turn in which the threshold is reached, and XON once the queue drains; nothing is lost.
+#[test]
+fn congestion_is_told_in_the_same_turn_and_its_end_too() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.wires[1].block(false);
+    lab.turns(4);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    assert_eq!(lab.seen(1), vec![Err(64); 10]);
+    let begun_and_ended =
+        [Event::XoffBegan { port: 0, priority: 3 }, Event::XoffEnded { port: 0, priority: 3 }];
+    assert_eq!(lab.events(), begun_and_ended);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].groups[3].headroom.peak_cells, 6, "4 shared, 6 of 10 in headroom");
+    conserved(&snapshot);
+}
+
+#[test]
+fn headroom_exhausted_is_counted_to_the_frame_and_told_once() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..20).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].block(false);
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 12, "4 shared and 8 of headroom");
+    assert_eq!(
+        lab.events()
+            .iter()
+            .filter(|event| matches!(event, Event::NoDropLost { port: 0, priority: 3 }))
+            .count(),
+        1
+    );
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].drops[DropReason::IngressNoDrop as usize].frames, 8);
+    conserved(&snapshot);
+}
+
+#[test]
+fn a_received_pause_stops_its_priority_and_no_other() {
+    let mut lab = Lab::new();
+    let mut bytes = [0; 60];
+    xoff_3(65_535).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(1);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 2);
+    xoff_3(0).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 3);
+    let snapshot = lab.snapshot();
+    let received = snapshot.ports[1].pfc_received;
+    assert_eq!((received.frames, received.xoff[3], received.xon[3]), (2, 1, 1));
+    assert_eq!(snapshot.ports[1].received.frames, 1, "PFC frames are no data: only the announcement counts");
+    conserved(&snapshot);
+}
+
+#[test]
+fn what_the_kernel_loses_is_counted_as_lost() {
+    let mut lab = Lab::new();
+    lab.wires[1].lose(2);
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(3);
+    assert_eq!(lab.seen(1).len(), 3);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].drops[DropReason::KernelLost as usize].frames, 2);
+    assert_eq!(snapshot.ports[1].kernel.tx_busy, 2);
+    conserved(&snapshot);
+}
+
+#[test]
+fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].go_down();
+    lab.turns(2);
+    assert!(lab.events().contains(&Event::PortDown { port: 1 }));
+    let snapshot = lab.snapshot();
+    assert!(!snapshot.ports[1].up && snapshot.ports[0].up);
+    assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);
+    conserved(&snapshot);
+    lab.wires[0].take_sent();
+    lab.wires[2].inject(frame(mac(0), mac(2), 0));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Err(64)]);
+    // Its address is forgotten: a frame for it is flooded to whoever is left.
+    lab.wires[0].inject(frame(mac(1), mac(0), 0));
+    lab.turns(2);
+    assert_eq!(lab.seen(2), [Err(64)]);
+}
+
+/// The Linux way to send UDP over a veth: the checksum field holds the pseudo-header sum only.
+#[test]
+fn an_open_transport_checksum_is_finished() {
+    let mut lab = Lab::new();
+    let mut bytes = vec![0; 60];
+    let at = write_header(&mut bytes, mac(1), mac(0), None, IPV4);
+    // 10.0.0.1 → 10.0.0.2, UDP, 12 bytes: ports 1 and 2, checksum = pseudo-header sum, data "abcd".
+    let ip = [0x45, 0, 0, 32, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    bytes[at..at + 20].copy_from_slice(&ip);
+    let pseudo: u16 = 0x0a00 + 0x0001 + 0x0a00 + 0x0002 + 17 + 12;
+    let [high, low] = pseudo.to_be_bytes();
+    bytes[at + 20..at + 32].copy_from_slice(&[0, 1, 0, 2, 0, 12, high, low, b'a', b'b', b'c', b'd']);
+    lab.wires[0].inject(bytes.clone());
+    lab.turns(2);
+    let sum = u32::from(pseudo) + 1 + 2 + 12 + 0x6162 + 0x6364;
+    let want = !((sum & 0xffff) as u16 + (sum >> 16) as u16);
+    bytes[at + 26..at + 28].copy_from_slice(&want.to_be_bytes());
+    assert_eq!(lab.wires[1].take_sent(), [bytes]);
+}
+
+/// Told to stop while a port is paused and its neighbour in XOFF: what can leave leaves, the rest is counted, XON is
+/// told, every frame is given back.
+#[test]
+fn a_stop_drains_tells_xon_and_says_the_totals() {
+    let mut lab = Lab::new();
+    let mut bytes = [0; 60];
+    xoff_3(65_535).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(1);
+    (0..6).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(2), mac(0), 0)));
+    lab.turns(1);
+    lab.handle.send(Command::Stop(Box::default())).expect("room for a command");
+    let ticks = std::cell::Cell::new(lab.now.0);
+    let clock = || {
+        ticks.set(ticks.get() + 100_000);
+        Instant(ticks.get())
+    };
+    lab.core.run(clock, &mut Waiter::new().expect("an eventfd")).expect("it can sleep");
+    let (xon, xoffs) =
+        lab.seen(0).split_last().map(|(last, rest)| (last.clone(), rest.to_vec())).expect("PFC");
+    assert_eq!(xon, Ok(xoff_3(0)), "the last word is XON");
+    assert!(
+        xoffs.len() < 5 && xoffs.iter().all(|pfc| *pfc == Ok(xoff_3(65_535))),
+        "before it XOFF, and refreshes"
+    );
+    let stopped = std::iter::from_fn(|| lab.handle.receive())
+        .find_map(|reply| if let Reply::Stopped(snapshot) = reply { Some(snapshot) } else { None });
+    let snapshot = stopped.expect("the loop says its totals");
+    let sent: u64 = snapshot.ports.iter().map(|port| port.transmitted.frames).sum();
+    let flushed: u64 =
+        snapshot.ports.iter().map(|port| port.drops[DropReason::PortDown as usize].frames).sum();
+    assert_eq!((sent, flushed), (6 + 6 + 2, 0), "the pause ended by itself while the queues drained");
+    conserved(&snapshot);
+    assert_eq!((snapshot.memory_free, snapshot.shared_ingress.cells), (FRAMES as u64, 0));
+}
