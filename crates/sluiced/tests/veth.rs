@@ -1,0 +1,245 @@
+//! The daemon on real veths: two or three ordinary hosts on one switch, each in a namespace of its own. Needs root.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use control::v1::{Port, Snapshot};
+use control::{Balance, BlockingClient};
+
+/// Ends a test that waits for what never comes; nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A namespace for the switch and one for each host; all of it goes away with this.
+struct Lab {
+    name: String,
+    hosts: Vec<&'static str>,
+    folder: tempfile::TempDir,
+    daemon: Option<Child>,
+}
+
+impl Lab {
+    /// Host i has the address 10.9.0.(i + 1) on `eth0`; its port's interface is `port-HOST`.
+    fn new(hosts: &[&'static str]) -> Self {
+        static LABS: AtomicU32 = AtomicU32::new(0);
+        let name = format!("sluiced-{}-{}", std::process::id(), LABS.fetch_add(1, Ordering::Relaxed));
+        let folder = tempfile::tempdir().unwrap();
+        let lab = Self { name, hosts: hosts.to_vec(), folder, daemon: None };
+        ip(&format!("netns add {}", lab.space("switch")));
+        for (number, host) in hosts.iter().enumerate() {
+            let (space, switch) = (lab.space(host), lab.space("switch"));
+            ip(&format!("netns add {space}"));
+            ip(&format!("link add name port-{host} netns {switch} type veth peer name eth0 netns {space}"));
+            ip(&format!("-n {switch} link set dev port-{host} up"));
+            ip(&format!("-n {space} addr add 10.9.0.{}/24 dev eth0", number + 1));
+            ip(&format!("-n {space} link set dev eth0 up"));
+        }
+        lab
+    }
+
+    fn space(&self, role: &str) -> String {
+        format!("{}-{role}", self.name)
+    }
+
+    /// A command in a namespace.
+    fn inside(&self, role: &str, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.space(role), program]);
+        command
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("control.sock")
+    }
+
+    /// Starts the daemon on all hosts' ports, with `more` in the table of each, and waits until it is ready.
+    fn start(&mut self, more: &str) {
+        let mut text =
+            format!("[switch]\nname = \"lab\"\n[control]\nsocket = \"{}\"\n", self.socket().display());
+        text += "[buffer]\ntotal_cells = 16384\nheadroom_cells = 1024\n";
+        for host in &self.hosts {
+            text += &format!("[port.{host}]\ninterface = \"port-{host}\"\n{more}\n");
+        }
+        let file = self.folder.path().join("lab.toml");
+        fs::write(&file, text).unwrap();
+        let log = |name: &str| fs::File::create(self.folder.path().join(name)).unwrap();
+        let (out, err) = (log("out"), log("err"));
+        let mut command = self.inside("switch", env!("CARGO_BIN_EXE_sluiced"));
+        command
+            .arg("--config")
+            .arg(&file)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::null())
+            .stdout(out)
+            .stderr(err);
+        self.daemon = Some(command.spawn().unwrap());
+        self.until("the daemon is ready", |lab| lab.said("err").contains("sluiced is ready"));
+    }
+
+    /// What the daemon wrote.
+    fn said(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join(file)).unwrap()
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        BlockingClient::connect(&self.socket()).unwrap().snapshot().unwrap()
+    }
+
+    /// Waits for a condition.
+    fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
+        let began = Instant::now();
+        while !condition(self) {
+            let ended = self.daemon.as_mut().unwrap().try_wait().unwrap();
+            assert!(ended.is_none() && began.elapsed() < PATIENCE, "{what}: never\n{}", self.said("err"));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// SIGTERM, and the exit code.
+    fn terminate(&mut self) -> Option<i32> {
+        let mut daemon = self.daemon.take().unwrap();
+        assert!(Command::new("kill").arg(daemon.id().to_string()).status().unwrap().success());
+        daemon.wait().unwrap().code()
+    }
+
+    fn ping(&self, from: &str, to: &str) {
+        let to = self.hosts.iter().position(|host| *host == to).unwrap() + 1;
+        let output = self
+            .inside(from, "ping")
+            .args(["-c", "3", "-i", "0.2", "-W", "10", &format!("10.9.0.{to}")])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stdout), self.said("err"));
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        for role in ["switch"].iter().chain(&self.hosts) {
+            let _ = Command::new("ip").args(["netns", "del", &self.space(role)]).status();
+        }
+    }
+}
+
+fn ip(arguments: &str) {
+    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
+    assert!(
+        output.status.success(),
+        "ip {arguments}: {}(this test needs root)",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn port<'a>(snapshot: &'a Snapshot, name: &str) -> &'a Port {
+    snapshot.ports.iter().find(|port| port.name == name).unwrap()
+}
+
+#[test]
+fn two_hosts_reach_each_other_and_the_daemon_accounts_for_it() {
+    let mut lab = Lab::new(&["a", "b"]);
+    lab.start("");
+    lab.ping("a", "b");
+
+    let info = BlockingClient::connect(&lab.socket()).unwrap().info().unwrap();
+    assert_eq!((info.name.as_str(), info.version.as_str()), ("lab", env!("CARGO_PKG_VERSION")));
+    assert!(info.config.ends_with("lab.toml"), "{}", info.config);
+    let snapshot = lab.snapshot();
+    let a = port(&snapshot, "a");
+    assert_eq!((a.interface.as_str(), a.xdp_mode.as_str(), a.up), ("port-a", "native", true));
+    assert!(a.received.unwrap().frames >= 4, "an ARP request and three pings: {a:#?}");
+    assert!(snapshot.bridge_entries >= 2);
+
+    assert_eq!(lab.terminate(), Some(0));
+    let totals = lab.said("out");
+    assert!(totals.starts_with("Totals after "), "{totals}");
+    assert!(totals.contains("every frame is accounted for"), "{totals}");
+    let free = totals.lines().last().unwrap().strip_prefix("Memory: ").unwrap();
+    let free: Vec<&str> = free.split(' ').collect();
+    assert_eq!(free[0], free[2], "{totals}");
+    assert!(!lab.socket().exists());
+}
+
+/// The queue is full and its port slow: not all of it leaves in the time that there is, and the rest is counted.
+#[test]
+fn what_cannot_leave_when_the_daemon_stops_is_counted() {
+    let mut lab = Lab::new(&["a", "b"]);
+    lab.start("speed = \"1M\"");
+    lab.ping("a", "b"); // so that both are known, and nothing is flooded
+    let flood = ["-c", "400", "-l", "400", "-s", "1400", "-W", "1", "10.9.0.2"];
+    let mut ping = lab.inside("a", "ping").args(flood).stdout(Stdio::null()).spawn().unwrap();
+    lab.until("the queue is long", |lab| port(&lab.snapshot(), "b").queues[2].waiting_frames > 200);
+
+    assert_eq!(lab.terminate(), Some(0));
+    let totals = lab.said("out");
+    assert!(totals.contains("every frame is accounted for"), "{totals}");
+    assert!(totals.contains("  b: port_down "), "{totals}");
+    let _ = ping.kill();
+    let _ = ping.wait();
+}
+
+/// A host's end goes down: its port goes down, the others go on, and nobody is told that all is well when it comes back.
+#[test]
+fn a_port_that_loses_its_carrier_goes_down_alone() {
+    let mut lab = Lab::new(&["a", "b", "c"]);
+    lab.start("");
+    lab.ping("a", "b");
+    let host = lab.space("b");
+    ip(&format!("-n {host} link set dev eth0 down"));
+    lab.until("the port is down", |lab| !port(&lab.snapshot(), "b").up);
+    assert!(lab.said("err").contains("the interface has lost its carrier"), "{}", lab.said("err"));
+    lab.ping("a", "c");
+
+    ip(&format!("-n {host} link set dev eth0 up"));
+    lab.until("it says what to do", |lab| {
+        lab.said("err").contains("restart sluiced to use it as a port again")
+    });
+    let snapshot = lab.snapshot();
+    assert!(!port(&snapshot, "b").up && port(&snapshot, "a").up && port(&snapshot, "c").up);
+    assert_eq!(lab.terminate(), Some(0));
+    assert!(lab.said("out").contains("every frame is accounted for"), "{}", lab.said("out"));
+}
+
+/// A host that comes up after the switch is no reason to restart anything.
+#[test]
+fn a_port_without_carrier_works_once_it_has_one() {
+    let mut lab = Lab::new(&["a", "b"]);
+    let host = lab.space("b");
+    ip(&format!("-n {host} link set dev eth0 down"));
+    lab.start("");
+    assert!(lab.said("err").contains("no carrier yet"), "{}", lab.said("err"));
+    ip(&format!("-n {host} link set dev eth0 up"));
+    lab.until("the carrier is noticed", |lab| lab.said("err").contains("the interface has its carrier"));
+    lab.ping("a", "b");
+    let snapshot = lab.snapshot();
+    assert!(port(&snapshot, "b").up, "{snapshot:#?}");
+    assert_eq!(lab.terminate(), Some(0));
+}
+
+/// A bridge's own reports of its ports are no reports of a lost interface, and other interfaces come and go unnoticed.
+#[test]
+fn changes_of_other_interfaces_do_not_matter() {
+    let mut lab = Lab::new(&["a", "b"]);
+    lab.start("");
+    let switch = lab.space("switch");
+    for arguments in [
+        "link add name other type veth peer name other2",
+        "link add name br type bridge",
+        "link set dev port-b master br",
+        "link set dev port-b nomaster",
+        "link del dev other",
+    ] {
+        ip(&format!("-n {switch} {arguments}"));
+    }
+    lab.ping("a", "b");
+    let snapshot = lab.snapshot();
+    assert!(snapshot.ports.iter().all(|port| port.up), "{snapshot:#?}");
+    assert!(!lab.said("err").contains("WARN"), "{}", lab.said("err"));
+    assert_eq!(lab.terminate(), Some(0));
+    assert_eq!(Balance::of(&snapshot).dropped, 0, "{snapshot:#?}");
+}
