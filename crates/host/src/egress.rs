@@ -157,9 +157,9 @@ impl Egress {
         self.flows.iter().all(|flow| flow.pace.next_due().is_none())
     }
 
-    /// Frames that the rate of `flow` asked for so far.
+    /// Frames that the rate of `flow` asked for so far; none if it has not been added yet.
     pub fn offered(&self, flow: usize, now: Instant) -> u64 {
-        self.flows[flow].pace.offered(now)
+        self.flows.get(flow).map_or(0, |flow| flow.pace.offered(now))
     }
 
     /// Nothing of `priority` may leave. As of the last `advance`.

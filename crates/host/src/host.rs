@@ -84,7 +84,7 @@ pub struct Host<P: PortIo> {
     stage: Stage,
     /// When it began to send; until then, when it was made.
     since: Instant,
-    /// When a sender had sent everything.
+    /// When a sender had sent everything, or the host was stopped.
     sent_at: Option<Instant>,
     egress: Egress,
     sent: Vec<Sent>,
@@ -214,6 +214,7 @@ impl<P: PortIo> Host<P> {
     /// Sends nothing more; done once nothing is on its way out, or `linger_ns` later.
     pub fn stop(&mut self, now: Instant) {
         if !matches!(self.stage, Stage::Stopping { .. } | Stage::Done) {
+            self.sent_at.get_or_insert(now);
             self.stage = Stage::Stopping { until: now + self.settings.linger_ns };
         }
     }
@@ -387,6 +388,7 @@ impl<P: PortIo> Host<P> {
         let (stage, sending) = match self.stage {
             Stage::Waiting | Stage::Done => (Instant::NEVER, None),
             Stage::Sending { .. } if self.all_sent() => (now, None),
+            Stage::Stopping { .. } if self.in_flight.frames == 0 => (now, None),
             Stage::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
             Stage::Lingering { until } | Stage::Stopping { until } => (until, None),
         };
@@ -430,7 +432,7 @@ impl<P: PortIo> Host<P> {
             flow: flow as u32,
             to: to.to_string(),
             priority,
-            offered_frames: if self.is_waiting() { 0 } else { self.egress.offered(flow, now) },
+            offered_frames: self.egress.offered(flow, self.sent_at.unwrap_or(now)),
             sent_frames: frames,
             sent_bytes: bytes,
         }

@@ -101,8 +101,9 @@ impl Pace {
     #[inline]
     pub fn limit_backlog(&mut self, now: Instant) {
         let span_ns = self.max_backlog.saturating_mul(self.interval_ns());
-        if now.since(self.next_due) < span_ns {
-            return; // fewer wait; this is the usual case, and needs no division
+        // Usually fewer wait, and that needs no division.
+        if self.next_due().is_none_or(|due| now.since(due) < span_ns) {
+            return;
         }
         let waiting = self.slots_until(now).saturating_sub(self.next);
         if waiting > self.max_backlog {
@@ -223,6 +224,7 @@ mod tests {
         let now = Instant(2 * SECOND);
         assert_eq!((pace.offered(now), drain(&mut pace, now)), (1010, 1000));
         assert_eq!(drain(&mut pace, Instant(9 * SECOND)), 490);
-        assert_eq!((pace.offered(Instant(9 * SECOND)), pace.next_due()), (1500, None));
+        pace.limit_backlog(Instant(9 * SECOND));
+        assert_eq!((pace.offered(Instant(3 * SECOND)), pace.next_due()), (1500, None));
     }
 }

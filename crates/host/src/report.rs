@@ -24,7 +24,7 @@ pub struct Report {
     pub interface: String,
     /// The host's MAC address.
     pub mac: String,
-    /// Nanoseconds since the host began to send, until everything was sent; of a host without flows, until now.
+    /// Nanoseconds since the host began to send, until everything was sent or the host was stopped.
     pub elapsed_ns: u64,
     /// The flows that this host sends, in the order given.
     pub sent: Vec<FlowSent>,

@@ -80,6 +80,11 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
         Some(mac) => mac,
         None => interface_mac(&args.interface)?,
     };
+    if args.flows.iter().any(|flow| flow.to == mac) {
+        bail!(
+            "--flow to={mac}: this is the host's own address; name another host's, or give this one another by --mac"
+        );
+    }
     let sends = !args.flows.is_empty();
     Ok(HostSettings {
         interface: args.interface.clone(),

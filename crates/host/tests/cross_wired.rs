@@ -251,6 +251,21 @@ fn a_host_whose_frames_cannot_leave_still_ends() {
     assert_eq!((report.sent[0].offered_frames > 0, report.sent[0].sent_frames), (true, 0));
 }
 
+/// Stopped before it was told to begin: it reports that nothing was sent.
+#[test]
+fn a_host_that_never_began_ends() {
+    let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 80_000_000)]));
+    let mut bob = station(settings(BOB, vec![]));
+    let now = run(&mut alice, &mut bob, Instant(0), Instant(MILLISECOND));
+    alice.host.stop(now);
+    assert_eq!(alice.host.next_turn(now), now, "at once");
+    alice.turn(now);
+    assert!(alice.host.is_done());
+    let report = alice.finish(now);
+    assert_eq!((report.sent[0].offered_frames, report.sent[0].sent_frames), (0, 0));
+    assert_eq!((report.announcements_sent, report.elapsed_ns), (1, MILLISECOND));
+}
+
 /// A paused sender does not wait for ever: its time over, it lingers and ends.
 #[test]
 fn a_paused_host_ends_with_its_time() {

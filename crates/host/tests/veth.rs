@@ -280,7 +280,10 @@ fn a_pfc_frame_stops_its_priority_alone() {
     bob.wait_ready();
     // At 10 Mbit/s an XOFF of 65535 quanta lasts for 3.4 s.
     let flows = [3, 5].map(|priority| format!("--flow to={BOB},size=250,priority={priority},rate=2M"));
-    let alice = lab.host(0, &format!("--speed 10M --duration 200s {}", flows.join(" ")));
+    let alice = lab.host(0, &format!("--speed 10M --duration 200s --wait {}", flows.join(" ")));
+    alice.wait_ready();
+    bob.wait_for("alice's announcement", |report| report.announcements_received > 0);
+    alice.orders.begin();
     let pfc = |quanta: u16| {
         let mut frame = [0; FRAME_BYTES];
         let mut pfc = Pfc { enable: 1 << 3, quanta: [0; 8] };
@@ -338,10 +341,16 @@ fn a_host_whose_interface_goes_says_so() {
 }
 
 #[test]
-fn an_interface_that_is_not_there_is_named() {
+fn what_cannot_run_is_explained() {
     let lab = Lab::new();
-    let host = lab.host(0, "--interface h9");
-    until("the host ends", || host.thread.is_finished());
-    let message = host.thread.join().unwrap().unwrap_err().to_string();
-    assert!(message.contains("interface h9: there is no such interface"), "{message}");
+    for (options, expected) in [
+        ("--interface h9".into(), "interface h9: there is no such interface"),
+        (format!("--flow to={ALICE},rate=1M"), "--flow to=02:00:00:00:00:0a: this is the host's own address"),
+        ("--core 1000".into(), "--core 1000: `nproc` says how many cores there are"),
+    ] {
+        let host = lab.host(0, &options);
+        until("the host ends", || host.thread.is_finished());
+        let message = host.thread.join().unwrap().unwrap_err().to_string();
+        assert!(message.contains(expected), "{options}: {message}");
+    }
 }
