@@ -7,11 +7,12 @@ mod capture;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::{FlowReceived, Pause, Report};
-use testbed::{Bed, Daemon, Host, Port, Snapshot, idle, port};
+use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, idle, port};
 
 pub use capture::Capture;
 
@@ -21,9 +22,13 @@ pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
 /// Bytes of a frame, without FCS, in the tests of rates.
 pub const FRAME_BYTES: u64 = 1000;
 
-/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports.
+/// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports; untagged frames, which are the
+/// announcements of `sluice host`, have a priority of their own.
 pub fn switch_config(mode: &str) -> String {
-    format!("[switch]\nname = \"under-test\"\n\n[port-defaults.pfc]\nmode = \"{mode}\"\nno_drop = [3]\n")
+    format!(
+        "[switch]\nname = \"under-test\"\n\n[buffer]\nheadroom_cells = 32768\n\n[port-defaults]\n\
+         port_priority = {ANNOUNCEMENT_QUEUE}\n\n[port-defaults.pfc]\nmode = \"{mode}\"\nno_drop = [3]\n"
+    )
 }
 
 /// A port on the interface of the same name, with a speed.
@@ -31,17 +36,17 @@ pub fn port_config(name: &str, speed: &str) -> String {
     format!("\n[port.{name}]\ninterface = \"{name}\"\nspeed = \"{speed}\"\n")
 }
 
-/// Thresholds of priority 3 on a port: XOFF at 2000 cells, XON at 1000, and headroom.
+/// Thresholds of priority 3 on a port: XOFF at 4096 cells, XON at 2048, and headroom.
 pub fn group_config(name: &str, headroom_cells: u32) -> String {
     format!(
-        "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = 2000 }}\nxon_offset_cells = 1000\n\
+        "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 2048\n\
          headroom_cells = {headroom_cells}\n"
     )
 }
 
 /// Headroom for what a sender may still send until a loop that stalls for tens of milliseconds on a busy machine
-/// has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 20 ms.
-pub const AMPLE_HEADROOM_CELLS: u32 = 6000;
+/// has told it to stop: 600 Mbit/s of 1000-byte frames (4 cells each) for 55 ms.
+pub const AMPLE_HEADROOM_CELLS: u32 = 16_384;
 
 /// A flow for `sluice host`, of frames of [`FRAME_BYTES`].
 pub fn flow(to: &str, priority: u8, rate: &str) -> String {
@@ -53,14 +58,14 @@ pub fn flow(to: &str, priority: u8, rate: &str) -> String {
 pub struct Run {
     /// The switch after the last frame has left it.
     pub snapshot: Snapshot,
-    /// Two moments while all senders sent: once they did, and shortly before the first one ended.
+    /// Two moments while all senders sent: once they did, and shortly before the first one was done.
     pub sending: (Snapshot, Snapshot),
     /// By port.
     pub reports: Vec<(String, Report)>,
 }
 
 /// Lets the senders send for `duration` (which they were told at their start), waits until the switch is at rest, and
-/// stops the receivers. Of daemons in series `daemons[0]` is the one that is watched; all must come to rest.
+/// stops the hosts. Of daemons in series `daemons[0]` is the one that is watched; all must come to rest.
 pub fn run(
     daemons: &[&Daemon],
     mut senders: Vec<Host>,
@@ -70,41 +75,38 @@ pub fn run(
     let watched = daemons.first().context("a run needs a daemon")?;
     let before = watched.snapshot()?;
     senders.iter_mut().try_for_each(Host::go)?;
-    let first =
-        watched.until("frames flow", |now| (received(now) > received(&before)).then(|| now.clone()))?;
-    let mut last = first.clone();
-    loop {
+    let deadline = Instant::now() + duration + PATIENCE;
+    let mut sending: Option<(Snapshot, Snapshot)> = None;
+    while !all_sent(&mut senders)? {
+        ensure!(Instant::now() < deadline, "senders are not done in time");
         let now = watched.snapshot()?;
-        for sender in &mut senders {
-            if !sender.process().is_running()? {
-                return finish(daemons, senders, receivers, duration, (first, last));
-            }
+        if received(&now) > received(&before) && senders.iter().all(|sender| sender.is_sending(duration)) {
+            let first = sending.map_or_else(|| now.clone(), |(first, _)| first);
+            sending = Some((first, now));
         }
-        // Only now is it sure that all of them were still sending when the snapshot was taken.
-        last = now;
-        std::thread::sleep(Duration::from_millis(100));
-    }
-}
-
-fn finish(
-    daemons: &[&Daemon],
-    senders: Vec<Host>,
-    receivers: Vec<Host>,
-    duration: Duration,
-    sending: (Snapshot, Snapshot),
-) -> Result<Run> {
-    let mut reports = Vec::new();
-    for sender in senders {
-        reports.push((sender.port.clone(), sender.finish(duration)?));
+        sleep(Duration::from_millis(100));
     }
     // From the hosts on: once the first switch is at rest, nothing more comes to the next.
     for daemon in daemons {
         daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     }
-    for receiver in receivers {
-        reports.push((receiver.port.clone(), receiver.stop()?));
+    // Receivers announce themselves as long as they run: the senders must be there to hear it.
+    let mut reports = Host::stop_all(receivers)?;
+    for daemon in daemons {
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     }
-    Ok(Run { snapshot: daemons[0].snapshot()?, sending, reports })
+    reports.extend(Host::stop_all(senders)?);
+    let sending = sending.context("there was no moment in which all senders sent")?;
+    Ok(Run { snapshot: watched.snapshot()?, sending, reports })
+}
+
+fn all_sent(senders: &mut [Host]) -> Result<bool> {
+    for sender in senders {
+        if !sender.has_sent_all()? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn received(snapshot: &Snapshot) -> u64 {

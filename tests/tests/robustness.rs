@@ -39,9 +39,20 @@ fn has_xdp(namespace: &Namespace, interface: &str) -> Result<bool> {
 /// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no XDP program on any
 /// interface, no queueing discipline, no socket.
 fn refuses(bed: &Bed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
+    refuses_limited(bed, switch, &[], config, words)
+}
+
+/// The same, with a program (and its arguments) that starts the daemon under a limit.
+fn refuses_limited(
+    bed: &Bed,
+    switch: &Namespace,
+    limit: &[&str],
+    config: &str,
+    words: &[&str],
+) -> Result<()> {
     let before = switch.run("tc qdisc show")?;
     let links_before = links(switch)?;
-    let daemon = Daemon::launch(switch, bed.dir(), config)?;
+    let daemon = Daemon::launch(switch, bed.dir(), limit, config)?;
     let socket = daemon.socket().to_path_buf();
     let said = daemon.failure()?;
     println!("{said}\n");
@@ -145,9 +156,13 @@ fn too_little_memory_is_refused() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
-    // A memory with a frame for each of a thousand million cells.
-    let config = two_ports() + "\n[buffer]\ntotal_cells = 1000000000\n";
-    refuses(&bed, &switch, &config, &["memory"])
+    // A memory of some gigabytes in a process that may have one.
+    let config = two_ports() + "\n[buffer]\ntotal_cells = 2000000\n";
+    let config = config.replacen("[buffer]\nheadroom_cells = 32768\n", "", 1);
+    refuses_limited(&bed, &switch, &["prlimit", "--as=1073741824"], &config, &["memory"])?;
+    // The same memory is no trouble for a process without limit.
+    bed.daemon(&switch, &config)?.stop()?;
+    Ok(())
 }
 
 #[test]
@@ -158,15 +173,16 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
     bed.quiet_host(&switch, "b")?;
     for (from, to, words) in [
         // An unknown name: place, and what was meant.
-        ("speed = \"1G\"", "sped = \"1G\"", vec!["sped", "speed", ":10:1"]),
+        ("speed = \"1G\"", "sped = \"1G\"", vec!["sped", "speed"]),
         // A value of the wrong kind.
-        ("no_drop = [3]", "no_drop = [9]", vec!["no_drop", "9", ":6:"]),
+        ("no_drop = [3]", "no_drop = [9]", vec!["no_drop", "9"]),
         // No TOML at all.
-        ("[port.a]", "[port.a", vec![":8:"]),
+        ("[port.a]", "[port.a", Vec::new()),
     ] {
         let config = two_ports().replacen(from, to, 1);
-        assert_ne!(config, two_ports());
-        refuses(&bed, &switch, &config, &words)?;
+        let line = config.lines().position(|line| line.starts_with(to)).context("the mistake")? + 1;
+        let place = format!(".toml:{line}:");
+        refuses(&bed, &switch, &config, &[&[place.as_str()], &words[..]].concat())?;
     }
     let mut nothing = switch.command(testbed::binary("sluiced")?);
     let output = nothing.args(["--config", "/nonexistent/sluice.toml"]).output()?;
@@ -203,10 +219,12 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     println!("{said}");
     let at_death = daemon.snapshot()?;
 
-    let sent = sender.finish(Duration::from_secs(4))?;
-    let after = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
+    daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     drop(lost_receiver); // its interface is gone
     let received = receiver.stop()?;
+    let after = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    let sent = sender.stop()?;
     let arrived = received.received.iter().find(|flow| flow.flow == 0).context("the flow to b")?;
     assert_eq!(arrived.received_frames, sent.sent[0].sent_frames, "a to b lost nothing");
     assert!(frames(port(&after, "b")?.transmitted) > frames(port(&at_death, "b")?.transmitted), "it went on");
@@ -241,7 +259,8 @@ fn a_clean_stop_drains_and_releases_its_hosts() -> Result<()> {
     let said = daemon.stop()?;
     println!("{said}");
     assert!(said.contains("received") && said.contains("transmitted"), "totals are told:\n{said}");
-    let sent = sender.finish(Duration::from_secs(3))?;
+    eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
+    let sent = sender.stop()?;
     assert!(pause(&sent, 3).xon > 0, "the last word to the host was XON: {sent:?}");
     let received = receiver.stop()?;
     let arrived = received.received.first().context("the flow")?;

@@ -147,7 +147,7 @@ impl Bed {
     /// Starts `sluiced` in `namespace` and waits until it forwards. `config` is all but the `[control]` table, which
     /// is added at its end.
     pub fn daemon(&self, namespace: &Namespace, config: &str) -> Result<Daemon> {
-        Daemon::launch(namespace, self.dir(), config)?.ready()
+        Daemon::launch(namespace, self.dir(), &[], config)?.ready()
     }
 
     /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments, and waits until it

@@ -44,8 +44,9 @@ pub fn binary(name: &str) -> Result<PathBuf> {
 }
 
 impl Daemon {
-    /// Writes a configuration, with a control socket of its own, and starts a daemon with it.
-    pub fn launch(namespace: &Namespace, dir: &Path, config: &str) -> Result<Self> {
+    /// Writes a configuration, with a control socket of its own, and starts a daemon with it. It may not be ready yet.
+    /// `under` is what starts it, a program with its arguments, if it is not to be started plainly.
+    pub fn launch(namespace: &Namespace, dir: &Path, under: &[&str], config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
         let socket = dir.join(format!("{number}.sock"));
         let file = dir.join(format!("{number}.toml"));
@@ -53,12 +54,24 @@ impl Daemon {
             &file,
             format!("{config}\n\n[control]\nsocket = {:?}\n", socket.display().to_string()),
         )?;
-        Self::on_file(namespace, &file, &socket)
+        Self::start(namespace, under, &file, &socket)
     }
 
     /// Starts a daemon on a configuration that is there, with this control socket in it. It may not be ready yet.
     pub fn on_file(namespace: &Namespace, config: &Path, socket: &Path) -> Result<Self> {
-        let mut command = namespace.command(binary("sluiced")?);
+        Self::start(namespace, &[], config, socket)
+    }
+
+    fn start(namespace: &Namespace, under: &[&str], config: &Path, socket: &Path) -> Result<Self> {
+        let daemon = binary("sluiced")?;
+        let mut command = match under {
+            [] => namespace.command(daemon),
+            [program, arguments @ ..] => {
+                let mut command = namespace.command(program);
+                command.args(arguments).arg(daemon);
+                command
+            }
+        };
         command.arg("--config").arg(config).env("NO_COLOR", "1");
         let process = Process::start("sluiced", &mut command)?;
         Ok(Self { process, socket: socket.to_path_buf(), config: config.to_path_buf() })

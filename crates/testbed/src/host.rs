@@ -10,6 +10,12 @@ use crate::bed::Station;
 use crate::daemon::binary;
 use crate::process::Process;
 
+/// Longer than any test: a sender that has sent everything waits for so long.
+const LINGER: &str = "600s";
+
+/// Between two reports.
+const INTERVAL: Duration = Duration::from_millis(250);
+
 /// A running host; it is killed when this goes away.
 #[derive(Debug)]
 pub struct Host {
@@ -21,12 +27,14 @@ pub struct Host {
 impl Host {
     pub(crate) fn start(station: &Station, flows: &[String], arguments: &[&str]) -> Result<Self> {
         let mut command = station.namespace.command(binary("sluice")?);
-        command.args(["host", "--interface", Station::INTERFACE, "--json", "--interval", "250ms"]);
+        command.args(["host", "--interface", Station::INTERFACE, "--json"]);
+        command.arg("--interval").arg(format!("{}ms", INTERVAL.as_millis()));
         for flow in flows {
             command.args(["--flow", flow]);
         }
         if !flows.is_empty() {
-            command.arg("--wait");
+            // It stays until it is stopped, so that what the switch still has to say to it is not said to nobody.
+            command.args(["--wait", "--linger", LINGER]);
         }
         command.args(arguments);
         let mut process = Process::start(&station.name, &mut command)?;
@@ -43,9 +51,37 @@ impl Host {
 
     /// The latest report, if there was one.
     pub fn report(&self) -> Option<Report> {
-        self.process.stdout().iter().rev().find_map(|line| match serde_json::from_str(line) {
+        self.latest(1).pop()
+    }
+
+    /// The latest reports, at most `count`, the newest first.
+    fn latest(&self, count: usize) -> Vec<Report> {
+        let of_line = |line: &String| match serde_json::from_str(line) {
             Ok(Line::Progress(report) | Line::Final(report)) => Some(report),
             _ => None,
+        };
+        self.process.stdout().iter().rev().filter_map(of_line).take(count).collect()
+    }
+
+    /// True if a sender, told to send for `duration`, is certainly still at it.
+    pub fn is_sending(&self, duration: Duration) -> bool {
+        // A report is as old as the interval between two, at most.
+        self.report().is_some_and(|report| {
+            report.elapsed_ns > 0 && Duration::from_nanos(report.elapsed_ns) + 2 * INTERVAL < duration
+        })
+    }
+
+    /// True once a sender has sent all that it was to send: from then on its clock stands still.
+    ///
+    /// # Errors
+    /// It has ended, though nobody stopped it.
+    pub fn has_sent_all(&mut self) -> Result<bool> {
+        if !self.process.is_running()? {
+            bail!("host {} ended by itself\n{}", self.port, self.process.log());
+        }
+        Ok(match self.latest(2).as_slice() {
+            [last, before] => last.elapsed_ns > 0 && before.elapsed_ns == last.elapsed_ns,
+            _ => false,
         })
     }
 
@@ -54,19 +90,21 @@ impl Host {
         &mut self.process
     }
 
-    /// For a sender: waits for its end, which is about `duration` away, and for its last report.
-    pub fn finish(mut self, duration: Duration) -> Result<Report> {
-        self.last_report(duration)
+    /// Stops it; its last report.
+    pub fn stop(self) -> Result<Report> {
+        Ok(Self::stop_all(vec![self])?.remove(0).1)
     }
 
-    /// Stops it (a receiver runs until then); its last report.
-    pub fn stop(mut self) -> Result<Report> {
-        self.process.signal(Signal::SIGTERM)?;
-        self.last_report(Duration::ZERO)
+    /// Stops several at once, so that none announces itself to one that has gone; their ports and last reports.
+    pub fn stop_all(mut hosts: Vec<Host>) -> Result<Vec<(String, Report)>> {
+        for host in &hosts {
+            host.process.signal(Signal::SIGTERM)?;
+        }
+        hosts.iter_mut().map(|host| Ok((host.port.clone(), host.last_report()?))).collect()
     }
 
-    fn last_report(&mut self, duration: Duration) -> Result<Report> {
-        let status = self.process.wait(duration)?;
+    fn last_report(&mut self) -> Result<Report> {
+        let status = self.process.wait(Duration::ZERO)?;
         if !status.success() {
             bail!("host {} ended with {status}\n{}", self.port, self.process.log());
         }

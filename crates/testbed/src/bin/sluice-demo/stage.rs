@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
-use testbed::{Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, port};
+use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, port};
 
 use crate::scene::{Flow, Outcome, Queue, Scene, Total};
 
@@ -19,19 +19,44 @@ const PRIORITIES: [(u8, usize); 2] = [(3, 3), (0, 2)];
 const SENDERS: [&str; 2] = ["sender1", "sender2"];
 const RECEIVER: &str = "receiver";
 
-/// The switch of the demo. Speeds of the senders' ports are what pause times are counted in: a quantum is 512 bits.
+/// The switch of the demo. Headroom is for what a sender may still send while a loop, its own or the switch's, is held up:
+/// 16384 cells are 4096 frames, 55 ms of 600 Mbit/s. The speeds of the senders' ports are those of their hosts, since pause
+/// times count in bits.
 fn config(pfc: bool) -> String {
     let mode = if pfc { "on" } else { "off" };
     let mut text = format!(
-        "[switch]\nname = \"demo\"\n\n[port-defaults.pfc]\nmode = \"{mode}\"\nno_drop = [3]\n\n\
-         [port.{RECEIVER}]\ninterface = \"{RECEIVER}\"\nspeed = \"500M\"\n"
+        r#"
+[switch]
+name = "demo"
+
+[buffer]
+headroom_cells = 32768
+
+[port-defaults]
+port_priority = {ANNOUNCEMENT_QUEUE}
+
+[port-defaults.pfc]
+mode    = "{mode}"
+no_drop = [3]
+
+[port.{RECEIVER}]
+interface = "{RECEIVER}"
+speed     = "500M"
+"#
     );
     for sender in SENDERS {
-        text.push_str(&format!(
-            "\n[port.{sender}]\ninterface = \"{sender}\"\nspeed = \"2G\"\n\n\
-             [port.{sender}.pfc.priority.3]\nxoff = {{ static_cells = 2000 }}\nxon_offset_cells = 1000\n\
-             headroom_cells = 6000\n"
-        ));
+        text += &format!(
+            r#"
+[port.{sender}]
+interface = "{sender}"
+speed     = "2G"
+
+[port.{sender}.pfc.priority.3]
+xoff             = {{ static_cells = 4096 }}
+xon_offset_cells = 2048
+headroom_cells   = 16384
+"#
+        );
     }
     text
 }
@@ -45,8 +70,8 @@ pub struct Stage {
     macs: Vec<String>,
     pfc: bool,
     total: Duration,
-    /// The first snapshot while the senders send, and the latest, with the reports of that moment.
-    first: Option<Snapshot>,
+    /// The first and the latest snapshot while all senders certainly sent.
+    sending: Option<(Snapshot, Snapshot)>,
     last: Moment,
     _bed: Bed,
 }
@@ -89,7 +114,7 @@ impl Stage {
             macs: stations.iter().map(Station::mac).collect(),
             pfc,
             total: Duration::from_secs(seconds.into()),
-            first: None,
+            sending: None,
             last: Moment::default(),
             _bed: bed,
         })
@@ -101,10 +126,10 @@ impl Stage {
         self.senders.iter_mut().try_for_each(Host::go)
     }
 
-    /// True until the last sender has ended.
+    /// True until the last sender has sent all.
     pub fn is_sending(&mut self) -> Result<bool> {
         for sender in &mut self.senders {
-            if sender.process().is_running()? {
+            if !sender.has_sent_all()? {
                 return Ok(true);
             }
         }
@@ -134,8 +159,10 @@ impl Stage {
                 scene.flows.push(self.flow(&before, sender, name, number, priority)?);
             }
         }
-        if self.first.is_none() && scene.flows.iter().all(|flow| flow.sent_bps > 0) {
-            self.first = Some(self.last.snapshot.clone());
+        if self.senders.iter().all(|sender| sender.is_sending(self.total)) {
+            let snapshot = self.last.snapshot.clone();
+            let first = self.sending.take().map_or_else(|| snapshot.clone(), |(first, _)| first);
+            self.sending = Some((first, snapshot));
         }
         Ok(scene)
     }
@@ -175,17 +202,17 @@ impl Stage {
     }
 
     /// Waits until all is quiet, stops everything, and adds up.
-    pub fn end(mut self) -> Result<Outcome> {
-        let last_while_sending = std::mem::take(&mut self.last.snapshot);
-        let carried_bps = match &self.first {
-            Some(first) => carried_bps(first, &last_while_sending)?,
+    pub fn end(self) -> Result<Outcome> {
+        let carried_bps = match &self.sending {
+            Some((first, last)) => carried_bps(first, last)?,
             None => 0,
         };
-        let sent: Vec<Report> =
-            self.senders.drain(..).map(|sender| sender.finish(Duration::ZERO)).collect::<Result<_>>()?;
-        let snapshot =
-            self.daemon.until("the switch has sent all it held", |s| idle(s).then(|| s.clone()))?;
+        let at_rest = |s: &Snapshot| idle(s).then(|| s.clone());
+        self.daemon.until("the switch has sent all it held", at_rest)?;
+        // The receiver announces itself as long as it runs: the senders must be there to hear it.
         let received = self.receiver.stop()?;
+        let snapshot = self.daemon.until("the switch has sent all it held", at_rest)?;
+        let sent: Vec<Report> = Host::stop_all(self.senders)?.into_iter().map(|(_, report)| report).collect();
         let mut hosts: Vec<(&str, &Report)> = SENDERS.into_iter().zip(&sent).collect();
         hosts.push((RECEIVER, &received));
         let imbalance = conservation(&snapshot, &hosts).err().map(|error| error.to_string());
