@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub enum ClientError {
     /// Nothing is there.
     #[error(
-        "no daemon listens on {}: there is no such socket; start one with `sluiced --config FILE` (control_socket in \
+        "no daemon listens on {}: there is no such socket; start one with `sluiced --config FILE` (control.socket in \
          FILE says where it listens)", .0.display()
     )]
     NoSocket(PathBuf),

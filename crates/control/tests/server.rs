@@ -207,7 +207,7 @@ async fn nobody_there_is_said_with_the_cure() {
     assert_eq!(
         missing.to_string(),
         "no daemon listens on /nowhere/sluice.sock: there is no such socket; start one with `sluiced --config FILE` \
-         (control_socket in FILE says where it listens)"
+         (control.socket in FILE says where it listens)"
     );
 
     let folder = tempfile::tempdir().unwrap();

@@ -55,31 +55,35 @@ pub enum View {
     Pfc,
 }
 
+/// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-Counters count since the daemon started; lengths are without FCS. A table leaves out what is all zero; --json never \
-does. Names in JSON are snake_case with the unit last (frames, bytes, cells, ns, bps) and stay what they are.
+Counters count since the daemon started; lengths are without FCS. A table leaves out what is all
+zero, JSON never does. Names in JSON are snake_case with the unit last and stay what they are:
 
-JSON, view by view (v: a number; drops: by reason malformed, bad_source, reserved_address, filtered, ingress_lossy, \
-ingress_no_drop, tail_drop, no_copy, port_down, kernel_lost):
-  ports    at_ns, bridge_entries, bridge_full_frames, flood_copies_frames, memory_frames, memory_free_frames,
-           memory_in_rings_frames, loop_turns, loop_worst_stall_ns, events_lost,
-           ports[]: port, interface, up, speed_bps (0: none), xdp_mode, vlan_tags_restored, received_frames,
-           received_bytes, transmitted_frames, transmitted_bytes, consumed_frames, consumed_bytes,
-           drops.REASON.frames, drops.REASON.bytes, in_flight_peak_bytes, kernel: rx_fill_ring_empty_frames,
-           rx_ring_full_frames, rx_dropped_frames, rx_invalid_frames, tx_invalid_frames, tx_kicks, tx_again, tx_busy,
+ports    at_ns, bridge_entries, bridge_full_frames, flood_copies_frames, memory_frames,
+         memory_free_frames, memory_in_rings_frames, loop_turns, loop_worst_stall_ns, events_lost,
+         ports[]: port, interface, up, speed_bps (0: none), xdp_mode, vlan_tags_restored,
+           received_frames, received_bytes, transmitted_frames, transmitted_bytes,
+           consumed_frames, consumed_bytes, drops.REASON.frames, drops.REASON.bytes,
+           in_flight_peak_bytes, kernel: rx_fill_ring_empty_frames, rx_ring_full_frames,
+           rx_dropped_frames, rx_invalid_frames, tx_invalid_frames, tx_kicks, tx_again, tx_busy,
            tx_no_buffers, tx_down
-  queues   at_ns, cell_bytes, queues[]: port, queue, paused, pauses, paused_ns, held_cells, held_peak_cells,
-           waiting_frames, threshold_cells (null: none), transmitted_frames, transmitted_bytes, dropped_frames,
-           dropped_bytes
-  buffers  at_ns, cell_bytes, pools[]: pool (shared_ingress, shared_egress, headroom), used_cells, used_peak_cells,
-           size_cells; groups[]: port, priority, no_drop, xoff, xoff_episodes, reserved_cells, shared_cells,
-           shared_peak_cells, headroom_cells, headroom_peak_cells, threshold_cells, received_frames,
-           received_bytes, dropped_frames, dropped_bytes
-  pfc      at_ns, ports[]: port, received_frames, sent_frames, malformed_frames, pause_received_frames,
-           priorities[]: priority, no_drop, xoff, xoff_episodes, sent_xoff_frames, sent_xon_frames,
-           received_xoff_frames, received_xon_frames
+         REASON: malformed, bad_source, reserved_address, filtered, ingress_lossy,
+           ingress_no_drop, tail_drop, no_copy, port_down, kernel_lost
+queues   at_ns, cell_bytes, queues[]: port, queue, paused, pauses, paused_ns, held_cells,
+           held_peak_cells, waiting_frames, threshold_cells (null: none), transmitted_frames,
+           transmitted_bytes, dropped_frames, dropped_bytes
+buffers  at_ns, cell_bytes, pools[]: pool (shared_ingress, shared_egress, headroom), used_cells,
+           used_peak_cells, size_cells
+         groups[]: port, priority, no_drop, xoff, xoff_episodes, reserved_cells, shared_cells,
+           shared_peak_cells, headroom_cells, headroom_peak_cells, threshold_cells,
+           received_frames, received_bytes, dropped_frames, dropped_bytes
+pfc      at_ns, ports[]: port, received_frames, sent_frames, malformed_frames,
+           pause_received_frames, priorities[]: priority, no_drop, xoff, xoff_episodes,
+           sent_xoff_frames, sent_xon_frames, received_xoff_frames, received_xon_frames
 
-Once a switch is idle, over all its ports: received + flood copies = transmitted + consumed + drops.";
+Once a switch is idle, over all its ports: received + flood copies = transmitted + consumed +
+drops.";
 
 /// Shows it.
 pub fn run(arguments: &Arguments) -> Result<()> {
@@ -218,6 +222,7 @@ mod tests {
                 _ => {}
             }
         }
+        assert!(AFTER_HELP.lines().all(|line| line.chars().count() <= 99), "wrapped lines are hard to read");
         let words: Vec<&str> = AFTER_HELP.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         for view in View::value_variants() {
             let mut found = Vec::new();
