@@ -15,11 +15,10 @@ pub trait Memory {
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8];
     /// Copies the first `len` bytes of `from` to `to`.
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize);
-    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame costs.
+    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame costs. Memory that
+    /// cannot do so without waiting does nothing.
     #[inline]
-    fn prefetch(&self, frame: &FrameId) {
-        std::hint::black_box(self.bytes(frame, 1).first().copied());
-    }
+    fn prefetch(&self, _frame: &FrameId) {}
     /// The longest frame that fits, in bytes.
     fn max_len(&self) -> usize;
     /// Frames that nobody holds.

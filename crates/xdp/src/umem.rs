@@ -20,6 +20,7 @@ use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
 use crate::netlink::RouteSocket;
+use crate::prefetch::prefetch;
 
 /// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
 /// A queue never posts more than an eighth of the memory.
@@ -348,6 +349,11 @@ impl Memory for Umem {
     #[inline]
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
         self.slice_mut(frame.index(), len)
+    }
+
+    #[inline]
+    fn prefetch(&self, frame: &FrameId) {
+        prefetch(self.bytes(frame, 1));
     }
 
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {

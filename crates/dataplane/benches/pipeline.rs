@@ -1,6 +1,6 @@
 //! What the switch alone costs: parse, classify, learn, look up, admit, queue, schedule, release; memory to memory.
 //!
-//! `cargo bench -p switch` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what a loop costs that
+//! `cargo bench -p dataplane` prints nanoseconds a frame at 2, 8 and 64 ports, and beside them what a loop costs that
 //! does nothing with the same frames but read their headers and hand them on: quote the ratio too, the machine may be
 //! busy. Times are CPU times of the thread.
 
@@ -50,10 +50,40 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
+/// Memory on the heap that fetches headers ahead as a UMEM does.
+struct Fetching(HeapMemory);
+
+impl Memory for Fetching {
+    fn alloc(&mut self) -> Option<FrameId> {
+        self.0.alloc()
+    }
+    fn free(&mut self, frame: FrameId) {
+        self.0.free(frame);
+    }
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.0.bytes(frame, len)
+    }
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.0.bytes_mut(frame, len)
+    }
+    fn prefetch(&self, frame: &FrameId) {
+        xdp::prefetch(self.0.bytes(frame, 1));
+    }
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        self.0.copy(from, to, len);
+    }
+    fn max_len(&self) -> usize {
+        self.0.max_len()
+    }
+    fn free_frames(&self) -> usize {
+        self.0.free_frames()
+    }
+}
+
 /// A switch, and frames that go round in a ring as they do through a fill ring.
 struct Lab {
     switch: Switch,
-    memory: HeapMemory,
+    memory: Fetching,
     ring: VecDeque<FrameId>,
     ports: usize,
 }
@@ -66,7 +96,7 @@ impl Lab {
             ports: (0..ports).map(port).collect(),
         };
         let macs: Vec<_> = (0..ports).map(mac).collect();
-        let mut memory = HeapMemory::new(frames, 2048);
+        let mut memory = Fetching(HeapMemory::new(frames, 2048));
         let mut ring: Vec<FrameId> = std::iter::from_fn(|| memory.alloc()).collect();
         // Frame n comes in on port n mod ports, goes to another, and has one of the eight priorities.
         for frame in &ring {
