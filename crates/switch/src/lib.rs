@@ -17,6 +17,7 @@ pub mod memory;
 pub mod pause;
 pub mod pfc;
 pub mod pool;
+mod port;
 pub mod queue;
 pub mod schedule;
 pub mod settings;

@@ -7,6 +7,14 @@
 
 use crate::counters::Level;
 
+/// The areas that ports compete for.
+#[derive(Debug)]
+pub(crate) struct Pools {
+    pub(crate) ingress: Pool,
+    pub(crate) egress: Pool,
+    pub(crate) headroom: Pool,
+}
+
 /// One pool.
 #[derive(Debug)]
 pub struct Pool {

@@ -10,7 +10,7 @@
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::classify::Class;
-use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot, Snapshot};
+use crate::counters::{Count, DropReason, PortSnapshot, Snapshot};
 use crate::egress::Egress;
 use crate::event::{Event, Events};
 use crate::frame::{FrameId, Outgoing, Received};
@@ -18,28 +18,13 @@ use crate::group::{Area, Change};
 use crate::held::{Charge, Held};
 use crate::ingress::Ingress;
 use crate::memory::Memory;
-use crate::pool::Pool;
+use crate::pool::{Pool, Pools};
+use crate::port::Port;
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::time::Instant;
 use wire::ethernet::{self, Header};
 use wire::mac::MacAddr;
 use wire::pause::{self, Control};
-
-/// One port: both halves and what belongs to neither.
-#[derive(Debug)]
-struct Port {
-    name: String,
-    mac: MacAddr,
-    speed_bps: u64,
-    up: bool,
-    ingress: Ingress,
-    egress: Egress,
-    /// Data frames that completed; those that the kernel lost are among them.
-    completed: Count,
-    kernel_lost: u64,
-    pfc_malformed: u64,
-    pause_received: u64,
-}
 
 /// A switch.
 #[derive(Debug)]
@@ -57,14 +42,6 @@ pub struct Switch {
     work: u64,
     /// Bit i: some group of port i must be looked at each turn.
     watched: u64,
-}
-
-/// The areas that ports compete for.
-#[derive(Debug)]
-struct Pools {
-    ingress: Pool,
-    egress: Pool,
-    headroom: Pool,
 }
 
 /// Frames of memory that PFC may need beyond what cells account for: per port, one with the kernel and one to send.
@@ -504,44 +481,6 @@ impl Switch {
         snapshot.ports.resize_with(self.ports.len(), PortSnapshot::default);
         for (port, out) in self.ports.iter_mut().zip(&mut snapshot.ports) {
             port.snapshot(now, &self.pools, out);
-        }
-    }
-}
-
-impl Port {
-    fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
-        out.name.clone_from(&self.name);
-        out.up = self.up;
-        out.speed_bps = self.speed_bps;
-        let (received, drops) = self.ingress.counts();
-        (out.received, out.drops) = (received, *drops);
-        out.drops[DropReason::KernelLost as usize].frames += self.kernel_lost;
-        out.transmitted = self.completed;
-        out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost);
-        out.in_flight_peak_bytes = u64::from(self.egress.in_flight_peak_bytes());
-        out.pfc_received = self.egress.pauses.count();
-        out.pfc_sent = self.ingress.pfc.count();
-        out.pfc_malformed = self.pfc_malformed;
-        out.pause_received = self.pause_received;
-        for (group, out) in self.ingress.groups.iter().zip(&mut out.groups) {
-            *out = group.snapshot(&pools.ingress);
-        }
-        let paused = self.egress.paused_queues(now);
-        let (episodes, paused_ns) = self.egress.pauses.history(now);
-        for (q, out) in out.queues.iter_mut().enumerate() {
-            let queue = &self.egress.queues[q];
-            let priorities = (0..PRIORITIES).filter(|&p| self.egress.uses_queue(p, q));
-            let (transmitted, dropped) = queue.counts();
-            *out = QueueSnapshot {
-                paused: paused & (1 << q) != 0,
-                pauses: priorities.clone().map(|p| episodes[p]).sum(),
-                paused_ns: priorities.map(|p| paused_ns[p]).sum(),
-                level: queue.level(),
-                waiting_frames: u64::from(queue.waiting.frames()),
-                threshold_cells: queue.threshold_cells(&pools.egress),
-                transmitted,
-                dropped,
-            };
         }
     }
 }
