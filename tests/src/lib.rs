@@ -97,6 +97,9 @@ pub fn run(
     }
     reports.extend(Host::stop_all(senders)?);
     let sending = sending.context("there was no moment in which all senders sent")?;
+    for daemon in daemons {
+        daemon.kernel_agrees(&daemon.snapshot()?)?;
+    }
     Ok(Run { snapshot: watched.snapshot()?, sending, reports })
 }
 

@@ -1,10 +1,12 @@
 //! `sluiced` under test.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
+use control::v1::{Count, PfcCount, Port};
 use nix::sys::signal::Signal;
 
 use crate::Snapshot;
@@ -15,10 +17,17 @@ use crate::wait::eventually;
 /// Daemons that this process has started, for the names of their files.
 static DAEMONS: AtomicU32 = AtomicU32::new(0);
 
+/// A switch is a machine of its own. Here it shares its cores with its hosts and with whatever else runs, and a loop that
+/// must wait for one of those is a stall that no test asked for.
+const NICENESS: &str = "-20";
+
 /// A running daemon; it is killed when this goes away.
 #[derive(Debug)]
 pub struct Daemon {
     process: Process,
+    namespace: Namespace,
+    /// What the kernel had counted of each interface when it was started.
+    before: BTreeMap<String, Packets>,
     socket: PathBuf,
     config: PathBuf,
 }
@@ -63,18 +72,13 @@ impl Daemon {
     }
 
     fn start(namespace: &Namespace, under: &[&str], config: &Path, socket: &Path) -> Result<Self> {
-        let daemon = binary("sluiced")?;
-        let mut command = match under {
-            [] => namespace.command(daemon),
-            [program, arguments @ ..] => {
-                let mut command = namespace.command(program);
-                command.args(arguments).arg(daemon);
-                command
-            }
-        };
+        let mut command = namespace.command("nice");
+        command.args(["-n", NICENESS]).args(under).arg(binary("sluiced")?);
         command.arg("--config").arg(config).env("NO_COLOR", "1");
+        let before = packets(namespace)?;
         let process = Process::start("sluiced", &mut command)?;
-        Ok(Self { process, socket: socket.to_path_buf(), config: config.to_path_buf() })
+        let namespace = namespace.clone();
+        Ok(Self { process, namespace, before, socket: socket.to_path_buf(), config: config.to_path_buf() })
     }
 
     /// Waits until it forwards.
@@ -118,6 +122,21 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
+    /// Checks that the kernel has seen on every port that is up what the switch says it received and sent, frame for
+    /// frame. Holds if nothing came in before the daemon was ready, and nothing does now.
+    pub fn kernel_agrees(&self, snapshot: &Snapshot) -> Result<()> {
+        let now = packets(&self.namespace)?;
+        for port in snapshot.ports.iter().filter(|port| port.up) {
+            let of = |packets: &BTreeMap<String, Packets>| packets.get(&port.interface).copied();
+            let before = of(&self.before).context("the interface was there at the start")?;
+            let after = of(&now).context("the interface is there")?;
+            let seen = Packets { received: after.received - before.received, sent: after.sent - before.sent };
+            let counted = counted(port);
+            ensure!(seen == counted, "{}: the kernel saw {seen:?}, the switch {counted:?}", port.name);
+        }
+        Ok(())
+    }
+
     /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with 0.
     pub fn stop(mut self) -> Result<String> {
         self.process.signal(Signal::SIGTERM)?;
@@ -144,4 +163,36 @@ impl Daemon {
         );
         Ok(self.process.log())
     }
+}
+
+/// Frames on an interface, whatever they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Packets {
+    received: u64,
+    sent: u64,
+}
+
+/// What the switch says of a port: data, pauses of both kinds, and what its kernel lost on receipt.
+fn counted(port: &Port) -> Packets {
+    let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
+    let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
+    let kernel = port.kernel.unwrap_or_default();
+    let lost = kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped;
+    let control = pfc(&port.pfc_received) + port.pfc_malformed + port.pause_received;
+    Packets {
+        received: frames(port.received) + control + lost,
+        sent: frames(port.transmitted) + pfc(&port.pfc_sent),
+    }
+}
+
+/// What the kernel has counted of every interface of a namespace.
+fn packets(namespace: &Namespace) -> Result<BTreeMap<String, Packets>> {
+    let links: serde_json::Value = serde_json::from_str(&namespace.ip("-s -j link show")?)?;
+    let links = links.as_array().context("a list of interfaces")?;
+    let of_link = |link: &serde_json::Value| {
+        let name = link["ifname"].as_str()?.to_string();
+        let packets = |direction: &str| link["stats64"][direction]["packets"].as_u64();
+        Some((name, Packets { received: packets("rx")?, sent: packets("tx")? }))
+    };
+    links.iter().map(|link| of_link(link).context("name and counters of an interface")).collect()
 }

@@ -13,6 +13,9 @@ use crate::process::Process;
 /// Longer than any test: a sender that has sent everything waits for so long.
 const LINGER: &str = "600s";
 
+/// Hosts are measured as well, so they, too, come before what else the machine does, but after the switch.
+const NICENESS: &str = "-10";
+
 /// Between two reports.
 const INTERVAL: Duration = Duration::from_millis(250);
 
@@ -26,7 +29,8 @@ pub struct Host {
 
 impl Host {
     pub(crate) fn start(station: &Station, flows: &[String], arguments: &[&str]) -> Result<Self> {
-        let mut command = station.namespace.command(binary("sluice")?);
+        let mut command = station.namespace.command("nice");
+        command.args(["-n", NICENESS]).arg(binary("sluice")?);
         command.args(["host", "--interface", Station::INTERFACE, "--json"]);
         command.arg("--interval").arg(format!("{}ms", INTERVAL.as_millis()));
         for flow in flows {

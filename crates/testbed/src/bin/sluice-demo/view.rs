@@ -118,16 +118,16 @@ fn queue_line(style: Style, queue: &Queue, full: u64) -> String {
 
 /// The same, very short, for logs.
 fn one_line(scene: &Scene) -> String {
-    let of = |no_drop: bool| scene.flows.iter().filter(move |flow| flow.no_drop == no_drop);
-    let total = |no_drop: bool, value: fn(&Flow) -> u64| of(no_drop).map(value).sum::<u64>();
+    let of = |priority: u8| scene.flows.iter().filter(move |flow| flow.priority == priority);
+    let total = |priority: u8, value: fn(&Flow) -> u64| of(priority).map(value).sum::<u64>();
     format!(
         "{:>4.1} s  priority 3: {}bit/s, {} lost, {} pauses;  priority 0: {}bit/s, {} lost;  port: {}bit/s",
         scene.elapsed.as_secs_f64(),
-        megabits(total(true, |flow| flow.received_bps)),
-        thousands(total(true, |flow| flow.lost_frames)),
-        thousands(total(true, |flow| flow.pauses)),
-        megabits(total(false, |flow| flow.received_bps)),
-        thousands(total(false, |flow| flow.lost_frames)),
+        megabits(total(3, |flow| flow.received_bps)),
+        thousands(total(3, |flow| flow.lost_frames)),
+        thousands(total(3, |flow| flow.pauses)),
+        megabits(total(0, |flow| flow.received_bps)),
+        thousands(total(0, |flow| flow.lost_frames)),
         megabits(scene.carried_bps),
     )
 }
