@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use host::report::{Line, Report};
+use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 
 use crate::bed::Station;
 use crate::daemon::binary;
@@ -33,6 +35,9 @@ impl Host {
         command.args(["-n", NICENESS]).arg(binary("sluice")?);
         command.args(["host", "--interface", Station::INTERFACE, "--json"]);
         command.arg("--interval").arg(format!("{}ms", INTERVAL.as_millis()));
+        if let Some(core) = core(station.number)? {
+            command.arg("--core").arg(core.to_string());
+        }
         for flow in flows {
             command.args(["--flow", flow]);
         }
@@ -118,4 +123,13 @@ impl Host {
             _ => bail!("the last line of host {} is no final report: {last}", self.port),
         }
     }
+}
+
+/// The core of a host: any but the first, which is the switch's by default. A poll loop leaves its core to nobody, and a
+/// switch does not share its own with its hosts. `None` if there is no other.
+fn core(number: u8) -> Result<Option<usize>> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    let others: Vec<usize> =
+        (1..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
+    Ok((!others.is_empty()).then(|| others[usize::from(number) % others.len()]))
 }
