@@ -272,8 +272,7 @@ fn a_stop_drains_tells_xon_and_says_the_totals() {
         Instant(ticks.get())
     };
     lab.core.run(clock, &mut Waiter::new().expect("an eventfd")).expect("it can sleep");
-    let (xon, xoffs) =
-        lab.seen(0).split_last().map(|(last, rest)| (*last, rest.to_vec())).expect("PFC");
+    let (xon, xoffs) = lab.seen(0).split_last().map(|(last, rest)| (*last, rest.to_vec())).expect("PFC");
     assert_eq!(xon, Ok(xoff_3(0)), "the last word is XON");
     assert!(
         xoffs.len() < 5 && xoffs.iter().all(|pfc| *pfc == Ok(xoff_3(65_535))),
