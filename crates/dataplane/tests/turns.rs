@@ -128,7 +128,7 @@ fn an_unknown_destination_is_flooded_to_all_but_the_sender() {
     let sent = frame(mac(77), mac(0), 0);
     lab.wires[0].inject(sent.clone());
     lab.turns(2);
-    assert_eq!(lab.wires[1].take_sent(), [sent.clone()]);
+    assert_eq!(lab.wires[1].take_sent(), std::slice::from_ref(&sent));
     assert_eq!(lab.wires[2].take_sent(), [sent]);
     assert!(lab.wires[0].take_sent().is_empty());
     conserved(&lab.snapshot());
@@ -272,8 +272,7 @@ fn a_stop_drains_tells_xon_and_says_the_totals() {
         Instant(ticks.get())
     };
     lab.core.run(clock, &mut Waiter::new().expect("an eventfd")).expect("it can sleep");
-    let (xon, xoffs) =
-        lab.seen(0).split_last().map(|(last, rest)| (last.clone(), rest.to_vec())).expect("PFC");
+    let (xon, xoffs) = lab.seen(0).split_last().map(|(last, rest)| (*last, rest.to_vec())).expect("PFC");
     assert_eq!(xon, Ok(xoff_3(0)), "the last word is XON");
     assert!(
         xoffs.len() < 5 && xoffs.iter().all(|pfc| *pfc == Ok(xoff_3(65_535))),
