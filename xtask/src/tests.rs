@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{build, cargo, release_dir, say, sweep};
+use crate::run::{build, cargo, release_dir, say, sweep, top};
 
 /// What test programs said of themselves.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +28,12 @@ pub fn all(filter: Option<&str>) -> Result<()> {
 
     say("end-to-end tests, one after the other");
     let mut end_to_end = cargo();
-    end_to_end.args(["test", "--package", "tests", "--no-fail-fast", "--", "--test-threads=1"]).args(filter);
+    // By their names in the whole workspace, so that dependencies have the features that they were just built with.
+    end_to_end.args(["test", "--workspace", "--no-fail-fast"]);
+    for name in end_to_end_tests()? {
+        end_to_end.args(["--test", &name]);
+    }
+    end_to_end.args(["--", "--test-threads=1"]).args(filter);
     // The programs under test are those of the release build.
     sum.add(run(end_to_end.env("SLUICE_BIN_DIR", release_dir()))?);
     sweep()?;
@@ -38,6 +43,19 @@ pub fn all(filter: Option<&str>) -> Result<()> {
         bail!("there are failures");
     }
     Ok(())
+}
+
+/// The names of the test programs in `tests/tests`.
+fn end_to_end_tests() -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(top().join("tests/tests")).context("cannot list tests/tests")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    names.sort();
+    Ok(names)
 }
 
 /// Runs one `cargo test`, shows its output as it comes, and adds it up.
