@@ -5,6 +5,8 @@ mod packages;
 mod run;
 mod tests;
 
+use std::process::ExitCode;
+
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 
@@ -43,8 +45,18 @@ enum Task {
     Sweep,
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().task {
+fn main() -> ExitCode {
+    match run_task(Arguments::parse().task) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cargo xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_task(task: Task) -> Result<()> {
+    match task {
         Task::Setup => packages::set_up(),
         Task::Demo { seconds, no_pfc } => {
             packages::set_up()?;

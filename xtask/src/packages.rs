@@ -1,4 +1,4 @@
-//! What a Debian machine must have beyond Rust: found out with `dpkg-query`, installed with `apt-get`.
+//! What a Debian machine must have beyond Rust: looked for where it must be found, installed with `apt-get`.
 
 use std::process::{Command, Stdio};
 

@@ -60,6 +60,8 @@ fn end_to_end_tests() -> Result<Vec<String>> {
 
 /// Runs one `cargo test`, shows its output as it comes, and adds it up.
 fn run(command: &mut Command) -> Result<Sum> {
+    // A failed test says what went wrong; where in the test it noticed is not worth forty lines.
+    command.env("RUST_LIB_BACKTRACE", "0");
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("cannot run cargo")?;
     let mut sum = Sum::default();

@@ -42,8 +42,14 @@ const REDRAW: Duration = Duration::from_millis(250);
 /// Between two lines elsewhere.
 const LINE: Duration = Duration::from_secs(1);
 
-fn main() -> Result<ExitCode> {
-    let arguments = Arguments::parse();
+fn main() -> ExitCode {
+    run(&Arguments::parse()).unwrap_or_else(|error| {
+        eprintln!("\nThe demo could not go on: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode> {
     testbed::require_root()?;
     if arguments.sweep {
         for name in testbed::sweep()? {
