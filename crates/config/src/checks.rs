@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use switch::PortSettings;
-use switch::settings::{BufferSettings, PRIORITIES, Xoff};
+use switch::settings::{BufferSettings, PRIORITIES, Threshold};
 
 use crate::mistakes::{Found, Place};
 use crate::ports::Written;
@@ -113,7 +113,7 @@ fn needs_no_drop(written: &Written, effective: &[&Written], priority: usize, fou
 /// XON at or above XOFF would never let a pause hold.
 fn resume_below_xoff(port: &Written, found: &mut Found) {
     for group in &port.pfc.groups {
-        if let (Some(resume), Some(Placed { value: Xoff::Static(xoff), .. })) =
+        if let (Some(resume), Some(Placed { value: Threshold::Static(xoff), .. })) =
             (&group.resume_cells, &group.xoff)
             && resume.value >= *xoff
         {

@@ -159,7 +159,7 @@ fn read(mut file: Section, found: &mut Found) -> Config {
     let interfaces =
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let ports = ports.into_iter().map(|port| port.settings).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, ports };
+    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent: 100, ports };
     Config { name, dataplane, switch, interfaces, control_socket }
 }
 

@@ -4,7 +4,9 @@
 //! over the defaults setting by setting ([`Written::over`]), and [`Written::settings`] fills in what nobody wrote.
 
 use switch::PortSettings;
-use switch::settings::{Alpha, DEFAULT_WEIGHTS, GroupSettings, PRIORITIES, Schedule, Trust, Xoff};
+use switch::settings::{
+    Alpha, DEFAULT_WEIGHTS, GroupSettings, Guaranteed, PRIORITIES, Schedule, Threshold, Trust,
+};
 
 use crate::mistakes::Found;
 use crate::section::{Placed, Section};
@@ -43,7 +45,7 @@ pub(crate) struct WrittenPfc {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct WrittenGroup {
     pub(crate) headroom_cells: Option<Placed<u32>>,
-    pub(crate) xoff: Option<Placed<Xoff>>,
+    pub(crate) xoff: Option<Placed<Threshold>>,
     pub(crate) xon_offset_cells: Option<Placed<u32>>,
     pub(crate) resume_cells: Option<Placed<u32>>,
     pub(crate) reserved_cells: Option<Placed<u32>>,
@@ -56,7 +58,7 @@ pub(crate) struct WrittenQueue {
     pub(crate) strict: Option<Placed<bool>>,
     pub(crate) weight: Option<Placed<u8>>,
     pub(crate) guaranteed_percent: Option<Placed<u8>>,
-    pub(crate) shared: Option<Placed<Xoff>>,
+    pub(crate) shared: Option<Placed<Threshold>>,
 }
 
 impl Written {
@@ -108,9 +110,9 @@ impl Written {
     /// The settings of a port called `name`, with defaults for what is not written.
     pub(crate) fn settings(&self, name: &str) -> PortSettings {
         let mut port = PortSettings::new(name, self.speed_bps.as_ref().map(|speed| speed.value));
-        port.trust = value_or(&self.trust, port.trust);
-        port.port_priority = value_or(&self.port_priority, port.port_priority);
-        port.dot1p_to_queue = value_or(&self.dot1p_to_queue, port.dot1p_to_queue);
+        port.classify.trust = value_or(&self.trust, port.classify.trust);
+        port.classify.port_priority = value_or(&self.port_priority, port.classify.port_priority);
+        port.classify.dot1p_to_queue = value_or(&self.dot1p_to_queue, port.classify.dot1p_to_queue);
         port.in_flight_bytes = value_or(&self.in_flight_bytes, port.in_flight_bytes);
         port.pfc.rx = self.pfc.is_on() && value_or(&self.pfc.rx, true);
         port.pfc.tx = self.pfc.is_on() && value_or(&self.pfc.tx, true);
@@ -123,7 +125,9 @@ impl Written {
         for (number, written) in self.queues.iter().enumerate() {
             let queue = &mut port.queues[number];
             queue.schedule = written.schedule(number);
-            queue.guaranteed_percent = value_or(&written.guaranteed_percent, queue.guaranteed_percent);
+            if let Some(percent) = &written.guaranteed_percent {
+                queue.guaranteed = Guaranteed::Percent(percent.value);
+            }
             queue.shared = written.shared.as_ref().map(|shared| shared.value);
         }
         port
@@ -168,10 +172,10 @@ impl WrittenGroup {
         let defaults = if no_drop {
             defaults
         } else {
-            let xoff = Xoff::Dynamic(Alpha::from_percent(100));
-            GroupSettings { reserved_cells: 0, xoff, headroom_cells: 0, ..defaults }
+            GroupSettings { xon_offset_cells: defaults.xon_offset_cells, ..GroupSettings::lossy() }
         };
         GroupSettings {
+            pool: 0,
             reserved_cells: value_or(&self.reserved_cells, defaults.reserved_cells),
             xoff: value_or(&self.xoff, defaults.xoff),
             xon_offset_cells: value_or(&self.xon_offset_cells, defaults.xon_offset_cells),
@@ -251,7 +255,7 @@ fn read_group(mut section: Section, found: &mut Found) -> WrittenGroup {
     group
 }
 
-fn read_xoff(group: &mut Section, found: &mut Found) -> Option<Placed<Xoff>> {
+fn read_xoff(group: &mut Section, found: &mut Found) -> Option<Placed<Threshold>> {
     const CURE: &str = "write { static_cells = … } or { dynamic_percent = … }";
     let item = group.item("xoff")?;
     let mut section = item.section(group.place_of("xoff")?, CURE, found)?;
@@ -269,15 +273,15 @@ fn either_threshold(
     cells: &'static str,
     percent: &'static str,
     found: &mut Found,
-) -> Option<Placed<Xoff>> {
+) -> Option<Placed<Threshold>> {
     let cells_value = section.number(cells, 1..=MAX_CELLS, found);
     let percent_value = section.number(percent, 0..=100, found);
     if let (Some(place), true) = (section.place_of(cells), section.has(percent)) {
         found.add(&place, format!("{cells} and {percent} contradict each other"), "leave one of them out");
     }
-    let cells = cells_value.map(|cells| Placed { value: Xoff::Static(cells.value), place: cells.place });
+    let cells = cells_value.map(|cells| Placed { value: Threshold::Static(cells.value), place: cells.place });
     let percent = percent_value.map(|percent| Placed {
-        value: Xoff::Dynamic(Alpha::from_percent(percent.value)),
+        value: Threshold::Dynamic(Alpha::from_percent(percent.value)),
         place: percent.place,
     });
     cells.or(percent)

@@ -1,8 +1,8 @@
 //! From the switch's own snapshot to the message of the API. Every counter of the switch has its field there; a test
 //! sets each to another number, so that none is forgotten or exchanged with its neighbour.
 
-use switch::counters::{Count, GroupSnapshot, Level, PfcCount, PortSnapshot, QueueSnapshot};
-use switch::{DropReason, KernelCounters, Snapshot};
+use switch::counters::{Count, GroupSnapshot, PfcCount, PortSnapshot, QueueSnapshot};
+use switch::{DropReason, KernelCounters, Level, Snapshot};
 
 use crate::v1;
 
@@ -23,11 +23,11 @@ pub fn snapshot(from: &Snapshot, facts: &[PortFacts]) -> v1::Snapshot {
     v1::Snapshot {
         at_ns: from.at.0,
         ports: from.ports.iter().zip(facts).map(|(port, facts)| self::port(port, facts)).collect(),
-        shared_ingress: Some(level(from.shared_ingress)),
-        shared_egress: Some(level(from.shared_egress)),
-        headroom: Some(level(from.headroom)),
-        shared_size_cells: from.shared_size_cells,
-        headroom_size_cells: from.headroom_size_cells,
+        shared_ingress: Some(level(from.ingress_pools[0].level)),
+        shared_egress: Some(level(from.egress_pools[0].level)),
+        headroom: Some(level(from.headroom.level)),
+        shared_size_cells: from.ingress_pools[0].size_cells,
+        headroom_size_cells: from.headroom.size_cells,
         cell_bytes: from.cell_bytes,
         bridge_entries: from.bridge_entries,
         bridge_full: from.bridge_full,

@@ -93,6 +93,7 @@ impl Lab {
         let settings = SwitchSettings {
             buffer: BufferSettings::default(),
             bridge: BridgeSettings::default(),
+            usage_percent: 100,
             ports: (0..ports).map(port).collect(),
         };
         let macs: Vec<_> = (0..ports).map(mac).collect();

@@ -2,7 +2,7 @@
 
 use dataplane::{Command, Core, CoreSettings, Handle, Reply, mailbox};
 use switch::counters::DropReason;
-use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Xoff};
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{Event, HeapMemory, Instant, Snapshot, Switch};
 use wire::ethernet::{EXPERIMENTAL, IPV4, Tag, write_header};
 use wire::mac::MacAddr;
@@ -23,11 +23,17 @@ fn settings() -> SwitchSettings {
         (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
         let group = &mut port.groups[3];
         (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
-        group.xoff = Xoff::Static(4);
+        group.xoff = Threshold::Static(4);
         port
     });
     SwitchSettings {
-        buffer: BufferSettings { cell_bytes: 256, total_cells: 256, fixed_cells: 0, headroom_cells: 64 },
+        buffer: BufferSettings {
+            total_cells: 256,
+            fixed_cells: 0,
+            headroom_cells: 64,
+            ..BufferSettings::default()
+        },
+        usage_percent: 100,
         bridge: BridgeSettings::default(),
         ports: ports.collect(),
     }
@@ -286,5 +292,5 @@ fn a_stop_drains_tells_xon_and_says_the_totals() {
         snapshot.ports.iter().map(|port| port.drops[DropReason::PortDown as usize].frames).sum();
     assert_eq!((sent, flushed), (6 + 6 + 2, 0), "the pause ended by itself while the queues drained");
     conserved(&snapshot);
-    assert_eq!((snapshot.memory_free, snapshot.shared_ingress.cells), (FRAMES as u64, 0));
+    assert_eq!((snapshot.memory_free, snapshot.ingress_pools[0].level.cells), (FRAMES as u64, 0));
 }

@@ -63,6 +63,11 @@ impl Bridge {
         }
     }
 
+    /// Another aging time; the table keeps its size.
+    pub(crate) fn set_aging(&mut self, aging_ns: Nanos) {
+        self.aging_ticks = tick_of(aging_ns).max(1);
+    }
+
     /// Notes that `mac` was seen on `port`.
     #[inline]
     pub fn learn(&mut self, mac: MacAddr, port: usize, now: Instant) {
@@ -232,7 +237,7 @@ mod tests {
         /// Random learning, aging and ports going down against a plain map.
         #[test]
         fn agrees_with_a_map(steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000)) {
-            let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, aging_ns: 300 * SECOND });
+            let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, ..BridgeSettings::default() });
             let mut model: HashMap<u32, (usize, Nanos)> = HashMap::new();
             let mut now = 0;
             for (n, port, action) in steps {

@@ -1,12 +1,26 @@
-//! Classification: which priority and which queue a received frame has.
+//! Classification: which 802.1p priority, queue and drop level a received frame has.
 //!
-//! Rule: a port that trusts dot1p takes the PCP of the outermost tag; an untagged frame, or any frame on a port that
-//! trusts nothing, has the port's own priority. The priority picks the priority group (and so what PFC pauses); the
-//! map dot1p → local precedence picks the queue.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Packet priority-to-queue mappings"; IEEE 802.1Q-2022 6.9.3, 8.6.6.
+//! Rule: the port trusts one field of the frame, and without that field the frame has the port's own priority.
+//! - trust dot1p: the PCP of the outermost tag is the priority;
+//! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet (behind up to two tags);
+//! - no trust: the port priority.
+//!
+//! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
+//! unless the map DSCP → local precedence has an entry for the trusted DSCP; the policy, which matches the PCP of a
+//! tagged frame, wins over both. A unicast frame to an unknown destination goes to the queue of a map of its own, if
+//! there is one. The drop level comes from the map of the trusted field, or from the tag's DEI where that is higher.
+//!
+//! ```text
+//!              trust dot1p: PCP ─────────────┐
+//! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
+//!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
+//! ```
+//! Source: seeds/h3c-rdma-technical-reference.txt, "Packet priority-to-queue mappings"; its Chinese version, "ETS" (the
+//! policy wins over the map); seeds/huawei-pfc.txt, table 3-1 (unknown unicast); IEEE 802.1Q-2022 6.9.3, 8.6.6.
 
-use crate::settings::{PRIORITIES, PortSettings, Trust};
-use wire::ethernet::Tag;
+use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
+use wire::ethernet::{Header, Tag};
+use wire::ip;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,60 +29,265 @@ pub struct Class {
     pub priority: u8,
     /// Local precedence: the queue.
     pub queue: u8,
+    /// Drop level.
+    pub drop_level: DropLevel,
 }
 
-/// One port's classifier.
+/// One port's classifier: the answers for every input, worked out beforehand.
 #[derive(Debug)]
 pub struct Classifier {
-    trust: Trust,
-    port_priority: u8,
-    dot1p_to_queue: [u8; PRIORITIES],
+    /// Frames without tag.
+    untagged: Class,
+    /// Frames with a tag, by PCP + 8 · DEI.
+    tagged: [Class; 2 * PRIORITIES],
+    /// IP packets by DSCP, where DSCP is trusted.
+    by_dscp: Option<Box<[Class; DSCPS]>>,
+    policy: [Option<u8>; PRIORITIES],
+    dei_drop_level: DropLevel,
 }
 
 impl Classifier {
     /// The classifier of a port with these settings.
-    pub fn new(settings: &PortSettings) -> Self {
+    pub fn new(settings: &ClassifySettings) -> Self {
+        let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
+        let tagged = std::array::from_fn(|n| {
+            let (pcp, dei) = (n % PRIORITIES, n >= PRIORITIES);
+            let class = match settings.trust {
+                Trust::Dot1p => priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp]),
+                Trust::Dscp | Trust::None => of_port,
+            };
+            let tag = Tag { dei, ..Tag::priority(pcp as u8) };
+            with_tag(class, tag, &settings.policy, settings.dei_drop_level)
+        });
+        let by_dscp = |dscp: usize| {
+            let priority = settings.dscp_to_dot1p[dscp];
+            let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
+            Class { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
+        };
+        let trusts_dscp = settings.trust == Trust::Dscp;
         Self {
-            trust: settings.trust,
-            port_priority: settings.port_priority & 7,
-            dot1p_to_queue: settings.dot1p_to_queue.map(|queue| queue & 7),
+            untagged: of_port,
+            tagged,
+            by_dscp: trusts_dscp.then(|| Box::new(std::array::from_fn(by_dscp))),
+            policy: settings.policy,
+            dei_drop_level: settings.dei_drop_level,
         }
     }
 
-    /// The class of a frame whose outermost tag is `tag`.
+    /// The class of a frame with this header.
     #[inline]
-    pub fn classify(&self, tag: Option<Tag>) -> Class {
-        let priority = match (self.trust, tag) {
-            (Trust::Dot1p, Some(tag)) => tag.pcp & 7,
-            (Trust::Dot1p, None) | (Trust::None, _) => self.port_priority,
-        };
-        Class { priority, queue: self.dot1p_to_queue[usize::from(priority)] }
+    pub fn classify(&self, header: &Header, frame: &[u8]) -> Class {
+        if let Some(by_dscp) = &self.by_dscp
+            && let Some(dscp) = ip::dscp(frame, header)
+        {
+            let class = by_dscp[usize::from(dscp & 63)];
+            return match header.outer {
+                Some(tag) => with_tag(class, tag, &self.policy, self.dei_drop_level),
+                None => class,
+            };
+        }
+        match header.outer {
+            Some(tag) => self.tagged[usize::from(tag.pcp & 7 | u8::from(tag.dei) << 3)],
+            None => self.untagged,
+        }
     }
+}
+
+/// The class that a priority alone gives.
+fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> Class {
+    let priority = priority & 7;
+    Class { priority, queue: settings.dot1p_to_queue[usize::from(priority)] & 7, drop_level }
+}
+
+/// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
+#[inline]
+fn with_tag(class: Class, tag: Tag, policy: &[Option<u8>; PRIORITIES], dei_drop_level: DropLevel) -> Class {
+    let queue = policy[usize::from(tag.pcp & 7)].map_or(class.queue, |queue| queue & 7);
+    let drop_level = if tag.dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
+    Class { queue, drop_level, ..class }
+}
+
+/// The queues that frames of each priority may be in on a port with these settings, as masks: what a pause of that
+/// priority stops.
+pub fn queues_of_priorities(
+    settings: &ClassifySettings,
+    unknown_unicast: Option<[u8; PRIORITIES]>,
+) -> [u8; PRIORITIES] {
+    let mut queues = [0; PRIORITIES];
+    let classifier = Classifier::new(settings);
+    let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
+    for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
+        queues[usize::from(class.priority)] |= 1 << class.queue;
+    }
+    for (priority, queues) in queues.iter_mut().enumerate() {
+        // A priority that no frame can have here is still a name for its queue.
+        if *queues == 0 {
+            *queues = 1 << (settings.dot1p_to_queue[priority] & 7);
+        }
+        *queues |= unknown_unicast.map_or(0, |map| 1 << (map[priority] & 7));
+    }
+    queues
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use DropLevel::{Green, Red, Yellow};
+    use wire::ethernet::{EXPERIMENTAL, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, VLAN, write_header};
+    use wire::mac::MacAddr;
 
-    fn tag(pcp: u8) -> Option<Tag> {
-        Some(Tag { tpid: 0x8100, pcp, dei: false, vid: 1 })
+    /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or around neither.
+    fn frame(tags: &[Tag], ethertype: u16, dscp: u8) -> Vec<u8> {
+        let mut frame = vec![0; 80];
+        let (first, rest) = match tags {
+            [] => (None, &[][..]),
+            [first, rest @ ..] => (Some(*first), rest),
+        };
+        let type_of = rest.first().map_or(ethertype, |tag| tag.tpid);
+        let mut at = write_header(&mut frame, MacAddr([2; 6]), MacAddr([4; 6]), first, type_of);
+        for (n, tag) in rest.iter().enumerate() {
+            let next = rest.get(n + 1).map_or(ethertype, |tag| tag.tpid);
+            let tci = u16::from(tag.pcp) << 13 | u16::from(tag.dei) << 12 | tag.vid;
+            frame[at..at + 2].copy_from_slice(&tci.to_be_bytes());
+            frame[at + 2..at + 4].copy_from_slice(&next.to_be_bytes());
+            at += TAG_BYTES;
+        }
+        match ethertype {
+            IPV4 => frame[at..at + 2].copy_from_slice(&[0x45, dscp << 2 | 2]),
+            IPV6 => frame[at..at + 2].copy_from_slice(&[0x60 | dscp >> 2, dscp << 6 | 0x20]),
+            _ => {}
+        }
+        frame
     }
 
-    /// Trust, tag, then the expected priority and queue, by the seeds' default map 2,0,1,3,4,5,6,7.
+    fn tag(tpid: u16, pcp: u8, dei: bool) -> Tag {
+        Tag { tpid, pcp, dei, vid: 7 }
+    }
+
+    fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
+        let header = Header::parse(frame).expect("a whole header");
+        let class = Classifier::new(settings).classify(&header, frame);
+        (class.priority, class.queue, class.drop_level)
+    }
+
+    /// The seeds' default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
+    /// for all that has no tag, and for everything where nothing is trusted.
     #[test]
-    fn every_trust_with_and_without_a_tag() {
+    fn trust_dot1p_and_no_trust() {
         let queues = [2, 0, 1, 3, 4, 5, 6, 7];
         for pcp in 0..8 {
-            let mut settings = PortSettings::new("p", None);
-            settings.port_priority = 6;
-            let dot1p = Classifier::new(&settings);
-            settings.trust = Trust::None;
-            let none = Classifier::new(&settings);
-            let of_port = Class { priority: 6, queue: 6 };
-            assert_eq!(dot1p.classify(tag(pcp)), Class { priority: pcp, queue: queues[usize::from(pcp)] });
-            assert_eq!(dot1p.classify(None), of_port);
-            assert_eq!(none.classify(tag(pcp)), of_port);
-            assert_eq!(none.classify(None), of_port);
+            let dot1p = ClassifySettings { port_priority: 6, ..ClassifySettings::default() };
+            let none = ClassifySettings { trust: Trust::None, ..dot1p.clone() };
+            let single = [tag(VLAN, pcp, false)];
+            let double = [tag(SERVICE_VLAN, pcp, false), tag(VLAN, 7 - pcp, false)];
+            for ethertype in [EXPERIMENTAL, IPV4, IPV6] {
+                for tags in [&single[..], &double] {
+                    let expected = (pcp, queues[usize::from(pcp)], Green);
+                    assert_eq!(
+                        classify(&dot1p, &frame(tags, ethertype, 46)),
+                        expected,
+                        "the outer tag counts"
+                    );
+                    assert_eq!(classify(&none, &frame(tags, ethertype, 46)), (6, 6, Green));
+                }
+                assert_eq!(classify(&dot1p, &frame(&[], ethertype, 46)), (6, 6, Green));
+                assert_eq!(classify(&none, &frame(&[], ethertype, 46)), (6, 6, Green));
+            }
         }
+    }
+
+    /// Every DSCP, IPv4 and IPv6, without tag, with one and with two: DSCP / 8 is the priority by default.
+    #[test]
+    fn trust_dscp() {
+        let settings =
+            ClassifySettings { trust: Trust::Dscp, port_priority: 4, ..ClassifySettings::default() };
+        let queues = [2, 0, 1, 3, 4, 5, 6, 7];
+        let tags = [tag(SERVICE_VLAN, 1, false), tag(VLAN, 2, false)];
+        for dscp in 0..64 {
+            let expected = (dscp / 8, queues[usize::from(dscp / 8)], Green);
+            for ethertype in [IPV4, IPV6] {
+                for count in 0..=2 {
+                    let frame = frame(&tags[..count], ethertype, dscp);
+                    assert_eq!(classify(&settings, &frame), expected, "DSCP {dscp}, {count} tags");
+                }
+            }
+        }
+        assert_eq!(
+            classify(&settings, &frame(&tags, EXPERIMENTAL, 0)),
+            (4, 4, Green),
+            "no IP: port priority"
+        );
+        let mut truncated = frame(&[], IPV4, 46);
+        truncated.truncate(15);
+        assert_eq!(classify(&settings, &truncated), (4, 4, Green), "no whole DSCP field");
+        let mut wrong = frame(&[], IPV4, 46);
+        wrong[14] = 0x65; // says IPv6 under the ethertype of IPv4
+        assert_eq!(classify(&settings, &wrong), (4, 4, Green));
+    }
+
+    #[test]
+    fn own_maps_of_dscp() {
+        let mut settings = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };
+        settings.dscp_to_dot1p[26] = 5;
+        settings.dscp_to_queue[48] = Some(2);
+        settings.dscp_to_drop_level[28] = Yellow;
+        for (dscp, expected) in [
+            (26, (5, 5, Green)),  // through the priority to its queue
+            (48, (6, 2, Green)),  // priority and queue by maps of their own
+            (28, (3, 3, Yellow)), // drop level
+            (27, (3, 3, Green)),  // untouched
+        ] {
+            assert_eq!(classify(&settings, &frame(&[], IPV4, dscp)), expected, "DSCP {dscp}");
+        }
+    }
+
+    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and leaves the priority alone.
+    #[test]
+    fn the_policy_wins_over_the_maps() {
+        let mut settings = ClassifySettings { port_priority: 3, ..ClassifySettings::default() };
+        settings.policy[5] = Some(1);
+        settings.dscp_to_queue[46] = Some(7);
+        for (trust, priority) in [(Trust::Dot1p, 5), (Trust::Dscp, 5), (Trust::None, 3)] {
+            settings.trust = trust;
+            let tagged = frame(&[tag(VLAN, 5, false)], IPV4, 46);
+            assert_eq!(classify(&settings, &tagged), (priority, 1, Green), "{trust:?}");
+        }
+        settings.trust = Trust::Dscp;
+        assert_eq!(classify(&settings, &frame(&[], IPV4, 46)), (5, 7, Green), "no tag, no policy");
+    }
+
+    /// (map's level, DEI's level, DEI set) → drop level.
+    #[test]
+    fn drop_levels() {
+        for (map, dei_level, dei, expected) in [
+            (Green, Green, true, Green),
+            (Yellow, Green, false, Yellow),
+            (Yellow, Green, true, Yellow),
+            (Green, Red, true, Red),
+            (Green, Red, false, Green),
+            (Red, Yellow, true, Red),
+        ] {
+            let mut settings = ClassifySettings { dei_drop_level: dei_level, ..ClassifySettings::default() };
+            settings.dot1p_to_drop_level[3] = map;
+            settings.dscp_to_drop_level[10] = map;
+            let tagged = frame(&[tag(VLAN, 3, dei)], IPV4, 10);
+            assert_eq!(classify(&settings, &tagged).2, expected, "dot1p {map:?} {dei_level:?} {dei}");
+            settings.trust = Trust::Dscp;
+            assert_eq!(classify(&settings, &tagged).2, expected, "DSCP {map:?} {dei_level:?} {dei}");
+        }
+    }
+
+    #[test]
+    fn a_pause_stops_every_queue_that_the_priority_may_be_in() {
+        let mut settings = ClassifySettings::default();
+        let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
+        assert_eq!(queues_of_priorities(&settings, None), by_map);
+        settings.policy[3] = Some(6);
+        assert_eq!(queues_of_priorities(&settings, None)[3], 0b100_0000);
+        settings.policy[3] = None;
+        (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
+        assert_eq!(queues_of_priorities(&settings, None)[5], 0b10_0001);
+        let unknown = Some(crate::settings::UNKNOWN_UNICAST_TO_QUEUE);
+        assert_eq!(queues_of_priorities(&settings, unknown)[3], 0b1010);
     }
 }

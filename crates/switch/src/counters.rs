@@ -1,8 +1,9 @@
 //! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted where it happens,
 //! with its reason; nothing is sampled.
 
-use crate::settings::PRIORITIES;
+use crate::settings::{POOLS, PRIORITIES};
 use crate::time::Instant;
+use crate::watermark::Level;
 
 /// Why a received frame (or a flooded copy of one) was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,22 +81,13 @@ impl Count {
     }
 }
 
-/// A level and its peak since the start, in cells.
+/// One pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Level {
-    /// Now.
-    pub cells: u32,
-    /// The most there ever was.
-    pub peak_cells: u32,
-}
-
-impl Level {
-    /// Sets the level and lifts the peak.
-    #[inline]
-    pub fn set(&mut self, cells: u32) {
-        self.cells = cells;
-        self.peak_cells = self.peak_cells.max(cells);
-    }
+pub struct PoolSnapshot {
+    /// Cells in use.
+    pub level: Level,
+    /// All its cells.
+    pub size_cells: u32,
 }
 
 /// PFC frames of a port, in one direction.
@@ -116,16 +108,12 @@ pub struct Snapshot {
     pub at: Instant,
     /// The ports, in their order.
     pub ports: Vec<PortSnapshot>,
-    /// The shared pool as ingress sees it.
-    pub shared_ingress: Level,
-    /// The shared pool as egress sees it.
-    pub shared_egress: Level,
+    /// The service pools of the shared area as ingress sees them.
+    pub ingress_pools: [PoolSnapshot; POOLS],
+    /// … and as egress sees them.
+    pub egress_pools: [PoolSnapshot; POOLS],
     /// The headroom pool.
-    pub headroom: Level,
-    /// Size of the shared pool.
-    pub shared_size_cells: u32,
-    /// Size of the headroom pool.
-    pub headroom_size_cells: u32,
+    pub headroom: PoolSnapshot,
     /// Bytes of a cell.
     pub cell_bytes: u32,
     /// Addresses in the bridge table.
@@ -159,10 +147,16 @@ pub struct PortSnapshot {
     pub name: String,
     /// Carries frames.
     pub up: bool,
+    /// Its transmission is held (for tests).
+    pub held: bool,
     /// The rate it keeps, in bit/s; 0: none.
     pub speed_bps: u64,
     /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
     pub received: Count,
+    /// … of drop level 1 (yellow).
+    pub received_yellow_frames: u64,
+    /// … of drop level 2 (red).
+    pub received_red_frames: u64,
     /// Data frames that have left.
     pub transmitted: Count,
     /// Link-local frames that ended here on purpose (PFC and PAUSE are counted apart).
@@ -192,18 +186,30 @@ pub struct PortSnapshot {
 pub struct GroupSnapshot {
     /// PFC protects it.
     pub no_drop: bool,
+    /// Service pool of its shared cells.
+    pub pool: u8,
     /// Its neighbour is told to stop.
     pub xoff: bool,
     /// Times that XOFF began.
     pub xoff_episodes: u64,
     /// Cells of its reservation in use.
     pub reserved_cells: u32,
+    /// Its reservation.
+    pub reserved_size_cells: u32,
     /// Shared cells.
     pub shared: Level,
     /// Headroom cells.
     pub headroom: Level,
+    /// The most headroom cells that it may use.
+    pub headroom_size_cells: u32,
+    /// All cells: reserved, shared, headroom.
+    pub total: Level,
     /// The XOFF threshold as it stands now, in shared cells.
     pub threshold_cells: u32,
+    /// The threshold moves with the free cells of the pool.
+    pub is_dynamic: bool,
+    /// Times that use outside headroom rose above the usage threshold.
+    pub violations: u64,
     /// Received frames.
     pub received: Count,
     /// Frames dropped at ingress (no room).
@@ -219,12 +225,20 @@ pub struct QueueSnapshot {
     pub pauses: u64,
     /// Nanoseconds spent paused, in all.
     pub paused_ns: u64,
+    /// Service pool of its shared cells.
+    pub pool: u8,
     /// Cells held, frames with the kernel included.
     pub level: Level,
+    /// Cells that are its own.
+    pub guaranteed_cells: u32,
     /// Frames waiting.
     pub waiting_frames: u64,
     /// The tail-drop threshold as it stands now, in shared cells; `u32::MAX`: none.
     pub threshold_cells: u32,
+    /// The threshold moves with the free cells of the pool.
+    pub is_dynamic: bool,
+    /// Times that use rose above the usage threshold.
+    pub violations: u64,
     /// Frames that left.
     pub transmitted: Count,
     /// Frames dropped because the queue was full.

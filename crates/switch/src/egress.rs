@@ -7,12 +7,24 @@
 use crate::frame::FrameId;
 use crate::held::{Charge, Held};
 use crate::pause::Pauses;
-use crate::pool::Pool;
-use crate::queue::Queue;
+use crate::pool::Pools;
+use crate::queue::{Limits, Queue};
+use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{Alpha, PRIORITIES, PortSettings, Xoff};
+use crate::settings::{PRIORITIES, PortSettings, RewriteSettings};
 use crate::shaper::{BURST_NS, Shaper};
 use crate::time::Instant;
+
+/// What the settings of the whole switch say of a port's egress half.
+#[derive(Debug, Clone, Copy)]
+pub struct Given {
+    /// What each queue may hold.
+    pub limits: [Limits; PRIORITIES],
+    /// Share of that above which use is a violation.
+    pub usage_percent: u8,
+    /// The queues, as masks, that frames of each priority are in.
+    pub queues_of_priorities: [u8; PRIORITIES],
+}
 
 /// The egress half of a port.
 #[derive(Debug)]
@@ -25,41 +37,75 @@ pub struct Egress {
     shaper: Shaper,
     /// Bit q: queue q holds frames that wait.
     backlogged: u8,
-    /// priority → queue, as masks of queues by priority.
-    queue_of_priority: [u8; PRIORITIES],
+    /// What a pause of each priority stops, as masks of queues.
+    queues_of_priorities: [u8; PRIORITIES],
+    rewrite: RewriteSettings,
+    /// Nothing but PFC leaves.
+    held: bool,
     in_flight_bytes: u32,
     in_flight_limit_bytes: u32,
     in_flight_peak_bytes: u32,
 }
 
 impl Egress {
-    /// The egress half of a port. `guaranteed_cells` is what each queue has of the fixed area; `no_drop_queues` has
-    /// bit q where some port's no-drop priority uses queue q.
-    pub fn new(settings: &PortSettings, guaranteed_cells: [u32; PRIORITIES], no_drop_queues: u8) -> Self {
-        let honoured = if settings.pfc.rx { settings.pfc.no_drop } else { 0 };
-        let queues = std::array::from_fn(|q| {
-            let default = Xoff::Dynamic(Alpha::from_percent(20));
-            let maximum = settings.queues[q].shared.or((no_drop_queues & (1 << q) == 0).then_some(default));
-            Queue::new(guaranteed_cells[q], maximum)
-        });
+    /// The egress half of a port.
+    pub fn new(settings: &PortSettings, given: &Given) -> Self {
         Self {
-            queues,
-            pauses: Pauses::new(honoured, settings.pause_speed_bps()),
+            queues: given.limits.map(|limits| Queue::new(limits, given.usage_percent)),
+            pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
             scheduler: Scheduler::new(&settings.queues),
             shaper: Shaper::new(settings.speed_bps, BURST_NS),
             backlogged: 0,
-            queue_of_priority: settings.dot1p_to_queue.map(|queue| 1 << (queue & 7)),
+            queues_of_priorities: stopped_by_pauses(settings, given),
+            rewrite: settings.rewrite,
+            held: false,
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
         }
     }
 
+    /// Other settings. The queues' cells are charged anew: each was withdrawn before. What waits goes on waiting; the
+    /// scheduler begins a new round.
+    pub(crate) fn reconfigure(
+        &mut self,
+        settings: &PortSettings,
+        given: &Given,
+        pools: &mut Pools,
+        now: Instant,
+    ) {
+        for (queue, limits) in self.queues.iter_mut().zip(given.limits) {
+            queue.reconfigure(limits, given.usage_percent, pools);
+        }
+        self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
+        self.queues_of_priorities = stopped_by_pauses(settings, given);
+        self.rewrite = settings.rewrite;
+        self.scheduler = Scheduler::new(&settings.queues);
+        self.shaper.set_rate(settings.speed_bps);
+        self.in_flight_limit_bytes = settings.in_flight_bytes;
+    }
+
+    /// Holds transmission, or lets it go on: nothing but PFC leaves a held port. For tests.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
+    }
+
+    /// Transmission is held.
+    pub fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// What frames that leave are marked with.
+    #[inline]
+    pub fn rewrite(&self) -> &RewriteSettings {
+        &self.rewrite
+    }
+
     /// Puts a frame that fits at the end of its queue.
     #[inline]
-    pub fn enqueue(&mut self, frame: FrameId, charge: Charge, held: &mut Held, pool: &mut Pool) {
+    pub fn enqueue(&mut self, frame: FrameId, charge: Charge, held: &mut Held, pools: &mut Pools) {
         let queue = &mut self.queues[usize::from(charge.queue)];
-        queue.charge(u32::from(charge.cells), pool);
+        queue.charge(u32::from(charge.cells), pools);
         held.push(&mut queue.waiting, frame, charge);
         self.backlogged |= 1 << charge.queue;
     }
@@ -67,7 +113,7 @@ impl Egress {
     /// Takes the next frame that may leave now.
     #[inline]
     pub fn dequeue(&mut self, held: &mut Held, now: Instant) -> Option<(FrameId, Charge)> {
-        if self.in_flight_bytes >= self.in_flight_limit_bytes || !self.shaper.is_free(now) {
+        if self.in_flight_bytes >= self.in_flight_limit_bytes || !self.shaper.is_free(now) || self.held {
             return None;
         }
         let ready = self.backlogged & !self.paused_queues(now);
@@ -119,25 +165,35 @@ impl Egress {
         let mut priorities = self.pauses.paused(now);
         let mut queues = 0;
         while priorities != 0 {
-            queues |= self.queue_of_priority[priorities.trailing_zeros() as usize];
+            queues |= self.queues_of_priorities[priorities.trailing_zeros() as usize];
             priorities &= priorities - 1;
         }
         queues
     }
 
-    /// Whether priority `p` uses queue `q` here.
+    /// Whether a pause of priority `p` stops queue `q` here.
     pub fn uses_queue(&self, p: usize, q: usize) -> bool {
-        self.queue_of_priority[p] == 1 << q
+        self.queues_of_priorities[p] & 1 << q != 0
     }
 
     /// When `dequeue` may give something though nothing happens before: the line is free or a pause ends. [`None`]:
     /// nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
-        if self.backlogged == 0 {
+        if self.backlogged == 0 || self.held {
             return None;
         }
         let free_at = self.shaper.free_at().max(now);
         let all_paused = self.backlogged & !self.paused_queues(now) == 0;
         Some(if all_paused { free_at.max(self.pauses.next_end()) } else { free_at })
     }
+}
+
+/// Priorities whose pauses are obeyed.
+fn honoured(settings: &PortSettings) -> u8 {
+    if settings.pfc.rx { settings.pfc.no_drop } else { 0 }
+}
+
+/// What a pause of each priority stops: the neighbour means the priorities that it sees.
+fn stopped_by_pauses(settings: &PortSettings, given: &Given) -> [u8; PRIORITIES] {
+    rewrite::queues_by_priority(&settings.rewrite).unwrap_or(given.queues_of_priorities)
 }

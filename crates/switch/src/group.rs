@@ -6,7 +6,7 @@
 //! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in use, every frame is;
 //! - otherwise it drops. A lossy group has no headroom.
 //! - Cells leave in the reverse order: headroom, shared, reserved.
-//! - T is static, or alpha × the pool's free cells before the frame in question.
+//! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
 //!
 //! ```text
 //!        shared ≥ T, or headroom in use
@@ -19,9 +19,11 @@
 //! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" (figure 12). Once headroom is in
 //! use all goes there: SONiC's model, see reference/switches.md, "Models in simulators".
 
-use crate::counters::{Count, GroupSnapshot, Level};
-use crate::pool::Pool;
-use crate::settings::{GroupSettings, Xoff};
+use crate::counters::{Count, GroupSnapshot};
+use crate::pool::{Pool, Pools};
+use crate::settings::{GroupSettings, Threshold};
+use crate::usage::Usage;
+use crate::watermark::{Mark, Peak, Watermarks};
 
 /// Where a frame's cells are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,37 +43,50 @@ pub enum Change {
     Xon,
 }
 
-/// One priority group.
+/// One priority group. What the way of a frame touches comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Group {
     settings: GroupSettings,
     no_drop: bool,
-    /// Cells outside headroom.
-    used_cells: u32,
-    headroom: Level,
-    shared_peak_cells: u32,
     xoff: bool,
-    xoff_episodes: u64,
     /// Frames were dropped since headroom was last empty: the event has been told.
     losing: bool,
+    /// Cells outside headroom.
+    used_cells: u32,
+    headroom_cells: u32,
+    peaks: Peaks,
+    usage: Usage,
     received: Count,
     dropped: Count,
+    xoff_episodes: u64,
+    watermarks: [Watermarks; 3],
+}
+
+/// The most since the last mark.
+#[derive(Debug, Default)]
+struct Peaks {
+    shared: Peak,
+    headroom: Peak,
+    total: Peak,
 }
 
 impl Group {
-    /// An empty group.
-    pub fn new(settings: GroupSettings, no_drop: bool) -> Self {
+    /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
+    pub fn new(settings: GroupSettings, no_drop: bool, usage_percent: u8) -> Self {
         Self {
             settings,
             no_drop,
-            used_cells: 0,
-            headroom: Level::default(),
-            shared_peak_cells: 0,
             xoff: false,
-            xoff_episodes: 0,
             losing: false,
+            used_cells: 0,
+            headroom_cells: 0,
+            peaks: Peaks::default(),
+            usage: Usage::new(usage_percent),
             received: Count::default(),
             dropped: Count::default(),
+            xoff_episodes: 0,
+            watermarks: Default::default(),
         }
     }
 
@@ -92,17 +107,25 @@ impl Group {
     }
 
     /// All cells in use.
+    #[inline]
     pub fn cells(&self) -> u32 {
-        self.used_cells + self.headroom.cells
+        self.used_cells + self.headroom_cells
+    }
+
+    #[inline]
+    fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
+        &pools.ingress[usize::from(self.settings.pool & 3)]
+    }
+
+    #[inline]
+    fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
+        &mut pools.ingress[usize::from(self.settings.pool & 3)]
     }
 
     /// The XOFF threshold as it stands, in shared cells.
     #[inline]
-    pub fn threshold_cells(&self, shared: &Pool) -> u32 {
-        match self.settings.xoff {
-            Xoff::Static(cells) => cells,
-            Xoff::Dynamic(alpha) => alpha.of(shared.free_cells()),
-        }
+    pub fn threshold_cells(&self, pools: &Pools) -> u32 {
+        self.settings.xoff.cells(self.pool(pools).free_cells())
     }
 
     /// A frame came in, whatever becomes of it.
@@ -113,51 +136,54 @@ impl Group {
 
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
-    pub fn place(&self, cells: u32, shared: &Pool, headroom: &Pool) -> Option<Area> {
-        if self.headroom.cells == 0 {
+    pub fn place(&self, cells: u32, pools: &Pools) -> Option<Area> {
+        if self.headroom_cells == 0 {
             let after = (self.used_cells + cells).saturating_sub(self.settings.reserved_cells);
-            let fits = after - self.shared_cells() <= shared.free_cells();
-            if fits && after <= self.threshold_cells(shared) {
+            let free_cells = self.pool(pools).free_cells();
+            let fits = after - self.shared_cells() <= free_cells;
+            if fits && after <= self.settings.xoff.cells(free_cells) {
                 return Some(Area::ReservedAndShared);
             }
         }
         let fits = self.no_drop
-            && self.headroom.cells + cells <= self.settings.headroom_cells
-            && cells <= headroom.free_cells();
+            && self.headroom_cells + cells <= self.settings.headroom_cells
+            && cells <= pools.headroom.free_cells();
         fits.then_some(Area::Headroom)
     }
 
     /// Charges a frame where `place` said.
     #[inline]
-    pub fn charge(&mut self, cells: u32, area: Area, shared: &mut Pool, headroom: &mut Pool) {
+    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
         match area {
             Area::ReservedAndShared => {
                 let before = self.shared_cells();
                 self.used_cells += cells;
                 let after = self.shared_cells();
-                shared.take(after - before);
-                self.shared_peak_cells = self.shared_peak_cells.max(after);
+                self.pool_mut(pools).take(after - before);
+                self.peaks.shared.lift(after);
             }
             Area::Headroom => {
-                self.headroom.set(self.headroom.cells + cells);
-                headroom.take(cells);
+                self.headroom_cells += cells;
+                pools.headroom.take(cells);
+                self.peaks.headroom.lift(self.headroom_cells);
             }
         }
+        self.peaks.total.lift(self.cells());
     }
 
     /// A frame of `cells` has left the switch.
     #[inline]
-    pub fn release(&mut self, cells: u32, shared: &mut Pool, headroom: &mut Pool) {
-        let from_headroom = cells.min(self.headroom.cells);
+    pub fn release(&mut self, cells: u32, pools: &mut Pools) {
+        let from_headroom = cells.min(self.headroom_cells);
         if from_headroom > 0 {
-            self.headroom.cells -= from_headroom;
-            headroom.give(from_headroom);
-            self.losing &= self.headroom.cells > 0;
+            self.headroom_cells -= from_headroom;
+            pools.headroom.give(from_headroom);
+            self.losing &= self.headroom_cells > 0;
         }
         let before = self.shared_cells();
         debug_assert!(cells - from_headroom <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells - from_headroom;
-        shared.give(before - self.shared_cells());
+        self.pool_mut(pools).give(before - self.shared_cells());
     }
 
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
@@ -166,24 +192,21 @@ impl Group {
         self.no_drop && !std::mem::replace(&mut self.losing, true)
     }
 
-    /// Compares use with the threshold and says what, if anything, the neighbour must now be told.
+    /// Compares use with the thresholds after it has changed, and says what, if anything, the neighbour must be told.
     #[inline]
-    pub fn examine(&mut self, shared_pool: &Pool) -> Option<Change> {
-        if !self.no_drop {
-            return None;
-        }
+    pub fn examine(&mut self, pools: &Pools) -> Option<Change> {
+        let threshold = self.threshold_cells(pools);
+        self.usage.note(self.used_cells, self.settings.reserved_cells.saturating_add(threshold));
         let shared = self.shared_cells();
-        let threshold = self.threshold_cells(shared_pool);
-        let over = self.headroom.cells > 0 || (shared > 0 && shared >= threshold);
+        let over = self.no_drop && (self.headroom_cells > 0 || (shared > 0 && shared >= threshold));
         if over != self.xoff {
-            let resume =
-                self.settings.resume_cells.max(threshold.saturating_sub(self.settings.xon_offset_cells));
             if over {
                 self.xoff = true;
                 self.xoff_episodes += 1;
                 return Some(Change::Xoff);
             }
-            if shared <= resume {
+            let below = threshold.saturating_sub(self.settings.xon_offset_cells);
+            if shared <= self.settings.resume_cells.max(below) || !self.no_drop {
                 self.xoff = false;
                 return Some(Change::Xon);
             }
@@ -197,16 +220,53 @@ impl Group {
         self.no_drop && (self.xoff || self.shared_cells() > 0)
     }
 
+    /// Other settings are coming: gives the shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        self.pool_mut(pools).give(self.shared_cells());
+    }
+
+    /// Other settings; what the group holds stays, even if it is more, and so does what is in headroom.
+    pub(crate) fn reconfigure(
+        &mut self,
+        settings: GroupSettings,
+        no_drop: bool,
+        usage_percent: u8,
+        pools: &mut Pools,
+    ) {
+        (self.settings, self.no_drop) = (settings, no_drop);
+        self.losing &= no_drop;
+        self.usage.set_percent(usage_percent);
+        self.pool_mut(pools).retake(self.shared_cells());
+    }
+
+    /// One watermark begins anew.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
+        let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
+        for (watermarks, (cells, peak)) in
+            self.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
+        {
+            watermarks.mark(mark, cells, peak);
+        }
+    }
+
     /// What it holds and has counted.
-    pub fn snapshot(&self, shared: &Pool) -> GroupSnapshot {
+    pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
+        let [shared, headroom, total] = self.watermarks;
         GroupSnapshot {
             no_drop: self.no_drop,
+            pool: self.settings.pool,
             xoff: self.xoff,
             xoff_episodes: self.xoff_episodes,
             reserved_cells: self.used_cells.min(self.settings.reserved_cells),
-            shared: Level { cells: self.shared_cells(), peak_cells: self.shared_peak_cells },
-            headroom: self.headroom,
-            threshold_cells: self.threshold_cells(shared),
+            reserved_size_cells: self.settings.reserved_cells,
+            shared: shared.level(self.shared_cells(), self.peaks.shared),
+            headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
+            headroom_size_cells: if self.no_drop { self.settings.headroom_cells } else { 0 },
+            total: total.level(self.cells(), self.peaks.total),
+            threshold_cells: self.threshold_cells(pools),
+            is_dynamic: matches!(self.settings.xoff, Threshold::Dynamic(_)),
+            violations: self.usage.violations(),
             received: self.received,
             dropped: self.dropped,
         }
@@ -216,39 +276,45 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Alpha;
+    use crate::settings::{Alpha, BufferSettings};
 
     struct Lab {
         group: Group,
-        shared: Pool,
-        headroom: Pool,
+        pools: Pools,
     }
 
     impl Lab {
         fn new(settings: GroupSettings, no_drop: bool, shared: u32) -> Self {
-            Self { group: Group::new(settings, no_drop), shared: Pool::new(shared), headroom: Pool::new(100) }
+            let buffer = BufferSettings {
+                total_cells: shared + 100,
+                fixed_cells: 0,
+                headroom_cells: 100,
+                ..BufferSettings::default()
+            };
+            Self { group: Group::new(settings, no_drop, 100), pools: Pools::new(&buffer) }
         }
 
         fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {
-            let area = self.group.place(cells, &self.shared, &self.headroom);
+            let area = self.group.place(cells, &self.pools);
             match area {
-                Some(area) => self.group.charge(cells, area, &mut self.shared, &mut self.headroom),
+                Some(area) => self.group.charge(cells, area, &mut self.pools),
                 None => {
                     self.group.count_drop(64);
                 }
             }
-            (area, self.group.examine(&self.shared))
+            (area, self.group.examine(&self.pools))
         }
 
         fn leave(&mut self, cells: u32) -> Option<Change> {
-            self.group.release(cells, &mut self.shared, &mut self.headroom);
-            self.group.examine(&self.shared)
+            self.group.release(cells, &mut self.pools);
+            self.group.examine(&self.pools)
         }
     }
 
     const STATIC: GroupSettings = GroupSettings {
+        pool: 0,
         reserved_cells: 2,
-        xoff: Xoff::Static(3),
+        xoff: Threshold::Static(3),
         xon_offset_cells: 2,
         resume_cells: 0,
         headroom_cells: 4,
@@ -274,15 +340,18 @@ mod tests {
         for (step, expected) in expected.into_iter().enumerate() {
             assert_eq!(lab.arrive(1), expected, "arrival {}", step + 1);
         }
-        assert_eq!((lab.shared.level().cells, lab.headroom.level().cells), (3, 4));
+        assert_eq!((lab.pools.ingress[0].level().cells, lab.pools.headroom.level().cells), (3, 4));
         // Headroom goes first (4), then shared: XON at T − offset = 1.
         let changes: Vec<_> = (0..9).map(|_| lab.leave(1)).collect();
         let mut expected = [None; 9];
         expected[5] = Some(Change::Xon);
         assert_eq!(changes, expected);
-        assert_eq!((lab.group.cells(), lab.shared.level().cells, lab.headroom.level().cells), (0, 0, 0));
-        assert_eq!(lab.shared.level().peak_cells, 3);
-        assert_eq!(lab.group.snapshot(&lab.shared).dropped.frames, 1);
+        assert_eq!(
+            (lab.group.cells(), lab.pools.ingress[0].level().cells, lab.pools.headroom.level().cells),
+            (0, 0, 0)
+        );
+        assert_eq!(lab.pools.ingress[0].level().peak_cells, 3);
+        assert_eq!(lab.group.snapshot(&lab.pools).dropped.frames, 1);
     }
 
     #[test]
@@ -290,13 +359,13 @@ mod tests {
         let mut lab = Lab::new(STATIC, true, 50);
         lab.arrive(5);
         lab.arrive(1); // headroom 1
-        lab.group.release(1, &mut lab.shared, &mut lab.headroom); // headroom is empty again …
+        lab.group.release(1, &mut lab.pools); // headroom is empty again …
         lab.arrive(1); // … T is reached, so headroom again
-        assert_eq!(lab.group.headroom.cells, 1);
+        assert_eq!(lab.group.headroom_cells, 1);
         // A cell of shared would fit after a larger release, but headroom takes its own back first.
         lab.arrive(2);
         lab.leave(1);
-        assert_eq!(lab.group.headroom.cells, 2);
+        assert_eq!(lab.group.headroom_cells, 2);
         assert_eq!(lab.arrive(1).0, Some(Area::Headroom));
     }
 
@@ -305,7 +374,7 @@ mod tests {
         let mut lab = Lab::new(STATIC, true, 50);
         lab.arrive(4); // reserved 2, shared 2: one short of T
         assert_eq!(lab.arrive(2), (Some(Area::Headroom), Some(Change::Xoff)));
-        assert_eq!((lab.group.shared_cells(), lab.group.headroom.cells), (2, 2));
+        assert_eq!((lab.group.shared_cells(), lab.group.headroom_cells), (2, 2));
     }
 
     #[test]
@@ -313,7 +382,7 @@ mod tests {
         let mut lab = Lab::new(STATIC, false, 50);
         assert_eq!(lab.arrive(5), (Some(Area::ReservedAndShared), None));
         assert_eq!(lab.arrive(1), (None, None));
-        assert_eq!(lab.headroom.level().peak_cells, 0);
+        assert_eq!(lab.pools.headroom.level().peak_cells, 0);
     }
 
     /// A lone group settles at α/(1+α) of the pool: the seeds' table 6 (share of the total in percent).
@@ -335,7 +404,7 @@ mod tests {
             let pool = 131_072;
             let settings = GroupSettings {
                 reserved_cells: 0,
-                xoff: Xoff::Dynamic(Alpha::from_percent(percent)),
+                xoff: Threshold::Dynamic(Alpha::from_percent(percent)),
                 ..STATIC
             };
             let mut lab = Lab::new(settings, false, pool);
@@ -351,11 +420,11 @@ mod tests {
     #[test]
     fn others_can_push_a_dynamic_group_into_xoff_but_never_an_empty_one() {
         let settings =
-            GroupSettings { reserved_cells: 0, xoff: Xoff::Dynamic(Alpha::from_percent(50)), ..STATIC };
+            GroupSettings { reserved_cells: 0, xoff: Threshold::Dynamic(Alpha::from_percent(50)), ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
-        lab.shared.take(100);
-        assert_eq!(lab.group.examine(&lab.shared), None, "an empty group has nothing to stop");
-        lab.shared.give(20);
+        lab.pools.ingress[0].take(100);
+        assert_eq!(lab.group.examine(&lab.pools), None, "an empty group has nothing to stop");
+        lab.pools.ingress[0].give(20);
         assert_eq!(
             lab.arrive(10),
             (Some(Area::ReservedAndShared), Some(Change::Xoff)),
@@ -369,7 +438,7 @@ mod tests {
         let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         assert_eq!(lab.arrive(3).1, Some(Change::Xoff));
-        assert_eq!(lab.group.examine(&lab.shared), None, "resume is above T, yet T rules");
+        assert_eq!(lab.group.examine(&lab.pools), None, "resume is above T, yet T rules");
         assert_eq!(lab.leave(1), Some(Change::Xon));
     }
 }

@@ -7,8 +7,8 @@ use crate::classify::Classifier;
 use crate::counters::{Count, DropReason};
 use crate::group::{Change, Group};
 use crate::pfc::PfcSender;
-use crate::pool::Pool;
-use crate::settings::{PRIORITIES, PortSettings};
+use crate::pool::Pools;
+use crate::settings::{DropLevel, PRIORITIES, PortSettings};
 
 /// The ingress half of a port.
 #[derive(Debug)]
@@ -24,22 +24,60 @@ pub struct Ingress {
     /// Bit p: group p of this port must be looked at each turn, as others move its threshold.
     watched: u8,
     received: Count,
+    /// Of the received frames those of drop level 1 and 2.
+    coloured: [u64; 2],
     drops: [Count; DropReason::ALL.len()],
 }
 
 impl Ingress {
-    /// The ingress half of a port with these settings.
-    pub fn new(settings: &PortSettings) -> Self {
+    /// The ingress half of a port with these settings; `usage_percent` counts violations.
+    pub fn new(settings: &PortSettings, usage_percent: u8) -> Self {
         let no_drop = settings.pfc.no_drop;
         Self {
-            classifier: Classifier::new(settings),
-            groups: std::array::from_fn(|p| Group::new(settings.groups[p], no_drop & (1 << p) != 0)),
+            classifier: Classifier::new(&settings.classify),
+            groups: std::array::from_fn(|p| {
+                Group::new(settings.groups[p], no_drop & (1 << p) != 0, usage_percent)
+            }),
             pfc: PfcSender::new(settings.pfc.pause_quanta, settings.pause_speed_bps()),
             sends_pfc: settings.pfc.tx,
             watched: 0,
             received: Count::default(),
+            coloured: [0; 2],
             drops: Default::default(),
         }
+    }
+
+    /// Other settings. The groups' cells are charged anew: each was withdrawn before, and must be examined after.
+    pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
+        self.classifier = Classifier::new(&settings.classify);
+        self.sends_pfc = settings.pfc.tx;
+        self.pfc.reconfigure(settings.pfc.pause_quanta, settings.pause_speed_bps());
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            let no_drop = settings.pfc.no_drop & (1 << p) != 0;
+            group.reconfigure(settings.groups[p], no_drop, usage_percent, pools);
+        }
+    }
+
+    /// Tells the neighbour what the groups are in now, as after `reconfigure`: it may be told by now, or no longer.
+    pub(crate) fn retell(&mut self) {
+        for (p, group) in self.groups.iter().enumerate() {
+            self.pfc.set(p, self.sends_pfc && group.is_xoff());
+        }
+    }
+
+    /// A data frame of this drop level was classified.
+    #[inline]
+    pub fn count_colour(&mut self, drop_level: DropLevel) {
+        match drop_level {
+            DropLevel::Green => {}
+            DropLevel::Yellow => self.coloured[0] += 1,
+            DropLevel::Red => self.coloured[1] += 1,
+        }
+    }
+
+    /// Frames received of drop level 1 (yellow) and 2 (red).
+    pub fn coloured(&self) -> (u64, u64) {
+        (self.coloured[0], self.coloured[1])
     }
 
     /// A data frame came in.
@@ -61,9 +99,9 @@ impl Ingress {
 
     /// Compares a group with its threshold after its use has changed, and notes what the neighbour must be told.
     #[inline]
-    pub fn examine(&mut self, priority: usize, shared: &Pool) -> Option<Change> {
+    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
         let group = &mut self.groups[priority];
-        let change = group.examine(shared);
+        let change = group.examine(pools);
         if let Some(change) = change
             && self.sends_pfc
         {

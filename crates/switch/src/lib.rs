@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod apply;
 pub mod bridge;
 pub mod cells;
 pub mod classify;
@@ -19,11 +20,14 @@ pub mod pfc;
 pub mod pool;
 mod port;
 pub mod queue;
+pub mod rewrite;
 pub mod schedule;
 pub mod settings;
 pub mod shaper;
 pub mod switch;
 pub mod time;
+pub mod usage;
+pub mod watermark;
 
 pub use self::switch::{Switch, frames_needed};
 pub use counters::{DropReason, KernelCounters, Snapshot};
@@ -32,3 +36,4 @@ pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{HeapMemory, Memory};
 pub use settings::{PortSettings, SwitchSettings};
 pub use time::{Instant, Nanos};
+pub use watermark::{Level, Mark};

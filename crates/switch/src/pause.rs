@@ -96,6 +96,15 @@ impl Pauses {
         self.next_end
     }
 
+    /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
+    pub fn reconfigure(&mut self, honoured: u8, speed_bps: u64, now: Instant) {
+        for p in (0..PRIORITIES).filter(|p| honoured & (1 << p) == 0) {
+            self.end(p, now);
+        }
+        (self.honoured, self.speed_bps) = (honoured, speed_bps);
+        self.find_next_end();
+    }
+
     /// All pauses end, as when the port goes down.
     pub fn clear(&mut self, now: Instant) {
         for p in 0..PRIORITIES {

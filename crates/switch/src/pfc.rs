@@ -37,6 +37,15 @@ impl PfcSender {
         }
     }
 
+    /// Another pause time, or speed; the neighbour is told at once if it is pausing.
+    pub fn reconfigure(&mut self, pause_quanta: u16, speed_bps: u64) {
+        let refresh_ns = quanta_ns(pause_quanta, speed_bps) / 3;
+        if (pause_quanta, refresh_ns) != (self.pause_quanta, self.refresh_ns) && self.announced != 0 {
+            self.refresh_at = Instant::default();
+        }
+        (self.pause_quanta, self.refresh_ns) = (pause_quanta, refresh_ns);
+    }
+
     /// A priority enters or leaves XOFF.
     #[inline]
     pub fn set(&mut self, priority: usize, xoff: bool) {

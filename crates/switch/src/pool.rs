@@ -1,59 +1,100 @@
-//! A pool of cells that many compete for: the shared area as ingress sees it, as egress sees it, and headroom.
+//! A pool of cells that many compete for: the service pools of the shared area as ingress sees them and as egress sees
+//! them, and headroom.
 //!
 //! Rule: what is taken and not given back is in use; free = size − used, never below zero. Ingress and headroom never
 //! take more than is free. Egress may: a no-drop queue without limit also holds the cells that ingress charged to
-//! reserved and headroom; then nothing is free.
-//! Source: design §3, "Service pools".
+//! reserved and headroom; then nothing is free. So may a pool that was made smaller while it was in use, until enough
+//! has left.
+//! Source: design §3, "Service pools"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
 
-use crate::counters::Level;
+use crate::counters::PoolSnapshot;
+use crate::settings::{BufferSettings, POOLS};
+use crate::watermark::{Level, Mark, Peak, Watermarks};
 
 /// The areas that ports compete for.
 #[derive(Debug)]
-pub(crate) struct Pools {
-    pub(crate) ingress: Pool,
-    pub(crate) egress: Pool,
-    pub(crate) headroom: Pool,
+pub struct Pools {
+    /// Service pools of the shared area, as priority groups are charged.
+    pub ingress: [Pool; POOLS],
+    /// … and as queues are.
+    pub egress: [Pool; POOLS],
+    /// Headroom, which is one pool.
+    pub headroom: Pool,
+}
+
+impl Pools {
+    /// Empty pools of these sizes.
+    pub fn new(settings: &BufferSettings) -> Self {
+        Self {
+            ingress: settings.pool_cells(settings.ingress_pool_percent).map(Pool::new),
+            egress: settings.pool_cells(settings.egress_pool_percent).map(Pool::new),
+            headroom: Pool::new(settings.headroom_cells),
+        }
+    }
+
+    /// Gives the pools other sizes; what is in use stays in use.
+    pub(crate) fn resize(&mut self, settings: &BufferSettings) {
+        let sizes = settings.pool_cells(settings.ingress_pool_percent);
+        self.ingress.iter_mut().zip(sizes).for_each(|(pool, cells)| pool.size_cells = cells);
+        let sizes = settings.pool_cells(settings.egress_pool_percent);
+        self.egress.iter_mut().zip(sizes).for_each(|(pool, cells)| pool.size_cells = cells);
+        self.headroom.size_cells = settings.headroom_cells;
+    }
+
+    /// One watermark of every pool begins anew.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        let pools = self.ingress.iter_mut().chain(&mut self.egress).chain([&mut self.headroom]);
+        pools.for_each(|pool| pool.watermarks.mark(mark, pool.used_cells, &mut pool.peak));
+    }
 }
 
 /// One pool.
 #[derive(Debug)]
 pub struct Pool {
     size_cells: u32,
-    used: Level,
+    used_cells: u32,
+    peak: Peak,
+    watermarks: Watermarks,
 }
 
 impl Pool {
     /// A pool of so many cells, none in use.
     pub fn new(size_cells: u32) -> Self {
-        Self { size_cells, used: Level::default() }
+        Self { size_cells, used_cells: 0, peak: Peak::default(), watermarks: Watermarks::default() }
     }
 
-    /// All its cells.
-    pub fn size_cells(&self) -> u32 {
-        self.size_cells
+    /// Its size, cells in use, and the most there were.
+    pub fn snapshot(&self) -> PoolSnapshot {
+        PoolSnapshot { level: self.level(), size_cells: self.size_cells }
     }
 
     /// Cells in use, and the most there were.
     pub fn level(&self) -> Level {
-        self.used
+        self.watermarks.level(self.used_cells, self.peak)
     }
 
     /// Cells that nobody uses.
     #[inline]
     pub fn free_cells(&self) -> u32 {
-        self.size_cells.saturating_sub(self.used.cells)
+        self.size_cells.saturating_sub(self.used_cells)
     }
 
     /// Takes cells; the caller has looked at `free_cells` where that matters.
     #[inline]
     pub fn take(&mut self, cells: u32) {
-        self.used.set(self.used.cells + cells);
+        self.used_cells += cells;
+        self.peak.lift(self.used_cells);
     }
 
     /// Gives cells back.
     #[inline]
     pub fn give(&mut self, cells: u32) {
-        debug_assert!(cells <= self.used.cells, "gave back {cells} of {} cells", self.used.cells);
-        self.used.cells -= cells;
+        debug_assert!(cells <= self.used_cells, "gave back {cells} of {} cells", self.used_cells);
+        self.used_cells -= cells;
+    }
+
+    /// Takes back cells that were given only to be charged anew: no peak.
+    pub(crate) fn retake(&mut self, cells: u32) {
+        self.used_cells += cells;
     }
 }

@@ -4,7 +4,7 @@ use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
 use crate::egress::Egress;
 use crate::ingress::Ingress;
 use crate::pool::Pools;
-use crate::settings::PRIORITIES;
+use crate::settings::{PRIORITIES, Threshold};
 use crate::time::Instant;
 use wire::mac::MacAddr;
 
@@ -29,9 +29,11 @@ impl Port {
     pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
         out.name.clone_from(&self.name);
         out.up = self.up;
+        out.held = self.egress.is_held();
         out.speed_bps = self.speed_bps;
         let (received, drops) = self.ingress.counts();
         (out.received, out.drops) = (received, *drops);
+        (out.received_yellow_frames, out.received_red_frames) = self.ingress.coloured();
         out.drops[DropReason::KernelLost as usize].frames += self.kernel_lost;
         out.transmitted = self.completed;
         out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost);
@@ -41,7 +43,7 @@ impl Port {
         out.pfc_malformed = self.pfc_malformed;
         out.pause_received = self.pause_received;
         for (group, out) in self.ingress.groups.iter().zip(&mut out.groups) {
-            *out = group.snapshot(&pools.ingress);
+            *out = group.snapshot(pools);
         }
         let paused = self.egress.paused_queues(now);
         let (episodes, paused_ns) = self.egress.pauses.history(now);
@@ -49,13 +51,18 @@ impl Port {
             let queue = &self.egress.queues[q];
             let priorities = (0..PRIORITIES).filter(|&p| self.egress.uses_queue(p, q));
             let (transmitted, dropped) = queue.counts();
+            let limits = queue.limits();
             *out = QueueSnapshot {
                 paused: paused & (1 << q) != 0,
                 pauses: priorities.clone().map(|p| episodes[p]).sum(),
                 paused_ns: priorities.map(|p| paused_ns[p]).sum(),
+                pool: limits.pool,
                 level: queue.level(),
+                guaranteed_cells: limits.guaranteed_cells,
                 waiting_frames: u64::from(queue.waiting.frames()),
-                threshold_cells: queue.threshold_cells(&pools.egress),
+                threshold_cells: queue.threshold_cells(pools),
+                is_dynamic: matches!(limits.maximum, Some(Threshold::Dynamic(_))),
+                violations: queue.violations(),
                 transmitted,
                 dropped,
             };

@@ -1,72 +1,115 @@
 //! An egress queue: the cells that its frames hold, and when it is full.
 //!
 //! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
-//! or alpha × the free cells of the pool); otherwise it is dropped at the tail. A queue without maximum takes all that
+//! or alpha × the free cells of its pool); otherwise it is dropped at the tail. A queue without maximum takes all that
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: design §3, "Egress queue"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
 
-use crate::counters::{Count, Level};
+use crate::counters::Count;
 use crate::held::List;
-use crate::pool::Pool;
-use crate::settings::Xoff;
+use crate::pool::Pools;
+use crate::settings::Threshold;
+use crate::usage::Usage;
+use crate::watermark::{Level, Mark, Peak, Watermarks};
 
-/// One egress queue.
+/// What a queue may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Service pool of its shared cells.
+    pub pool: u8,
+    /// Cells that are its own.
+    pub guaranteed_cells: u32,
+    /// Most shared cells; `None`: no limit.
+    pub maximum: Option<Threshold>,
+}
+
+/// One egress queue. What the way of a frame touches comes first.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Queue {
     /// Frames that wait, in order.
     pub waiting: List,
-    guaranteed_cells: u32,
-    /// Most shared cells; `None`: no limit.
-    maximum: Option<Xoff>,
-    level: Level,
+    limits: Limits,
+    used_cells: u32,
+    peak: Peak,
+    usage: Usage,
     transmitted: Count,
     dropped: Count,
+    watermarks: Watermarks,
 }
 
 impl Queue {
-    /// An empty queue.
-    pub fn new(guaranteed_cells: u32, maximum: Option<Xoff>) -> Self {
+    /// An empty queue; above `usage_percent` of what it may hold is a violation.
+    pub fn new(limits: Limits, usage_percent: u8) -> Self {
         Self {
             waiting: List::default(),
-            guaranteed_cells,
-            maximum,
-            level: Level::default(),
+            limits,
+            used_cells: 0,
+            peak: Peak::default(),
+            usage: Usage::new(usage_percent),
             transmitted: Count::default(),
             dropped: Count::default(),
+            watermarks: Watermarks::default(),
         }
+    }
+
+    /// What it may hold.
+    pub fn limits(&self) -> Limits {
+        self.limits
     }
 
     /// The most shared cells as it stands; `u32::MAX`: no limit.
     #[inline]
-    pub fn threshold_cells(&self, pool: &Pool) -> u32 {
-        match self.maximum {
+    pub fn threshold_cells(&self, pools: &Pools) -> u32 {
+        match self.limits.maximum {
             None => u32::MAX,
-            Some(Xoff::Static(cells)) => cells,
-            Some(Xoff::Dynamic(alpha)) => alpha.of(pool.free_cells()),
+            Some(threshold) => threshold.cells(pools.egress[usize::from(self.limits.pool & 3)].free_cells()),
         }
     }
 
     /// A frame of `cells` fits.
     #[inline]
-    pub fn has_room(&self, cells: u32, pool: &Pool) -> bool {
-        (self.level.cells + cells).saturating_sub(self.guaranteed_cells) <= self.threshold_cells(pool)
+    pub fn has_room(&self, cells: u32, pools: &Pools) -> bool {
+        let after = (self.used_cells + cells).saturating_sub(self.limits.guaranteed_cells);
+        after <= self.threshold_cells(pools)
     }
 
     /// Charges a frame that fits.
     #[inline]
-    pub fn charge(&mut self, cells: u32, pool: &mut Pool) {
+    pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
         let before = self.shared_cells();
-        self.level.set(self.level.cells + cells);
-        pool.take(self.shared_cells() - before);
+        self.used_cells += cells;
+        self.peak.lift(self.used_cells);
+        pools.egress[usize::from(self.limits.pool & 3)].take(self.shared_cells() - before);
+        self.note_usage(pools);
     }
 
     /// A frame of `cells` has left the switch.
     #[inline]
-    pub fn release(&mut self, cells: u32, pool: &mut Pool) {
-        debug_assert!(cells <= self.level.cells, "released more cells than were charged");
+    pub fn release(&mut self, cells: u32, pools: &mut Pools) {
+        debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         let before = self.shared_cells();
-        self.level.cells -= cells;
-        pool.give(before - self.shared_cells());
+        self.used_cells -= cells;
+        pools.egress[usize::from(self.limits.pool & 3)].give(before - self.shared_cells());
+        self.note_usage(pools);
+    }
+
+    #[inline]
+    fn note_usage(&mut self, pools: &Pools) {
+        let allowed = self.limits.guaranteed_cells.saturating_add(self.threshold_cells(pools));
+        self.usage.note(self.used_cells, allowed);
+    }
+
+    /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        pools.egress[usize::from(self.limits.pool & 3)].give(self.shared_cells());
+    }
+
+    /// Other limits; what the queue holds stays, even if it is more.
+    pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
+        self.limits = limits;
+        self.usage.set_percent(usage_percent);
+        pools.egress[usize::from(limits.pool & 3)].retake(self.shared_cells());
     }
 
     /// A frame left the port.
@@ -83,7 +126,12 @@ impl Queue {
 
     /// Cells held, and the most there were.
     pub fn level(&self) -> Level {
-        self.level
+        self.watermarks.level(self.used_cells, self.peak)
+    }
+
+    /// One watermark begins anew.
+    pub(crate) fn mark(&mut self, mark: Mark) {
+        self.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
     /// Frames that left, and frames dropped because the queue was full.
@@ -91,33 +139,50 @@ impl Queue {
         (self.transmitted, self.dropped)
     }
 
+    /// Times that its use rose above the usage threshold.
+    pub fn violations(&self) -> u64 {
+        self.usage.violations()
+    }
+
     #[inline]
     fn shared_cells(&self) -> u32 {
-        self.level.cells.saturating_sub(self.guaranteed_cells)
+        self.used_cells.saturating_sub(self.limits.guaranteed_cells)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Alpha;
+    use crate::settings::{Alpha, BufferSettings};
 
     #[test]
     fn takes_exactly_what_guaranteed_and_shared_allow() {
-        let mut pool = Pool::new(1000);
+        let settings = BufferSettings {
+            total_cells: 1000,
+            fixed_cells: 0,
+            headroom_cells: 0,
+            egress_pool_percent: [50, 50, 0, 0],
+            ..BufferSettings::default()
+        };
         for (maximum, cells) in [
-            (Some(Xoff::Static(30)), 40),
-            (Some(Xoff::Static(0)), 10),
-            (Some(Xoff::Dynamic(Alpha::from_percent(20))), 10 + 200), // α/(1+α) = 1/5 of the pool
+            (Some(Threshold::Static(30)), 40),
+            (Some(Threshold::Static(0)), 10),
+            (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
         ] {
-            let mut queue = Queue::new(10, maximum);
-            while queue.has_room(1, &pool) {
-                queue.charge(1, &mut pool);
+            let mut pools = Pools::new(&settings);
+            let mut queue = Queue::new(Limits { pool: 1, guaranteed_cells: 10, maximum }, 90);
+            while queue.has_room(1, &pools) {
+                queue.charge(1, &mut pools);
             }
-            assert_eq!(queue.level().cells, cells, "{maximum:?}");
-            queue.release(cells, &mut pool);
-            assert_eq!(pool.level().cells, 0);
+            assert_eq!((queue.level().cells, queue.violations()), (cells, 1), "{maximum:?}");
+            assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
+            queue.release(cells, &mut pools);
+            assert_eq!(pools.egress[1].level().cells, 0);
         }
-        assert!(Queue::new(0, None).has_room(1_000_000, &pool), "without maximum there is always room");
+        let unlimited = Queue::new(Limits { pool: 0, guaranteed_cells: 0, maximum: None }, 90);
+        assert!(
+            unlimited.has_room(1_000_000, &Pools::new(&settings)),
+            "without maximum there is always room"
+        );
     }
 }

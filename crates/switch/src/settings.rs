@@ -7,6 +7,10 @@ use crate::time::Nanos;
 pub const MAX_PORTS: usize = 64;
 /// 802.1p priorities, and queues of a port.
 pub const PRIORITIES: usize = 8;
+/// Differentiated services code points.
+pub const DSCPS: usize = 64;
+/// Service pools that the shared area is divided into.
+pub const POOLS: usize = 4;
 
 /// The whole switch.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,8 +19,25 @@ pub struct SwitchSettings {
     pub buffer: BufferSettings,
     /// The bridge table.
     pub bridge: BridgeSettings,
+    /// A queue or group whose use rises above this share of what it is allowed, in percent, is a violation (1–100).
+    pub usage_percent: u8,
     /// The ports; a port's number is its place here.
     pub ports: Vec<PortSettings>,
+}
+
+impl SwitchSettings {
+    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority.
+    pub fn without_pfc(&self) -> Self {
+        let mut settings = self.clone();
+        for port in &mut settings.ports {
+            for priority in (0..PRIORITIES).filter(|p| port.pfc.no_drop & (1 << p) != 0) {
+                let pool = port.groups[priority].pool;
+                port.groups[priority] = GroupSettings { pool, ..GroupSettings::lossy() };
+            }
+            (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (false, false, 0);
+        }
+        settings
+    }
 }
 
 /// The buffer memory in cells. Shared area = total − fixed − headroom.
@@ -30,19 +51,45 @@ pub struct BufferSettings {
     pub fixed_cells: u32,
     /// The headroom pool.
     pub headroom_cells: u32,
+    /// Share of each service pool in the shared area as ingress sees it, in percent.
+    pub ingress_pool_percent: [u8; POOLS],
+    /// … and as egress sees it.
+    pub egress_pool_percent: [u8; POOLS],
 }
+
+/// All of the shared area in pool 0, as the seeds have it by default.
+pub const ALL_IN_POOL_0: [u8; POOLS] = [100, 0, 0, 0];
 
 impl BufferSettings {
     /// Cells that all groups and queues compete for.
     pub fn shared_cells(&self) -> u32 {
         self.total_cells.saturating_sub(self.fixed_cells).saturating_sub(self.headroom_cells)
     }
+
+    /// The shared area divided into pools by `percent`; what rounding leaves over is pool 0's, if it has any.
+    pub fn pool_cells(&self, percent: [u8; POOLS]) -> [u32; POOLS] {
+        let shared = u64::from(self.shared_cells());
+        let part = |percent: u64| (shared * percent / 100) as u32;
+        let mut cells = percent.map(|percent| part(u64::from(percent)));
+        if percent[0] > 0 {
+            let of_all = part(percent.iter().map(|&percent| u64::from(percent)).sum());
+            cells[0] = of_all.saturating_sub(cells[1..].iter().sum());
+        }
+        cells
+    }
 }
 
 impl Default for BufferSettings {
     /// 128 Ki cells of 256 bytes and a headroom pool of 12288 (H3C S6850), an eighth of the memory fixed.
     fn default() -> Self {
-        Self { cell_bytes: 256, total_cells: 131_072, fixed_cells: 131_072 / 8, headroom_cells: 12_288 }
+        Self {
+            cell_bytes: 256,
+            total_cells: 131_072,
+            fixed_cells: 131_072 / 8,
+            headroom_cells: 12_288,
+            ingress_pool_percent: ALL_IN_POOL_0,
+            egress_pool_percent: ALL_IN_POOL_0,
+        }
     }
 }
 
@@ -53,11 +100,16 @@ pub struct BridgeSettings {
     pub max_entries: usize,
     /// An address not seen for this long is forgotten (IEEE 802.1Q-2022 8.8.3: 300 s).
     pub aging_ns: Nanos,
+    /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all others.
+    pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
 }
+
+/// The queues of unknown unicast in the seeds (huawei-pfc.txt, table 3-1), by 802.1p priority.
+pub const UNKNOWN_UNICAST_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 1, 1, 2, 2, 6, 6];
 
 impl Default for BridgeSettings {
     fn default() -> Self {
-        Self { max_entries: 16_384, aging_ns: 300 * 1_000_000_000 }
+        Self { max_entries: 16_384, aging_ns: 300 * 1_000_000_000, unknown_unicast_to_queue: None }
     }
 }
 
@@ -68,12 +120,10 @@ pub struct PortSettings {
     pub name: String,
     /// The line rate that the port keeps, in bit/s; `None`: as fast as the interface takes frames.
     pub speed_bps: Option<u64>,
-    /// Which priority of a received frame counts.
-    pub trust: Trust,
-    /// Priority of untagged frames, and of all frames where `trust` is `None`.
-    pub port_priority: u8,
-    /// 802.1p priority → local precedence, which is the queue.
-    pub dot1p_to_queue: [u8; PRIORITIES],
+    /// What received frames are treated as.
+    pub classify: ClassifySettings,
+    /// What frames that leave are marked with.
+    pub rewrite: RewriteSettings,
     /// Priority flow control.
     pub pfc: PfcSettings,
     /// Buffer thresholds of each priority group.
@@ -100,9 +150,8 @@ impl PortSettings {
         Self {
             name: name.into(),
             speed_bps,
-            trust: Trust::Dot1p,
-            port_priority: 0,
-            dot1p_to_queue: DEFAULT_DOT1P_TO_QUEUE,
+            classify: ClassifySettings::default(),
+            rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: std::array::from_fn(|q| QueueSettings {
@@ -119,13 +168,84 @@ impl PortSettings {
     }
 }
 
+/// What received frames are treated as: see [`crate::classify`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassifySettings {
+    /// Which priority of a frame counts.
+    pub trust: Trust,
+    /// 802.1p priority of frames without the field that is trusted, and of all frames where nothing is.
+    pub port_priority: u8,
+    /// 802.1p priority → local precedence, which is the queue.
+    pub dot1p_to_queue: [u8; PRIORITIES],
+    /// DSCP → 802.1p priority, where DSCP is trusted.
+    pub dscp_to_dot1p: [u8; DSCPS],
+    /// DSCP → local precedence; `None`: through the 802.1p priority.
+    pub dscp_to_queue: [Option<u8>; DSCPS],
+    /// 802.1p priority → drop level, where it is trusted.
+    pub dot1p_to_drop_level: [DropLevel; PRIORITIES],
+    /// DSCP → drop level, where it is trusted.
+    pub dscp_to_drop_level: [DropLevel; DSCPS],
+    /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than the map's.
+    pub dei_drop_level: DropLevel,
+    /// The policy: 802.1p priority in the frame's tag → local precedence. It wins over the maps.
+    pub policy: [Option<u8>; PRIORITIES],
+}
+
+impl Default for ClassifySettings {
+    /// Trusts dot1p; the seeds' maps; DSCP / 8 is the 802.1p priority (its class selector, RFC 2474 4.2.2); all green.
+    fn default() -> Self {
+        Self {
+            trust: Trust::Dot1p,
+            port_priority: 0,
+            dot1p_to_queue: DEFAULT_DOT1P_TO_QUEUE,
+            dscp_to_dot1p: std::array::from_fn(|dscp| (dscp / 8) as u8),
+            dscp_to_queue: [None; DSCPS],
+            dot1p_to_drop_level: [DropLevel::Green; PRIORITIES],
+            dscp_to_drop_level: [DropLevel::Green; DSCPS],
+            dei_drop_level: DropLevel::Green,
+            policy: [None; PRIORITIES],
+        }
+    }
+}
+
 /// Which priority of a received frame counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The 802.1p priority of the tag; the port priority when there is none.
+    /// The 802.1p priority of the outermost tag; the port priority when there is none.
     Dot1p,
+    /// The DSCP of IPv4 and IPv6 packets; the port priority for all else.
+    Dscp,
     /// Always the port priority.
     None,
+}
+
+/// How readily a frame is dropped (drop level, or colour). WRED tells them apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropLevel {
+    /// Level 0: last.
+    #[default]
+    Green,
+    /// Level 1.
+    Yellow,
+    /// Level 2: first.
+    Red,
+}
+
+impl DropLevel {
+    /// The level of a number from 0 to 2.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [DropLevel::Green, DropLevel::Yellow, DropLevel::Red].get(usize::from(number)).copied()
+    }
+}
+
+/// What frames that leave are marked with; by default they leave as they came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RewriteSettings {
+    /// Local precedence → 802.1p priority of the outermost tag; frames without tag get none.
+    pub dot1p: Option<[u8; PRIORITIES]>,
+    /// Local precedence → DSCP of IPv4 and IPv6 packets.
+    pub dscp: Option<[u8; PRIORITIES]>,
 }
 
 /// Priority flow control of a port.
@@ -150,10 +270,12 @@ impl Default for PfcSettings {
 /// Thresholds of one priority group (port, 802.1p priority), in cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupSettings {
+    /// Service pool of its shared cells.
+    pub pool: u8,
     /// Cells that are the group's own.
     pub reserved_cells: u32,
     /// When the neighbour is told to stop; for a lossy group, when frames drop.
-    pub xoff: Xoff,
+    pub xoff: Threshold,
     /// XON once shared use has come down by this much below the XOFF threshold …
     pub xon_offset_cells: u32,
     /// … or to this, whichever is more.
@@ -173,18 +295,31 @@ impl GroupSettings {
             _ => 1000,
         };
         Self {
+            pool: 0,
             reserved_cells: 17,
-            xoff: Xoff::Dynamic(Alpha::from_percent(5)),
+            xoff: Threshold::Dynamic(Alpha::from_percent(5)),
             xon_offset_cells: 12,
             resume_cells: 0,
             headroom_cells,
         }
     }
+
+    /// A group that is not no-drop: nothing reserved, and all that its pool has left.
+    pub fn lossy() -> Self {
+        Self {
+            pool: 0,
+            reserved_cells: 0,
+            xoff: Threshold::Dynamic(Alpha::from_percent(100)),
+            xon_offset_cells: 0,
+            resume_cells: 0,
+            headroom_cells: 0,
+        }
+    }
 }
 
-/// The threshold on a group's shared cells.
+/// A limit on the shared cells of a group or a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Xoff {
+pub enum Threshold {
     /// So many cells.
     Static(u32),
     /// alpha × the free cells of the shared pool.
@@ -216,6 +351,19 @@ impl Alpha {
         Self { exponent }
     }
 
+    /// 2^`exponent`, from 1/128 to 8 (SONiC's `dynamic_th`); `None`: there is no such alpha.
+    pub fn from_exponent(exponent: i8) -> Option<Self> {
+        (-7..=3).contains(&exponent).then_some(Self { exponent })
+    }
+
+    /// What each of `groups` groups with this alpha settles at when all compete for a pool of `total_cells`, rounded
+    /// down: total · α / (1 + groups · α) (H3C RDMA reference, "Back pressure frame triggering threshold").
+    pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
+        // With α = a / 128 the share is a / (128 + groups · a).
+        let a = 1_u64 << (self.exponent + 7);
+        (u64::from(total_cells) * a / (128 + u64::from(groups) * a)) as u32
+    }
+
     /// alpha × `free_cells`, rounded down.
     #[inline]
     pub fn of(self, free_cells: u32) -> u32 {
@@ -227,22 +375,49 @@ impl Alpha {
     }
 }
 
+impl Threshold {
+    /// The limit in cells, in a pool that has so many free ones.
+    #[inline]
+    pub fn cells(self, free_cells: u32) -> u32 {
+        match self {
+            Threshold::Static(cells) => cells,
+            Threshold::Dynamic(alpha) => alpha.of(free_cells),
+        }
+    }
+}
+
 /// One egress queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueSettings {
-    /// Share of the fixed area that all ports' queues of this number divide evenly, in percent (13 by default).
-    pub guaranteed_percent: u8,
+    /// Service pool of its shared cells.
+    pub pool: u8,
+    /// Cells that are the queue's own.
+    pub guaranteed: Guaranteed,
     /// Most shared cells; more is tail-dropped. `None`: 20 % through the alpha table for a lossy queue, no limit for a
     /// no-drop queue.
-    pub shared: Option<Xoff>,
+    pub shared: Option<Threshold>,
     /// How the queue is scheduled.
     pub schedule: Schedule,
 }
 
 impl Default for QueueSettings {
     fn default() -> Self {
-        Self { guaranteed_percent: 13, shared: None, schedule: Schedule::Wrr { weight: 1 } }
+        Self {
+            pool: 0,
+            guaranteed: Guaranteed::Percent(13),
+            shared: None,
+            schedule: Schedule::Wrr { weight: 1 },
+        }
     }
+}
+
+/// The cells of the fixed area that are a queue's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guaranteed {
+    /// This share of the fixed area, which all ports' queues of this number divide evenly, in percent (13 by default).
+    Percent(u8),
+    /// So many.
+    Cells(u32),
 }
 
 /// How a queue is scheduled.

@@ -25,11 +25,17 @@ pub struct Shaper {
 impl Shaper {
     /// A line of `rate_bps`; `None`: as fast as frames are taken.
     pub fn new(rate_bps: Option<u64>, burst_ns: Nanos) -> Self {
-        let byte_time = match rate_bps {
+        let mut shaper = Self { byte_time: 0, free_at: Instant::default(), fraction: 0, burst_ns };
+        shaper.set_rate(rate_bps);
+        shaper
+    }
+
+    /// Another rate, from the next frame on.
+    pub fn set_rate(&mut self, rate_bps: Option<u64>) {
+        self.byte_time = match rate_bps {
             Some(rate) => ((8_000_000_000_u128 << 32) / u128::from(rate.max(1))) as u64,
             None => 0,
         };
-        Self { byte_time, free_at: Instant::default(), fraction: 0, burst_ns }
     }
 
     /// A frame may start now.

@@ -7,6 +7,7 @@
 //! [`Switch::transmit`] for each port that may have something to send, [`Switch::complete`] for each frame that has
 //! left, and [`Switch::tick`] once a turn.
 
+use crate::apply;
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::classify::Class;
@@ -20,8 +21,10 @@ use crate::ingress::Ingress;
 use crate::memory::Memory;
 use crate::pool::{Pool, Pools};
 use crate::port::Port;
-use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
+use crate::rewrite;
+use crate::settings::{MAX_PORTS, PRIORITIES, RewriteSettings, SwitchSettings};
 use crate::time::Instant;
+use crate::watermark::Mark;
 use wire::ethernet::{self, Header};
 use wire::mac::MacAddr;
 use wire::pause::{self, Control};
@@ -29,17 +32,19 @@ use wire::pause::{self, Control};
 /// A switch.
 #[derive(Debug)]
 pub struct Switch {
-    ports: Vec<Port>,
-    bridge: Bridge,
-    cell: CellSize,
-    pools: Pools,
+    pub(crate) ports: Vec<Port>,
+    pub(crate) bridge: Bridge,
+    /// Queues of unicast frames to unknown destinations, by priority.
+    pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
+    pub(crate) cell: CellSize,
+    pub(crate) pools: Pools,
     held: Held,
     events: Events,
     flood_copies: u64,
     /// Bit i: port i is up.
-    up: u64,
+    pub(crate) up: u64,
     /// Bit i: port i may have something to send: frames that wait, or PFC.
-    work: u64,
+    pub(crate) work: u64,
     /// Bit i: some group of port i must be looked at each turn.
     watched: u64,
 }
@@ -64,14 +69,14 @@ impl Switch {
     pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
         let count = settings.ports.len();
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
-        let no_drop_queues = no_drop_queues(&settings.ports);
-        let ports = settings.ports.iter().zip(macs).map(|(port, &mac)| Port {
+        let given = apply::given(settings);
+        let ports = settings.ports.iter().zip(macs).zip(given).map(|((port, &mac), given)| Port {
             name: port.name.clone(),
             mac,
             speed_bps: port.speed_bps.unwrap_or(0),
             up: true,
-            ingress: Ingress::new(port),
-            egress: Egress::new(port, guaranteed_cells(settings, port), no_drop_queues),
+            ingress: Ingress::new(port, settings.usage_percent),
+            egress: Egress::new(port, &given),
             completed: Count::default(),
             kernel_lost: 0,
             pfc_malformed: 0,
@@ -80,12 +85,9 @@ impl Switch {
         Self {
             ports: ports.collect(),
             bridge: Bridge::new(&settings.bridge),
+            unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             cell: CellSize::new(settings.buffer.cell_bytes),
-            pools: Pools {
-                ingress: Pool::new(settings.buffer.shared_cells()),
-                egress: Pool::new(settings.buffer.shared_cells()),
-                headroom: Pool::new(settings.buffer.headroom_cells),
-            },
+            pools: Pools::new(&settings.buffer),
             held: Held::new(memory_frames),
             events: Events::new(),
             flood_copies: 0,
@@ -99,7 +101,8 @@ impl Switch {
     #[inline]
     pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
         let Received { frame, len } = received;
-        let header = match Header::parse(memory.bytes(&frame, usize::from(len))) {
+        let bytes = memory.bytes(&frame, usize::from(len));
+        let header = match Header::parse(bytes) {
             Ok(header) if header.ethertype == ethernet::MAC_CONTROL => {
                 return self.receive_control(port, frame, len, now, memory);
             }
@@ -114,14 +117,20 @@ impl Switch {
         }
         let ingress = &mut self.ports[port].ingress;
         ingress.count_received(len);
-        let class = ingress.classifier.classify(header.outer);
+        let mut class = ingress.classifier.classify(&header, bytes);
+        ingress.count_colour(class.drop_level);
         ingress.groups[usize::from(class.priority)].count_received(len);
         self.bridge.learn(header.src, port, now);
         let known = if header.dst.is_group() { None } else { self.bridge.look_up(header.dst, now) };
         match known {
             Some(out) if out == port => self.drop_counted(port, frame, len, DropReason::Filtered, memory),
             Some(out) => self.forward(port, out, frame, len, class, now, memory),
-            None => self.flood(port, frame, len, class, now, memory),
+            None => {
+                if let (Some(map), false) = (&self.unknown_unicast_to_queue, header.dst.is_group()) {
+                    class.queue = map[usize::from(class.priority)] & 7;
+                }
+                self.flood(port, frame, len, class, now, memory);
+            }
         }
     }
 
@@ -205,7 +214,7 @@ impl Switch {
     fn admit(&self, port: usize, out: usize, len: u16, class: Class) -> Result<Area, DropReason> {
         let cells = self.cell.of(len);
         let group = &self.ports[port].ingress.groups[usize::from(class.priority)];
-        let Some(area) = group.place(cells, &self.pools.ingress, &self.pools.headroom) else {
+        let Some(area) = group.place(cells, &self.pools) else {
             return Err(if group.is_no_drop() {
                 DropReason::IngressNoDrop
             } else {
@@ -213,7 +222,7 @@ impl Switch {
             });
         };
         let queue = &self.ports[out].egress.queues[usize::from(class.queue)];
-        if queue.has_room(cells, &self.pools.egress) { Ok(area) } else { Err(DropReason::TailDrop) }
+        if queue.has_room(cells, &self.pools) { Ok(area) } else { Err(DropReason::TailDrop) }
     }
 
     /// Charges an admitted frame at both ends and queues it.
@@ -231,7 +240,7 @@ impl Switch {
     ) {
         let cells = self.cell.of(len);
         let group = &mut self.ports[port].ingress.groups[usize::from(class.priority)];
-        group.charge(cells, area, &mut self.pools.ingress, &mut self.pools.headroom);
+        group.charge(cells, area, &mut self.pools);
         let charge = Charge {
             len,
             cells: cells as u16,
@@ -239,7 +248,7 @@ impl Switch {
             priority: class.priority,
             queue: class.queue,
         };
-        self.ports[out].egress.enqueue(frame, charge, &mut self.held, &mut self.pools.egress);
+        self.ports[out].egress.enqueue(frame, charge, &mut self.held, &mut self.pools);
         self.work |= 1 << out;
         self.examine(port, usize::from(class.priority), now);
     }
@@ -341,6 +350,10 @@ impl Switch {
         }
         for _ in 0..room {
             let Some((frame, charge)) = this.egress.dequeue(&mut self.held, now) else { break };
+            if *this.egress.rewrite() != RewriteSettings::default() {
+                let bytes = memory.bytes_mut(&frame, usize::from(charge.len));
+                rewrite::rewrite(this.egress.rewrite(), charge.queue, bytes);
+            }
             out.push(Outgoing { frame, len: charge.len });
         }
         if !this.egress.is_backlogged() && this.ingress.pfc.next_due() == Instant::NEVER {
@@ -380,18 +393,18 @@ impl Switch {
     #[inline]
     fn release(&mut self, port: usize, charge: Charge, now: Instant) {
         let cells = u32::from(charge.cells);
-        self.ports[port].egress.queues[usize::from(charge.queue)].release(cells, &mut self.pools.egress);
+        self.ports[port].egress.queues[usize::from(charge.queue)].release(cells, &mut self.pools);
         let (in_port, priority) = (usize::from(charge.in_port), usize::from(charge.priority));
         let group = &mut self.ports[in_port].ingress.groups[priority];
-        group.release(cells, &mut self.pools.ingress, &mut self.pools.headroom);
+        group.release(cells, &mut self.pools);
         self.examine(in_port, priority, now);
     }
 
     /// Looks at a group after its use, or its threshold, may have changed.
     #[inline]
-    fn examine(&mut self, port: usize, priority: usize, now: Instant) {
+    pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ports[port].ingress;
-        if let Some(change) = ingress.examine(priority, &self.pools.ingress) {
+        if let Some(change) = ingress.examine(priority, &self.pools) {
             self.work |= (1 << port) & self.up;
             let event = match change {
                 Change::Xoff => Event::XoffBegan { port, priority },
@@ -452,6 +465,20 @@ impl Switch {
         }
     }
 
+    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a held port. For tests.
+    pub fn hold(&mut self, port: usize, held: bool) {
+        self.ports[port].egress.hold(held);
+    }
+
+    /// One watermark of every group, queue and pool begins anew.
+    pub fn mark_watermarks(&mut self, mark: Mark) {
+        for port in &mut self.ports {
+            port.ingress.groups.iter_mut().for_each(|group| group.mark(mark));
+            port.egress.queues.iter_mut().for_each(|queue| queue.mark(mark));
+        }
+        self.pools.mark(mark);
+    }
+
     /// The port carries frames.
     pub fn is_up(&self, port: usize) -> bool {
         self.up & (1 << port) != 0
@@ -470,11 +497,9 @@ impl Switch {
     /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
     pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
         snapshot.at = now;
-        snapshot.shared_ingress = self.pools.ingress.level();
-        snapshot.shared_egress = self.pools.egress.level();
-        snapshot.headroom = self.pools.headroom.level();
-        snapshot.shared_size_cells = self.pools.ingress.size_cells();
-        snapshot.headroom_size_cells = self.pools.headroom.size_cells();
+        snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);
+        snapshot.egress_pools = self.pools.egress.each_ref().map(Pool::snapshot);
+        snapshot.headroom = self.pools.headroom.snapshot();
         snapshot.cell_bytes = self.cell.bytes();
         (snapshot.bridge_entries, snapshot.bridge_full, _) = self.bridge.counts();
         snapshot.flood_copies = self.flood_copies;
@@ -483,19 +508,4 @@ impl Switch {
             port.snapshot(now, &self.pools, out);
         }
     }
-}
-
-/// Queues that carry frames which some port must not lose: bit q where a no-drop priority of any port maps to q.
-fn no_drop_queues(ports: &[PortSettings]) -> u8 {
-    let of_port = |port: &PortSettings| {
-        let no_drop = (0..PRIORITIES).filter(|p| port.pfc.no_drop & (1 << p) != 0);
-        no_drop.fold(0, |mask, p| mask | 1 << (port.dot1p_to_queue[p] & 7))
-    };
-    ports.iter().fold(0, |mask, port| mask | of_port(port))
-}
-
-/// What each queue of a port has of the fixed area: its ratio of the area, split evenly over the ports.
-fn guaranteed_cells(settings: &SwitchSettings, port: &PortSettings) -> [u32; PRIORITIES] {
-    let of_ports = settings.buffer.fixed_cells / settings.ports.len() as u32;
-    port.queues.map(|queue| of_ports * u32::from(queue.guaranteed_percent) / 100)
 }

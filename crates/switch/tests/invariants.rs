@@ -3,9 +3,9 @@
 
 use proptest::prelude::*;
 use std::collections::HashMap;
-use switch::counters::{DropReason, Level};
+use switch::counters::DropReason;
 use switch::settings::{
-    Alpha, BridgeSettings, BufferSettings, GroupSettings, PortSettings, SwitchSettings, Xoff,
+    Alpha, BridgeSettings, BufferSettings, GroupSettings, PortSettings, SwitchSettings, Threshold,
 };
 use switch::{HeapMemory, Instant, Memory, Outgoing, Received, Snapshot, Switch, frames_needed};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
@@ -24,15 +24,21 @@ fn settings() -> SwitchSettings {
         let mut port = PortSettings::new(format!("p{n}"), Some(1_000_000_000));
         (port.pfc.rx, port.pfc.tx, port.pfc.no_drop, port.pfc.pause_quanta) = (true, true, NO_DROP, 100);
         port.groups = [GroupSettings {
+            pool: 0,
             reserved_cells: 0,
-            xoff: Xoff::Dynamic(Alpha::from_percent(100)),
+            xoff: Threshold::Dynamic(Alpha::from_percent(100)),
             xon_offset_cells: 2,
             resume_cells: 0,
             headroom_cells: 0,
         }; 8];
         port.groups[3] = GroupSettings {
+            pool: 0,
             reserved_cells: 4,
-            xoff: if n % 2 == 0 { Xoff::Static(10) } else { Xoff::Dynamic(Alpha::from_percent(20)) },
+            xoff: if n % 2 == 0 {
+                Threshold::Static(10)
+            } else {
+                Threshold::Dynamic(Alpha::from_percent(20))
+            },
             xon_offset_cells: 3,
             resume_cells: 0,
             headroom_cells: 12,
@@ -41,8 +47,15 @@ fn settings() -> SwitchSettings {
         port
     });
     SwitchSettings {
-        buffer: BufferSettings { cell_bytes: 208, total_cells: 160, fixed_cells: 24, headroom_cells: 30 },
-        bridge: BridgeSettings { max_entries: 64, aging_ns: 300_000_000_000 },
+        buffer: BufferSettings {
+            cell_bytes: 208,
+            total_cells: 160,
+            fixed_cells: 24,
+            headroom_cells: 30,
+            ..BufferSettings::default()
+        },
+        usage_percent: 100,
+        bridge: BridgeSettings { max_entries: 64, ..BridgeSettings::default() },
         ports: ports.collect(),
     }
 }
@@ -140,14 +153,14 @@ impl Lab {
         let reserved: u32 = groups().map(|group| group.reserved_cells).sum();
         let queued: u32 = s.ports.iter().flat_map(|port| &port.queues).map(|queue| queue.level.cells).sum();
         assert_eq!(
-            (s.shared_ingress.cells, s.headroom.cells),
+            (s.ingress_pools[0].level.cells, s.headroom.level.cells),
             (shared, headroom),
             "pools = their groups (§7.2)"
         );
         assert_eq!(shared + headroom + reserved, queued, "cells at ingress = cells at egress (§7.2)");
         assert!(
-            s.shared_ingress.peak_cells <= s.shared_size_cells
-                && s.headroom.peak_cells <= s.headroom_size_cells
+            s.ingress_pools[0].level.peak_cells <= s.ingress_pools[0].size_cells
+                && s.headroom.level.peak_cells <= s.headroom.size_cells
         );
         for group in groups() {
             let over = group.headroom.cells > 0
@@ -251,9 +264,9 @@ proptest! {
         }
         lab.drain();
         lab.check();
-        prop_assert_eq!(lab.snapshot.shared_ingress.cells + lab.snapshot.shared_egress.cells + lab.snapshot.headroom.cells, 0);
-        let idle = Level { cells: 0, ..lab.snapshot.headroom };
-        prop_assert_eq!(lab.snapshot.headroom, idle);
+        let s = &lab.snapshot;
+        let pools = s.ingress_pools.iter().chain(&s.egress_pools).chain([&s.headroom]);
+        prop_assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0);
         lab.check_conservation();
     }
 }

@@ -120,6 +120,18 @@ fn is_tag(ethertype: u16) -> bool {
     ethertype == VLAN || ethertype == SERVICE_VLAN
 }
 
+/// Sets the PCP of the first tag; DEI and VLAN stay. False if there is no tag.
+pub fn set_outer_pcp(frame: &mut [u8], pcp: u8) -> bool {
+    let at = HEADER_BYTES - 2;
+    match frame.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<TAG_BYTES>()) {
+        Some([tpid0, tpid1, tci, _]) if is_tag(u16::from_be_bytes([*tpid0, *tpid1])) => {
+            *tci = *tci & 0x1f | (pcp & 7) << 5;
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Writes a header at the start of `buf` and returns its length: 14 bytes, or 18 with a tag.
 ///
 /// # Panics

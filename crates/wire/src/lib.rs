@@ -1,4 +1,4 @@
-//! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, the Internet checksum, PFC and PAUSE frames.
+//! Frame formats: Ethernet with 802.1Q tags, views of IPv4 and IPv6, edits in place, the Internet checksum, PFC and PAUSE.
 //!
 //! This is the first thing that touches bytes from the network: no byte sequence makes a reader here panic, and nothing
 //! allocates. Readers take slices and return plain values or an [`Error`]; writers state how much room they need.
@@ -7,6 +7,7 @@
 
 pub mod checksum;
 pub mod ethernet;
+pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mac;

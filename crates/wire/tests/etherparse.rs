@@ -9,7 +9,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use wire::ethernet::{self, Header, Tag};
-use wire::{Error, MacAddr, checksum, ipv4, ipv6, pause};
+use wire::{Error, MacAddr, checksum, ip, ipv4, ipv6, pause};
 
 /// A random frame as etherparse wrote it, with what went in.
 #[derive(Debug, Clone)]
@@ -188,6 +188,25 @@ fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
 }
 
 proptest! {
+    /// DSCP and PCP set in place: the frame that etherparse writes with those values, byte by byte, checksum included.
+    #[test]
+    fn edits_in_place_are_what_etherparse_writes(sample in sample(), dscp in 0_u8..64, pcp in 0_u8..8) {
+        let mut bytes = sample.bytes();
+        let header = Header::parse(&bytes).unwrap();
+        prop_assert!(ip::set_dscp(&mut bytes, &header, dscp));
+        prop_assert_eq!(ip::dscp(&bytes, &header), Some(dscp));
+        prop_assert_eq!(ethernet::set_outer_pcp(&mut bytes, pcp), header.outer.is_some());
+        let mut wanted = sample.clone();
+        match &mut wanted.ip {
+            Ip::V4(header) => header.dscp = IpDscp::try_new(dscp).unwrap(),
+            Ip::V6(header, _) => header.set_dscp(IpDscp::try_new(dscp).unwrap()),
+        }
+        if let Some(tag) = wanted.tags.first_mut() {
+            tag.pcp = pcp;
+        }
+        prop_assert_eq!(bytes, wanted.bytes());
+    }
+
     #[test]
     fn headers_read_as_etherparse_reads_them(sample in sample()) {
         let bytes = sample.bytes();

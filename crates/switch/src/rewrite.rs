@@ -1,0 +1,66 @@
+//! Rewriting: what a frame that leaves is marked with.
+//!
+//! Rule: off by default: frames leave as they came. Where a port has a map local precedence → dot1p, the PCP of the
+//! outermost tag is set from the frame's queue; where it has a map local precedence → DSCP, so is the DSCP of an IPv4 or
+//! IPv6 packet, and the IPv4 header checksum is corrected. DEI, VLAN and ECN stay what they are; no tag is added.
+//!
+//! The neighbour pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
+//! frames leave with that priority.
+//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); design §5, "Classification".
+
+use crate::settings::{PRIORITIES, RewriteSettings};
+use wire::ethernet::{self, Header};
+use wire::ip;
+
+/// Marks a frame that leaves by `queue`.
+pub fn rewrite(settings: &RewriteSettings, queue: u8, frame: &mut [u8]) {
+    let Ok(header) = Header::parse(frame) else { return };
+    let queue = usize::from(queue & 7);
+    if let (Some(dot1p), Some(_)) = (settings.dot1p, header.outer) {
+        ethernet::set_outer_pcp(frame, dot1p[queue]);
+    }
+    if let Some(dscp) = settings.dscp {
+        ip::set_dscp(frame, &header, dscp[queue]);
+    }
+}
+
+/// The queues whose frames leave with each priority, as masks; `None`: not rewritten.
+pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[u8; PRIORITIES]> {
+    let map = settings.dot1p?;
+    let queues = |priority| (0..PRIORITIES).filter(move |&q| usize::from(map[q] & 7) == priority);
+    Some(std::array::from_fn(|priority| queues(priority).fold(0, |mask, q| mask | 1 << q)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::ethernet::{IPV4, Tag, VLAN, write_header};
+    use wire::mac::MacAddr;
+
+    #[test]
+    fn marks_what_the_maps_say_and_nothing_else() {
+        let tag = Tag { tpid: VLAN, pcp: 3, dei: true, vid: 99 };
+        let mut came = vec![0; 64];
+        let at = write_header(&mut came, MacAddr([2; 6]), MacAddr([4; 6]), Some(tag), IPV4);
+        came[at..at + 2].copy_from_slice(&[0x45, 10 << 2 | 1]);
+        let map = |value| Some(std::array::from_fn(|q| if q == 5 { value } else { 0 }));
+        for (dot1p, dscp, pcp_left, dscp_left) in
+            [(None, None, 3, 10), (map(6), None, 6, 10), (None, map(46), 3, 46), (map(6), map(46), 6, 46)]
+        {
+            let mut frame = came.clone();
+            rewrite(&RewriteSettings { dot1p, dscp }, 5, &mut frame);
+            let header = Header::parse(&frame).expect("a whole header");
+            assert_eq!(header.outer, Some(Tag { pcp: pcp_left, ..tag }));
+            assert_eq!(ip::dscp(&frame, &header), Some(dscp_left));
+            assert_eq!(frame[at + 1] & 3, 1, "ECN stays");
+        }
+    }
+
+    #[test]
+    fn a_priority_is_the_queues_that_leave_with_it() {
+        assert_eq!(queues_by_priority(&RewriteSettings::default()), None);
+        let settings = RewriteSettings { dot1p: Some([0, 0, 0, 3, 3, 5, 6, 7]), dscp: None };
+        let expected = [0b111, 0, 0, 0b1_1000, 0, 0b10_0000, 0b100_0000, 0b1000_0000];
+        assert_eq!(queues_by_priority(&settings), Some(expected));
+    }
+}

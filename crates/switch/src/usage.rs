@@ -1,0 +1,62 @@
+//! Usage-threshold violations: how often a queue or group used more of its buffer than the threshold.
+//!
+//! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the shared threshold as it
+//! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
+//! part of either. Judged when the cells of the queue or group itself change.
+//! Source: seeds/h3c-rdma-technical-reference.txt, "Setting the per-interface buffer usage threshold" and the fields
+//! Total, Threshold(%) and Violations of "display buffer usage interface".
+
+/// The violations of one queue or group.
+#[derive(Debug, Clone, Copy)]
+pub struct Usage {
+    percent: u8,
+    above: bool,
+    violations: u32,
+}
+
+impl Usage {
+    /// No violation yet; `percent` from 1 to 100.
+    pub fn new(percent: u8) -> Self {
+        Self { percent, above: false, violations: 0 }
+    }
+
+    /// Another threshold, from the next change of use on.
+    pub fn set_percent(&mut self, percent: u8) {
+        self.percent = percent;
+    }
+
+    /// `used` of `allowed` cells are in use now.
+    #[inline]
+    pub fn note(&mut self, used: u32, allowed: u32) {
+        let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
+        self.violations += u32::from(above && !self.above);
+        self.above = above;
+    }
+
+    /// Violations so far.
+    pub fn violations(&self) -> u64 {
+        u64::from(self.violations)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Used cells of 200 allowed at 70 %, and the violations after each step.
+    #[test]
+    fn counts_each_rise_above_the_threshold_once() {
+        let mut usage = Usage::new(70);
+        for (used, violations) in [(0, 0), (140, 0), (141, 1), (200, 1), (141, 1), (140, 1), (141, 2), (0, 2)]
+        {
+            usage.note(used, 200);
+            assert_eq!(usage.violations(), violations, "{used} cells");
+        }
+        // A threshold that shrinks makes the same use a violation; none is possible without limit.
+        usage.note(50, 60);
+        assert_eq!(usage.violations(), 3);
+        let mut all = Usage::new(100);
+        all.note(u32::MAX, u32::MAX);
+        assert_eq!(all.violations(), 0);
+    }
+}

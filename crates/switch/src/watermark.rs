@@ -1,0 +1,121 @@
+//! Watermarks: the most cells that there were since the last read, since a user cleared them, and since the start.
+//!
+//! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a clear) begins its own
+//! watermark anew at the level of that instant and leaves the two others as they are.
+//! Source: design §3, "Watermarks"; seeds/h3c-rdma-technical-reference.txt, "display buffer usage interface" (UsedPeak,
+//! HeadroomPeak: between two executions of the command); SONiC has them as periodic, user and persistent watermarks
+//! (reference/switches.md).
+//!
+//! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the three watermarks.
+
+/// The most cells since the last mark of any kind.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Peak(u32);
+
+impl Peak {
+    /// There are so many cells now.
+    #[inline]
+    pub fn lift(&mut self, cells: u32) {
+        self.0 = self.0.max(cells);
+    }
+}
+
+/// Where a watermark begins anew.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// Somebody has read the watermarks.
+    Read,
+    /// A user has cleared them.
+    Clear,
+}
+
+/// A level and its watermarks, in cells.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Level {
+    /// Now.
+    pub cells: u32,
+    /// The most since the last read.
+    pub peak_read_cells: u32,
+    /// The most since the last clear.
+    pub peak_clear_cells: u32,
+    /// The most since the start.
+    pub peak_cells: u32,
+}
+
+/// What the peaks before the last mark leave to the watermarks.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Watermarks {
+    read_cells: u32,
+    clear_cells: u32,
+    start_cells: u32,
+}
+
+impl Watermarks {
+    /// The level `cells` with its watermarks.
+    pub fn level(&self, cells: u32, peak: Peak) -> Level {
+        Level {
+            cells,
+            peak_read_cells: self.read_cells.max(peak.0),
+            peak_clear_cells: self.clear_cells.max(peak.0),
+            peak_cells: self.start_cells.max(peak.0),
+        }
+    }
+
+    /// One watermark begins anew at the level `cells`.
+    pub fn mark(&mut self, mark: Mark, cells: u32, peak: &mut Peak) {
+        let level = self.level(cells, *peak);
+        *peak = Peak(cells);
+        let Level { peak_read_cells, peak_clear_cells, peak_cells, .. } = level;
+        *self = match mark {
+            Mark::Read => Self { read_cells: cells, clear_cells: peak_clear_cells, start_cells: peak_cells },
+            Mark::Clear => Self { read_cells: peak_read_cells, clear_cells: cells, start_cells: peak_cells },
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    enum Step {
+        To(u32),
+        Mark(Mark),
+    }
+
+    /// What happens, then the level and the three watermarks (read, clear, start) after it.
+    #[test]
+    fn each_watermark_begins_at_its_own_mark() {
+        use Step::{Mark, To};
+        let (mut marks, mut peak, mut cells) = (Watermarks::default(), Peak::default(), 0);
+        for (n, (step, expected)) in [
+            (To(7), (7, 7, 7, 7)),
+            (To(2), (2, 7, 7, 7)),
+            (Mark(super::Mark::Read), (2, 2, 7, 7)),
+            (To(5), (5, 5, 7, 7)),
+            (To(1), (1, 5, 7, 7)),
+            (Mark(super::Mark::Clear), (1, 5, 1, 7)),
+            (To(3), (3, 5, 3, 7)),
+            (To(0), (0, 5, 3, 7)),
+            (Mark(super::Mark::Read), (0, 0, 3, 7)),
+            (To(9), (9, 9, 9, 9)),
+            (Mark(super::Mark::Clear), (9, 9, 9, 9)),
+            (To(0), (0, 9, 9, 9)),
+            (Mark(super::Mark::Clear), (0, 9, 0, 9)),
+            (Mark(super::Mark::Read), (0, 0, 0, 9)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            match step {
+                To(level) => {
+                    cells = level;
+                    peak.lift(level);
+                }
+                Mark(mark) => marks.mark(mark, cells, &mut peak),
+            }
+            let level = marks.level(cells, peak);
+            let seen = (level.cells, level.peak_read_cells, level.peak_clear_cells, level.peak_cells);
+            assert_eq!(seen, expected, "step {n}");
+        }
+    }
+}
