@@ -3,7 +3,8 @@
 //! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged; what is reserved, shared
 //! or guaranteed of them is worked out anew from the new sizes, so a group or a queue may be over its limit until enough
 //! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
-//! no longer no-drop end. Watermarks and counters go on.
+//! no longer no-drop end. Watermarks and counters go on. Frames that wait stay in their queue, so after a change of the
+//! maps later frames of their flow may overtake them.
 //! Source: design §3 ("Buffer edits take effect together, when applied"), §7.6; the seeds' `buffer apply`.
 //!
 //! Settings of the whole switch that a port needs: what each queue may hold. Guaranteed cells are the queue's ratio of

@@ -161,6 +161,7 @@ impl Group {
                 let after = self.shared_cells();
                 self.pool_mut(pools).take(after - before);
                 self.peaks.shared.lift(after);
+                self.note_usage(pools);
             }
             Area::Headroom => {
                 self.headroom_cells += cells;
@@ -184,6 +185,15 @@ impl Group {
         debug_assert!(cells - from_headroom <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells - from_headroom;
         self.pool_mut(pools).give(before - self.shared_cells());
+        if self.usage.is_above() {
+            self.note_usage(pools);
+        }
+    }
+
+    #[inline]
+    fn note_usage(&mut self, pools: &Pools) {
+        let allowed = self.settings.reserved_cells.saturating_add(self.threshold_cells(pools));
+        self.usage.note(self.used_cells, allowed);
     }
 
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
@@ -192,11 +202,10 @@ impl Group {
         self.no_drop && !std::mem::replace(&mut self.losing, true)
     }
 
-    /// Compares use with the thresholds after it has changed, and says what, if anything, the neighbour must be told.
+    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told.
     #[inline]
     pub fn examine(&mut self, pools: &Pools) -> Option<Change> {
         let threshold = self.threshold_cells(pools);
-        self.usage.note(self.used_cells, self.settings.reserved_cells.saturating_add(threshold));
         let shared = self.shared_cells();
         let over = self.no_drop && (self.headroom_cells > 0 || (shared > 0 && shared >= threshold));
         if over != self.xoff {
@@ -236,7 +245,8 @@ impl Group {
         (self.settings, self.no_drop) = (settings, no_drop);
         self.losing &= no_drop;
         self.usage.set_percent(usage_percent);
-        self.pool_mut(pools).retake(self.shared_cells());
+        self.pool_mut(pools).take(self.shared_cells());
+        self.peaks.shared.lift(self.shared_cells());
     }
 
     /// One watermark begins anew.

@@ -92,9 +92,4 @@ impl Pool {
         debug_assert!(cells <= self.used_cells, "gave back {cells} of {} cells", self.used_cells);
         self.used_cells -= cells;
     }
-
-    /// Takes back cells that were given only to be charged anew: no peak.
-    pub(crate) fn retake(&mut self, cells: u32) {
-        self.used_cells += cells;
-    }
 }

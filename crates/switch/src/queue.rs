@@ -91,7 +91,9 @@ impl Queue {
         let before = self.shared_cells();
         self.used_cells -= cells;
         pools.egress[usize::from(self.limits.pool & 3)].give(before - self.shared_cells());
-        self.note_usage(pools);
+        if self.usage.is_above() {
+            self.note_usage(pools);
+        }
     }
 
     #[inline]
@@ -109,7 +111,7 @@ impl Queue {
     pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
         self.limits = limits;
         self.usage.set_percent(usage_percent);
-        pools.egress[usize::from(limits.pool & 3)].retake(self.shared_cells());
+        pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
     /// A frame left the port.

@@ -364,6 +364,9 @@ impl Alpha {
         (u64::from(total_cells) * a / (128 + u64::from(groups) * a)) as u32
     }
 
+    /// The largest alpha: 8.
+    pub const MAX: Alpha = Alpha { exponent: 3 };
+
     /// alpha × `free_cells`, rounded down.
     #[inline]
     pub fn of(self, free_cells: u32) -> u32 {

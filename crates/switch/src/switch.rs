@@ -397,7 +397,10 @@ impl Switch {
         let (in_port, priority) = (usize::from(charge.in_port), usize::from(charge.priority));
         let group = &mut self.ports[in_port].ingress.groups[priority];
         group.release(cells, &mut self.pools);
-        self.examine(in_port, priority, now);
+        // Less use can only end an XOFF; thresholds that others have lowered meanwhile are the tick's.
+        if group.is_xoff() {
+            self.examine(in_port, priority, now);
+        }
     }
 
     /// Looks at a group after its use, or its threshold, may have changed.

@@ -2,7 +2,7 @@
 //!
 //! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the shared threshold as it
 //! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
-//! part of either. Judged when the cells of the queue or group itself change.
+//! part of either. Judged when the cells of the queue or group itself change: a rise can only come with an arrival.
 //! Source: seeds/h3c-rdma-technical-reference.txt, "Setting the per-interface buffer usage threshold" and the fields
 //! Total, Threshold(%) and Violations of "display buffer usage interface".
 
@@ -23,6 +23,12 @@ impl Usage {
     /// Another threshold, from the next change of use on.
     pub fn set_percent(&mut self, percent: u8) {
         self.percent = percent;
+    }
+
+    /// Use is above the threshold: it must be noted when it falls, too.
+    #[inline]
+    pub fn is_above(&self) -> bool {
+        self.above
     }
 
     /// `used` of `allowed` cells are in use now.

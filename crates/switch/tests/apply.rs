@@ -1,0 +1,180 @@
+//! Settings applied to a running switch, and those settings whose effect is seen only in a whole switch: PFC off and on
+//! again, queues of unknown unicast, rewriting.
+
+mod lab;
+
+use lab::{Frame, Lab, OPEN, mac, settings};
+use switch::settings::{GroupSettings, RewriteSettings, SwitchSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE};
+use switch::{DropReason, Snapshot};
+use wire::ethernet::Header;
+use wire::mac::MacAddr;
+use wire::pause::Pfc;
+
+const P: usize = 5;
+const NO_DROP: u8 = 1 << P;
+
+fn frame(len: u16) -> Frame {
+    Frame { port: 0, dst: mac(1), priority: P as u8, len }
+}
+
+/// Two ports; XOFF at 10 cells, 20 of headroom.
+fn two_ports() -> SwitchSettings {
+    let mut settings = settings(2, NO_DROP, 200, 20);
+    let group = GroupSettings { xoff: Threshold::Static(10), headroom_cells: 20, ..OPEN };
+    settings.ports.iter_mut().for_each(|port| port.groups[P] = group);
+    settings
+}
+
+fn losses(seen: &Snapshot) -> u64 {
+    let losses = [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop];
+    seen.ports
+        .iter()
+        .map(|port| losses.map(|reason| port.drops[reason as usize].frames).iter().sum::<u64>())
+        .sum()
+}
+
+fn enables(pfc: &[Pfc]) -> Vec<(u8, u16)> {
+    pfc.iter().map(|pfc| (pfc.enable, pfc.quanta[P])).collect()
+}
+
+/// One switch for PFC: off, the neighbour that was paused is told to go on, pauses from it end, and what comes is lossy;
+/// on again, the group that is still over its threshold pauses again. Nothing that is held is lost.
+#[test]
+fn pfc_off_and_on_again() {
+    let on = two_ports();
+    let mut lab = Lab::new(&on);
+    lab.switch.hold(1, true);
+    (0..25).for_each(|_| lab.arrive(frame(64)));
+    lab.send_pfc(1, Pfc { enable: NO_DROP, quanta: [u16::MAX; 8] });
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 65_535)]);
+    assert!(lab.snapshot().ports[1].queues[P].paused);
+
+    lab.switch.apply(&on.without_pfc(), lab.now);
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 0)], "XON");
+    let seen = lab.snapshot();
+    let group = seen.ports[0].groups[P];
+    assert!(!group.no_drop && !group.xoff && !seen.ports[1].queues[P].paused);
+    assert_eq!((group.shared.cells, group.headroom.cells), (10, 15), "what is held stays where it is");
+    lab.send_pfc(1, Pfc { enable: NO_DROP, quanta: [u16::MAX; 8] });
+    assert!(!lab.snapshot().ports[1].queues[P].paused, "not obeyed");
+    assert_eq!(lab.seen().ports[1].pfc_received.frames, 2, "but counted");
+
+    lab.switch.apply(&on, lab.now);
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 65_535)], "over its threshold still");
+    lab.switch.hold(1, false);
+    (0..2).for_each(|_| lab.turn());
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 0)]);
+    assert_eq!((lab.switch.frames_held(), losses(lab.snapshot())), (0, 0));
+    assert_eq!(lab.seen().ports[1].queues[P].transmitted.frames, 25);
+}
+
+/// Thresholds, pools and reservations change under a full switch: all cells stay charged, nothing drops, and the new
+/// thresholds rule from then on.
+#[test]
+fn smaller_buffers_under_a_full_switch() {
+    let wide = two_ports();
+    let mut narrow = wide.clone();
+    narrow.buffer.ingress_pool_percent = [10, 90, 0, 0]; // 20 cells stay in pool 0
+    narrow.buffer.egress_pool_percent = [1, 99, 0, 0];
+    narrow.ports[0].groups[P] =
+        GroupSettings { reserved_cells: 4, xoff: Threshold::Static(3), headroom_cells: 5, ..OPEN };
+    let mut lab = Lab::new(&wide);
+    lab.switch.hold(1, true);
+    (0..8).for_each(|_| lab.arrive(frame(64)));
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), []);
+    lab.switch.apply(&narrow, lab.now);
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 65_535)], "4 shared cells are over 3");
+    let group = lab.snapshot().ports[0].groups[P];
+    assert_eq!((group.reserved_cells, group.shared.cells, group.headroom.cells), (4, 4, 0));
+    assert_eq!((lab.seen().ingress_pools[0].level.cells, lab.seen().ingress_pools[0].size_cells), (4, 20));
+    (0..5).for_each(|_| lab.arrive(frame(64)));
+    assert_eq!(losses(lab.snapshot()), 0, "5 cells of headroom");
+    lab.arrive(frame(64));
+    assert_eq!(losses(lab.snapshot()), 1);
+    lab.switch.apply(&wide, lab.now);
+    lab.switch.hold(1, false);
+    (0..2).for_each(|_| lab.turn());
+    let seen = lab.snapshot();
+    assert_eq!(seen.ports[1].queues[P].transmitted.frames, 13);
+    let pools = seen.ingress_pools.iter().chain(&seen.egress_pools).chain([&seen.headroom]);
+    assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0);
+}
+
+/// Another pause time is told at once, and refreshed by its own clock.
+#[test]
+fn another_pause_time_is_told_at_once() {
+    let mut settings = two_ports();
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    (0..10).for_each(|_| lab.arrive(frame(64)));
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 65_535)]);
+    settings.ports[0].pfc.pause_quanta = 1000;
+    lab.switch.apply(&settings, lab.now);
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 1000)]);
+    lab.now = lab.now + 51_200 / 2; // half of 1000 quanta at 10 Gbit/s
+    lab.turn();
+    assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 1000)]);
+}
+
+/// The seeds' map for unknown unicast, by priority; broadcast and known destinations go by the port's map. A pause of
+/// the priority stops both queues.
+#[test]
+fn queues_of_unknown_unicast() {
+    let mut settings = settings(2, 1 << 3, 1000, 0);
+    settings.bridge.unknown_unicast_to_queue = Some(UNKNOWN_UNICAST_TO_QUEUE);
+    let mut lab = Lab::new(&settings);
+    lab.turn();
+    lab.switch.hold(1, true);
+    let by_map = [2, 0, 1, 3, 4, 5, 6, 7];
+    for priority in 0..8_usize {
+        for (dst, queue) in [
+            (mac(77), usize::from(UNKNOWN_UNICAST_TO_QUEUE[priority])),
+            (MacAddr::BROADCAST, by_map[priority]),
+            (mac(1), by_map[priority]),
+        ] {
+            let mut waiting = lab.snapshot().ports[1].queues.map(|queue| queue.waiting_frames);
+            lab.arrive(Frame { port: 0, dst, priority: priority as u8, len: 64 });
+            waiting[queue] += 1;
+            assert_eq!(
+                lab.snapshot().ports[1].queues.map(|queue| queue.waiting_frames),
+                waiting,
+                "{priority}"
+            );
+        }
+    }
+    lab.send_pfc(1, Pfc { enable: 1 << 3, quanta: [u16::MAX; 8] });
+    let paused = lab.snapshot().ports[1].queues.map(|queue| queue.paused);
+    assert_eq!(paused, [false, true, false, true, false, false, false, false]);
+}
+
+/// A port that rewrites: the frame leaves with the PCP of its queue, and the neighbour's pause of that PCP stops it.
+#[test]
+fn a_rewriting_port() {
+    let mut settings = settings(3, 0xff, 1000, 0);
+    settings.ports[1].rewrite = RewriteSettings { dot1p: Some([0, 1, 2, 3, 4, 2, 6, 7]), dscp: None };
+    let mut lab = Lab::new(&settings);
+    lab.turn();
+    lab.arrive(frame(64));
+    lab.arrive(Frame { dst: mac(2), ..frame(64) });
+    for (port, pcp) in [(1, 2), (2, 5)] {
+        lab.transmit(port, 1);
+        let header = Header::parse(lab.memory_of(port)).expect("a whole header");
+        assert_eq!(header.outer.map(|tag| tag.pcp), Some(pcp), "port {port}");
+        lab.complete(port, 1);
+    }
+    for (pause, sent) in [(1_u8 << 5, 1), (1 << 2, 0)] {
+        lab.send_pfc(1, Pfc { enable: 0xff, quanta: [0; 8] });
+        lab.send_pfc(1, Pfc { enable: pause, quanta: [u16::MAX; 8] });
+        lab.arrive(frame(64));
+        lab.transmit(1, 10);
+        assert_eq!(lab.with_kernel[1].len(), sent, "{pause:#b}");
+        lab.complete(1, 10);
+    }
+}

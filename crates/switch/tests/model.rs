@@ -1,0 +1,494 @@
+//! The switch beside a small reference model: the law of design §3 written down as plainly as it can be, everything worked
+//! out anew from the frames that are held. Random arrivals, departures, pauses and reconfigurations; after every step
+//! all cells, thresholds, XOFF states, drops, watermarks and violations of the switch must be the model's.
+//!
+//! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is written to
+//! `tests/model-seeds.txt`, which is run first from then on.
+
+mod lab;
+
+use std::io::Write;
+
+use lab::{Frame, Lab, OPEN, mac};
+use switch::settings::{
+    Alpha, BufferSettings, GroupSettings, Guaranteed, PRIORITIES, QueueSettings, SwitchSettings, Threshold,
+};
+use switch::{DropReason, Memory};
+use wire::ethernet::Header;
+use wire::mac::MacAddr;
+use wire::pause::Pfc;
+
+const PORTS: usize = 4;
+const STEPS: usize = 700;
+/// 3000 runs of 700 steps are 2.1 million steps.
+const RUNS: u64 = 3000;
+const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/model-seeds.txt");
+
+/// SplitMix64: small, and good enough to choose steps.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `end`.
+    fn below(&mut self, end: u32) -> u32 {
+        (self.next() % u64::from(end)) as u32
+    }
+
+    fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
+        of[self.below(of.len() as u32) as usize]
+    }
+
+    fn threshold(&mut self, cells: u32) -> Threshold {
+        if self.below(2) == 0 {
+            Threshold::Static(self.below(cells))
+        } else {
+            Threshold::Dynamic(Alpha::from_percent(self.one_of(&[0, 1, 3, 5, 11, 20, 33, 50, 66, 80, 100])))
+        }
+    }
+
+    fn pool_percent(&mut self) -> [u8; 4] {
+        self.one_of(&[[100, 0, 0, 0], [80, 20, 0, 0], [25, 25, 25, 25], [33, 33, 33, 0], [0, 100, 0, 0]])
+    }
+
+    /// Settings that differ in everything that may change on a running switch.
+    fn settings(&mut self, cell_bytes: u32, total_cells: u32) -> SwitchSettings {
+        let mut settings = lab::settings(PORTS, 0, 0, 0);
+        settings.usage_percent = self.one_of(&[100, 90, 70, 10]);
+        settings.buffer = BufferSettings {
+            cell_bytes,
+            total_cells,
+            fixed_cells: self.below(total_cells / 4),
+            headroom_cells: self.below(total_cells / 3),
+            ingress_pool_percent: self.pool_percent(),
+            egress_pool_percent: self.pool_percent(),
+        };
+        for port in &mut settings.ports {
+            port.pfc.no_drop = self.one_of(&[0, 0b0000_1000, 0b0010_1000, 0b1110_0000, 0xff]);
+            (port.pfc.tx, port.pfc.rx) = (self.below(8) != 0, self.below(4) != 0);
+            port.classify.dot1p_to_queue =
+                self.one_of(&[[2, 0, 1, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7], [1; 8]]);
+            for priority in 0..PRIORITIES {
+                port.groups[priority] = GroupSettings {
+                    pool: self.below(4) as u8,
+                    reserved_cells: self.below(6),
+                    xoff: self.threshold(25),
+                    xon_offset_cells: self.below(10),
+                    resume_cells: self.below(8),
+                    headroom_cells: self.below(20),
+                };
+                port.queues[priority] = QueueSettings {
+                    pool: self.below(4) as u8,
+                    guaranteed: match self.below(2) {
+                        0 => Guaranteed::Percent(self.below(40) as u8),
+                        _ => Guaranteed::Cells(self.below(8)),
+                    },
+                    shared: (self.below(3) > 0).then(|| self.threshold(40)),
+                    ..port.queues[priority]
+                };
+            }
+        }
+        settings
+    }
+}
+
+/// A frame that the switch holds, as the model knows it.
+#[derive(Debug, Clone, Copy)]
+struct HeldFrame {
+    sequence: u64,
+    port: usize,
+    priority: usize,
+    out: usize,
+    queue: usize,
+    cells: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct GroupModel {
+    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the frames held.
+    used: u32,
+    headroom: u32,
+    xoff: bool,
+    peak_shared: u32,
+    peak_headroom: u32,
+    above: bool,
+    violations: u64,
+    dropped: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct QueueModel {
+    peak: u32,
+    above: bool,
+    violations: u64,
+    dropped: u64,
+}
+
+struct Model {
+    settings: SwitchSettings,
+    held: Vec<HeldFrame>,
+    groups: [[GroupModel; PRIORITIES]; PORTS],
+    queues: [[QueueModel; PRIORITIES]; PORTS],
+    drops: [[u64; 3]; PORTS],
+}
+
+/// The drops that the model knows.
+const REASONS: [DropReason; 3] = [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop];
+
+impl Model {
+    fn new(settings: SwitchSettings) -> Self {
+        let (groups, queues) = Default::default();
+        Self { settings, held: Vec::new(), groups, queues, drops: Default::default() }
+    }
+
+    fn group_settings(&self, port: usize, priority: usize) -> GroupSettings {
+        self.settings.ports[port].groups[priority]
+    }
+
+    fn is_no_drop(&self, port: usize, priority: usize) -> bool {
+        self.settings.ports[port].pfc.no_drop & 1 << priority != 0
+    }
+
+    fn shared(&self, port: usize, priority: usize) -> u32 {
+        self.groups[port][priority].used.saturating_sub(self.group_settings(port, priority).reserved_cells)
+    }
+
+    fn pool_size(&self, percent: [u8; 4], pool: usize) -> u32 {
+        let area = self.settings.buffer.total_cells
+            - self.settings.buffer.fixed_cells
+            - self.settings.buffer.headroom_cells;
+        let others: u32 = (1..4).map(|pool| area * u32::from(percent[pool]) / 100).sum();
+        match pool {
+            // All that the percentages make of the area, less what the other pools got.
+            0 if percent[0] > 0 => {
+                area * percent.iter().map(|&percent| u32::from(percent)).sum::<u32>() / 100 - others
+            }
+            pool => area * u32::from(percent[pool]) / 100,
+        }
+    }
+
+    fn ingress_free(&self, pool: u8) -> u32 {
+        let size = self.pool_size(self.settings.buffer.ingress_pool_percent, usize::from(pool));
+        let of = |(port, p)| if self.group_settings(port, p).pool == pool { self.shared(port, p) } else { 0 };
+        size.saturating_sub(everywhere().map(of).sum())
+    }
+
+    fn headroom_free(&self) -> u32 {
+        let used = everywhere().map(|(port, p)| self.groups[port][p].headroom).sum();
+        self.settings.buffer.headroom_cells.saturating_sub(used)
+    }
+
+    fn threshold(&self, port: usize, priority: usize) -> u32 {
+        let group = self.group_settings(port, priority);
+        group.xoff.cells(self.ingress_free(group.pool))
+    }
+
+    fn queue_cells(&self, out: usize, queue: usize) -> u32 {
+        self.held.iter().filter(|held| (held.out, held.queue) == (out, queue)).map(|held| held.cells).sum()
+    }
+
+    fn guaranteed(&self, out: usize, queue: usize) -> u32 {
+        match self.settings.ports[out].queues[queue].guaranteed {
+            Guaranteed::Cells(cells) => cells,
+            Guaranteed::Percent(percent) => {
+                self.settings.buffer.fixed_cells / PORTS as u32 * u32::from(percent) / 100
+            }
+        }
+    }
+
+    fn egress_free(&self, pool: u8) -> u32 {
+        let size = self.pool_size(self.settings.buffer.egress_pool_percent, usize::from(pool));
+        let of = |(out, q): (usize, usize)| match self.settings.ports[out].queues[q].pool == pool {
+            true => self.queue_cells(out, q).saturating_sub(self.guaranteed(out, q)),
+            false => 0,
+        };
+        size.saturating_sub(everywhere().map(of).sum())
+    }
+
+    /// `None`: no limit.
+    fn queue_threshold(&self, out: usize, queue: usize) -> Option<u32> {
+        let settings = self.settings.ports[out].queues[queue];
+        let carries_no_drop = everywhere().any(|(port, p)| {
+            self.is_no_drop(port, p)
+                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
+        });
+        let default = (!carries_no_drop).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
+        Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
+    }
+
+    /// A frame arrives for one port.
+    fn arrive(&mut self, sequence: u64, port: usize, priority: usize, out: usize, cells: u32) {
+        let queue = usize::from(self.settings.ports[port].classify.dot1p_to_queue[priority]);
+        let settings = self.group_settings(port, priority);
+        let group = self.groups[port][priority];
+        let shared_after = (group.used + cells).saturating_sub(settings.reserved_cells);
+        let more_shared = shared_after - self.shared(port, priority);
+        let fits_shared = group.headroom == 0
+            && shared_after <= self.threshold(port, priority)
+            && more_shared <= self.ingress_free(settings.pool);
+        let fits_headroom = self.is_no_drop(port, priority)
+            && group.headroom + cells <= settings.headroom_cells
+            && cells <= self.headroom_free();
+        if !fits_shared && !fits_headroom {
+            self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
+            self.groups[port][priority].dropped += 1;
+            return;
+        }
+        let queue_after = self.queue_cells(out, queue) + cells;
+        let over = queue_after.saturating_sub(self.guaranteed(out, queue));
+        if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
+            self.drops[port][2] += 1;
+            self.queues[out][queue].dropped += 1;
+            return;
+        }
+        let group = &mut self.groups[port][priority];
+        if fits_shared {
+            group.used += cells;
+        } else {
+            group.headroom += cells;
+        }
+        group.peak_headroom = group.peak_headroom.max(group.headroom);
+        self.held.push(HeldFrame { sequence, port, priority, out, queue, cells });
+        let shared = self.shared(port, priority);
+        let group = &mut self.groups[port][priority];
+        group.peak_shared = group.peak_shared.max(shared);
+        self.queues[out][queue].peak = self.queues[out][queue].peak.max(queue_after);
+        if fits_shared {
+            self.note_group(port, priority);
+        }
+        self.note_queue(out, queue);
+    }
+
+    /// A frame has left.
+    fn leave(&mut self, sequence: u64, out: usize) {
+        let at = self.held.iter().position(|held| (held.sequence, held.out) == (sequence, out));
+        let HeldFrame { port, priority, queue, cells, .. } =
+            self.held.remove(at.expect("a frame that is held"));
+        let group = &mut self.groups[port][priority];
+        let from_headroom = cells.min(group.headroom);
+        group.headroom -= from_headroom;
+        group.used -= cells - from_headroom;
+        if group.above {
+            self.note_group(port, priority);
+        }
+        if self.queues[out][queue].above {
+            self.note_queue(out, queue);
+        }
+    }
+
+    fn note_group(&mut self, port: usize, priority: usize) {
+        let allowed = self.threshold(port, priority) + self.group_settings(port, priority).reserved_cells;
+        let percent = u32::from(self.settings.usage_percent);
+        let group = &mut self.groups[port][priority];
+        let above = group.used * 100 > allowed * percent;
+        group.violations += u64::from(above && !group.above);
+        group.above = above;
+    }
+
+    fn note_queue(&mut self, out: usize, queue: usize) {
+        let cells = self.queue_cells(out, queue);
+        let allowed = self.queue_threshold(out, queue).map(|most| most + self.guaranteed(out, queue));
+        let percent = u32::from(self.settings.usage_percent);
+        let above = allowed.is_some_and(|allowed| cells * 100 > allowed * percent);
+        let queue = &mut self.queues[out][queue];
+        queue.violations += u64::from(above && !queue.above);
+        queue.above = above;
+    }
+
+    /// XOFF and XON of every group, as at the end of a turn.
+    fn examine(&mut self) {
+        for (port, priority) in everywhere() {
+            let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
+            let settings = self.group_settings(port, priority);
+            let no_drop = self.is_no_drop(port, priority);
+            let group = &mut self.groups[port][priority];
+            let over = group.headroom > 0 || (shared > 0 && shared >= threshold);
+            let low =
+                shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
+            group.xoff = no_drop && (over || (group.xoff && !low));
+        }
+    }
+}
+
+/// Every (port, priority), or (port, queue).
+fn everywhere() -> impl Iterator<Item = (usize, usize)> {
+    (0..PORTS).flat_map(|port| (0..PRIORITIES).map(move |n| (port, n)))
+}
+
+/// Both, and what the neighbours were told.
+struct Pair {
+    lab: Lab,
+    model: Model,
+    told: [u8; PORTS],
+    cell_bytes: u32,
+}
+
+impl Pair {
+    fn step(&mut self, random: &mut Random, total_cells: u32) {
+        let port = random.below(PORTS as u32) as usize;
+        match random.below(100) {
+            0..55 => {
+                let to = random.below(PORTS as u32 + 1) as usize;
+                let priority = random.one_of(&[0, 3, 3, 5, 7]);
+                let len = random.one_of(&[60, 64, 65, 208, 209, 254, 256, 257, 1514]);
+                self.arrive(port, to, priority, len);
+            }
+            55..90 => {
+                self.lab.transmit(port, random.below(6) as usize);
+                let frames = random.below(8) as usize;
+                for outgoing in self.lab.with_kernel[port].iter().take(frames) {
+                    let bytes = self.lab.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
+                    let header = Header::parse(bytes).expect("a whole header");
+                    if header.outer.is_some() {
+                        let at = header.payload_offset;
+                        let sequence = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+                        self.model.leave(sequence, port);
+                    }
+                }
+                self.lab.complete(port, frames);
+            }
+            90..94 => {
+                let quanta = random.one_of(&[0, 10, 1000]);
+                self.lab.send_pfc(port, Pfc { enable: random.next() as u8, quanta: [quanta; 8] });
+            }
+            94..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
+            _ => {
+                let mut settings = random.settings(self.cell_bytes, total_cells);
+                // Another map would let frames overtake those that wait in the queue of the old one.
+                for (new, old) in settings.ports.iter_mut().zip(&self.model.settings.ports) {
+                    new.classify = old.classify.clone();
+                }
+                self.lab.switch.apply(&settings, self.lab.now);
+                self.model.settings = settings;
+                for (port, p) in everywhere() {
+                    // A smaller reservation makes shared cells of reserved ones.
+                    let shared = self.model.shared(port, p);
+                    let peak = &mut self.model.groups[port][p].peak_shared;
+                    *peak = (*peak).max(shared);
+                }
+            }
+        }
+        self.lab.now = self.lab.now + 1_000;
+        self.lab.switch.tick(self.lab.now);
+        self.model.examine();
+        self.tell();
+    }
+
+    /// A frame comes in; `to` beyond the ports: broadcast.
+    fn arrive(&mut self, port: usize, to: usize, priority: u8, len: u16) {
+        let cells = u32::from(len).div_ceil(self.cell_bytes);
+        let dst = if to < PORTS { mac(to) } else { MacAddr::BROADCAST };
+        self.lab.arrive(Frame { port, dst, priority, len });
+        for out in (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS)) {
+            self.model.arrive(self.lab.sequence, port, usize::from(priority), out, cells);
+        }
+    }
+
+    /// PFC frames leave, and nothing else.
+    fn tell(&mut self) {
+        for port in 0..PORTS {
+            self.lab.switch.hold(port, true);
+            self.lab.transmit(port, 1);
+            self.lab.switch.hold(port, false);
+            for pfc in self.lab.pfc_sent(port) {
+                let paused = (0..8).filter(|&p| pfc.quanta[p] > 0).fold(0, |mask, p| mask | 1 << p);
+                self.told[port] = self.told[port] & !pfc.enable | paused & pfc.enable;
+            }
+        }
+    }
+
+    fn compare(&mut self) {
+        let Self { lab, model, told, .. } = self;
+        let held = lab.memory.free_frames() + lab.switch.frames_held();
+        assert_eq!(held, lab.frames, "one owner a frame (§7.1)");
+        let seen = lab.snapshot();
+        for (port, n) in everywhere() {
+            let (group, expected) = (&seen.ports[port].groups[n], &model.groups[port][n]);
+            let context =
+                || format!("group {n} of port {port}: {group:?} {:?}", model.group_settings(port, n));
+            let outside = group.reserved_cells + group.shared.cells;
+            assert_eq!((outside, group.headroom.cells), (expected.used, expected.headroom), "{}", context());
+            assert_eq!(group.shared.cells, model.shared(port, n), "{}", context());
+            assert_eq!(group.threshold_cells, model.threshold(port, n), "{}", context());
+            assert_eq!(group.xoff, expected.xoff, "{}", context());
+            let peaks = (group.shared.peak_cells, group.headroom.peak_cells);
+            assert_eq!(peaks, (expected.peak_shared, expected.peak_headroom), "{}", context());
+            let counts = (group.dropped.frames, group.violations);
+            assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());
+            let (queue, expected) = (&seen.ports[port].queues[n], &model.queues[port][n]);
+            let context = || format!("queue {n} of port {port}: {queue:?}");
+            assert_eq!(queue.level.cells, model.queue_cells(port, n), "{}", context());
+            assert_eq!(
+                queue.threshold_cells,
+                model.queue_threshold(port, n).unwrap_or(u32::MAX),
+                "{}",
+                context()
+            );
+            assert_eq!(queue.level.peak_cells, expected.peak, "{}", context());
+            let counts = (queue.dropped.frames, queue.violations);
+            assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());
+        }
+        for (port, &told) in told.iter().enumerate() {
+            let drops = REASONS.map(|reason| seen.ports[port].drops[reason as usize].frames);
+            assert_eq!(drops, model.drops[port], "drops of port {port}");
+            let xoff = (0..8).filter(|&p| model.groups[port][p].xoff).fold(0, |mask, p| mask | 1 << p);
+            let expected = if model.settings.ports[port].pfc.tx { xoff } else { 0 };
+            assert_eq!(told, expected, "what the neighbour of port {port} was told within the turn");
+        }
+        for pool in 0..4_u8 {
+            let (ingress, egress) =
+                (seen.ingress_pools[usize::from(pool)], seen.egress_pools[usize::from(pool)]);
+            assert_eq!(ingress.size_cells.saturating_sub(ingress.level.cells), model.ingress_free(pool));
+            assert_eq!(egress.size_cells.saturating_sub(egress.level.cells), model.egress_free(pool));
+        }
+        let headroom = seen.headroom;
+        assert_eq!(headroom.size_cells.saturating_sub(headroom.level.cells), model.headroom_free());
+    }
+}
+
+/// Writes the seed down if its run panics.
+struct Keep(u64);
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the seed {} fails: kept in {SEEDS}", self.0);
+            let file = std::fs::OpenOptions::new().create(true).append(true).open(SEEDS);
+            let _ = file.and_then(|mut file| writeln!(file, "{}", self.0));
+        }
+    }
+}
+
+fn run(seed: u64) {
+    let keep = Keep(seed);
+    let mut random = Random(seed);
+    let cell_bytes = random.one_of(&[64, 208, 254, 256]);
+    let total_cells = random.one_of(&[60, 150, 400]);
+    let settings = random.settings(cell_bytes, total_cells);
+    // Memory for whatever a reconfiguration may allow.
+    let mut roomy = settings.clone();
+    roomy.buffer.total_cells = 4 * total_cells;
+    roomy.ports.iter_mut().for_each(|port| port.groups = [OPEN; PRIORITIES]);
+    let mut lab = Lab::new(&roomy);
+    lab.switch.apply(&settings, lab.now);
+    let mut pair = Pair { lab, model: Model::new(settings), told: [0; PORTS], cell_bytes };
+    for _ in 0..STEPS {
+        pair.step(&mut random, total_cells);
+        pair.compare();
+    }
+    drop(keep);
+}
+
+#[test]
+fn the_switch_does_what_the_model_does() {
+    let kept = std::fs::read_to_string(SEEDS).unwrap_or_default();
+    kept.lines().filter_map(|line| line.parse().ok()).for_each(run);
+    let runs = std::env::var("MODEL_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS);
+    (0..runs).for_each(run);
+}

@@ -1,0 +1,111 @@
+//! The seeds' numbers, as tables that a reviewer can hold against the documents: what this switch does beside what they
+//! say (seeds/h3c-rdma-technical-reference.txt unless another is named).
+
+mod lab;
+
+use std::fmt::Write;
+
+use lab::{Frame, Lab, OPEN, mac, settings};
+use switch::cells::CellSize;
+use switch::settings::{
+    Alpha, BufferSettings, DEFAULT_DOT1P_TO_QUEUE, DEFAULT_WEIGHTS, GroupSettings, PfcSettings,
+    QueueSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE,
+};
+
+/// 128 Ki cells, as the S6850 has them, all of them shared.
+const TOTAL: u32 = 131_072;
+
+/// Frames of one cell come in for `groups` groups in turn, until none gets another; what each then holds.
+fn settled(percent: u8, groups: usize) -> Vec<u32> {
+    let mut settings = settings(groups + 1, 0, TOTAL, 0);
+    let xoff = Threshold::Dynamic(Alpha::from_percent(percent));
+    settings.ports.iter_mut().for_each(|port| port.groups[3] = GroupSettings { xoff, ..OPEN });
+    settings.ports[groups].queues[3] = lab::queue_of(Threshold::Static(u32::MAX));
+    let mut lab = Lab::with_frames(&settings, 64);
+    lab.switch.hold(groups, true);
+    loop {
+        for port in 0..groups {
+            lab.arrive(Frame { port, dst: mac(groups), priority: 3, len: 64 });
+        }
+        let groups = lab.snapshot().ports[..groups].iter().map(|port| &port.groups[3]);
+        if groups.clone().all(|group| group.dropped.frames > 0) {
+            return groups.map(|group| group.shared.cells).collect();
+        }
+    }
+}
+
+#[test]
+fn dynamic_thresholds() {
+    let mut table = String::from(
+        "percent     alpha  proportion to total buffer, %        Used = Total·α/(1+N·α), cells of 131072\n\
+         \x20                   seeds   one group settles at   N = 1           2           4           8\n",
+    );
+    for (percents, alpha, seeds) in [
+        (0..=0, "1/128", "0.77"),
+        (1..=1, "1/64", "1.53"),
+        (2..=3, "1/32", "3.03"),
+        (4..=5, "1/16", "5.88"),
+        (6..=11, "1/8", "11.11"),
+        (12..=20, "1/4", "20.00"),
+        (21..=33, "1/2", "33.33"),
+        (34..=50, "1", "50.00"),
+        (51..=66, "2", "66.66"),
+        (67..=80, "4", "80.00"),
+        (81..=100, "8", "88.88"),
+    ] {
+        let (first, last) = (*percents.start(), *percents.end());
+        assert!(percents.into_iter().all(|p| Alpha::from_percent(p) == Alpha::from_percent(first)));
+        let alone = settled(last, 1)[0];
+        let share = f64::from(alone) * 100.0 / f64::from(TOTAL);
+        let range = if first == last { format!("{first}") } else { format!("{first}-{last}") };
+        let _ = write!(table, "{range:>7}  {alpha:>8}  {seeds:>8}  {share:>21.2}");
+        for groups in [1_u32, 2, 4, 8] {
+            let reached = settled(last, groups as usize);
+            let formula = Alpha::from_percent(last).settles_at(TOTAL, groups);
+            let furthest = reached.iter().map(|&cells| cells.abs_diff(formula)).max().unwrap_or(0);
+            // Whole cells, and thresholds rounded down: each group is within two cells of the formula.
+            assert!(furthest <= 2, "{last} %, {groups} groups: {reached:?}, formula {formula}");
+            let _ = write!(table, "  {:>5}/{formula:<5}", reached[0]);
+        }
+        table.push('\n');
+    }
+    table.push_str("(cells: reached by the first group / formula)\n");
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn defaults() {
+    let mut table = String::from("PFC thresholds by speed (table 7), cells:\n");
+    for (name, gbps) in [("1GE", 1), ("10GE", 10), ("25GE", 25), ("40GE", 40), ("100GE", 100), ("400GE", 400)]
+    {
+        let GroupSettings { reserved_cells, xoff, xon_offset_cells, resume_cells, headroom_cells, .. } =
+            GroupSettings::default_for(gbps * 1_000_000_000);
+        assert_eq!(xoff, Threshold::Dynamic(Alpha::from_percent(5)));
+        let _ = writeln!(
+            table,
+            "  {name:>5}  headroom {headroom_cells:>4}  dynamic 5 %  offset {xon_offset_cells}  reserved \
+             {reserved_cells}  resume {resume_cells}"
+        );
+    }
+    let buffer = BufferSettings::default();
+    let _ = writeln!(
+        table,
+        "buffer: {} cells of {} bytes, headroom pool {} cells, pools {:?} %",
+        buffer.total_cells, buffer.cell_bytes, buffer.headroom_cells, buffer.egress_pool_percent
+    );
+    let _ = writeln!(
+        table,
+        "queue: {:?}, 20 % shared through the alpha table",
+        QueueSettings::default().guaranteed
+    );
+    let _ = writeln!(table, "pause time: {} quanta", PfcSettings::default().pause_quanta);
+    let _ = writeln!(table, "dot1p to local precedence (table 11): {DEFAULT_DOT1P_TO_QUEUE:?}");
+    let _ = writeln!(table, "WRR weights of queues 0-7: {DEFAULT_WEIGHTS:?}");
+    let _ = writeln!(
+        table,
+        "unknown unicast, priority to queue (huawei-pfc.txt, table 3-1): {UNKNOWN_UNICAST_TO_QUEUE:?}"
+    );
+    let cell = CellSize::new(208);
+    let _ = writeln!(table, "208-byte cells: 128 bytes take {}, 300 bytes {}", cell.of(128), cell.of(300));
+    insta::assert_snapshot!(table);
+}
