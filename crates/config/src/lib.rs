@@ -10,36 +10,67 @@
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
 //!
-//! [buffer]
+//! [pfc]
+//! enabled = true                   # false: PFC is off on all ports, whatever they say
+//!
+//! [alarm]
+//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation
+//!
+//! [buffer]                         # each _cells can be _bytes instead; what fills no whole cell is left over
 //! cell_bytes     = 256             # 64 to 9216
 //! total_cells    = 131072
-//! fixed_cells    = 16384           # default: an eighth of all, or what is reserved if that is more
+//! fixed_cells    = 16384           # default: an eighth of all, or what is reserved or guaranteed if that is more
 //! headroom_cells = 12288
+//!
+//! [buffer.ingress.pool.1]          # service pools 0 to 3 of the shared area; pool 0 has what the others leave
+//! shared_percent = 20
+//!
+//! [buffer.egress.pool.1]
+//! shared_percent = 20
+//!
+//! [buffer.ingress.profile.lossless]  # what a profile leaves out is 0, but for shared
+//! reserved_bytes   = 2048          # or reserved_cells, and so on: bytes are rounded up to whole cells
+//! shared           = { static_bytes = 19456 }  # as xoff below
+//! xoff_bytes       = 196608        # headroom: room for what still arrives after XOFF
+//! xon_bytes        = 15872         # as resume_cells below
+//! xon_offset_bytes = 3584
+//!
+//! [buffer.egress.profile.lossy]
+//! reserved_bytes = 0               # guaranteed to each queue
+//! shared         = { dynamic_th = 1 }
 //!
 //! [bridge]
 //! max_entries = 16384
 //! aging_s     = 300
+//! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
 //!
 //! [port-defaults]                  # the same settings as a port has, but for its interface
-//! trust         = "dot1p"          # "dot1p" | "none": then port_priority counts
+//! trust         = "dot1p"          # "dot1p" | "dscp" | "none": then port_priority counts
 //! port_priority = 0
 //!
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
 //! interface       = "veth0"        # required
 //! speed           = "2.5G"         # or bit/s as a number; left out: as fast as the interface takes frames
-//! dot1p_to_queue  = [2, 0, 1, 3, 4, 5, 6, 7]
+//! cable_m         = 10             # for advice only, as is mtu
+//! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
+//! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]
+//! dot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 0]  # 0 green, 1 yellow, 2 red
+//! dei_drop_level  = 0              # of tagged frames with DEI, if it is higher than the map's
+//! policy          = [{ dot1p = 5, local_precedence = 3 }]  # by the tag; wins over the maps
+//! rewrite.dot1p   = [0, 1, 2, 3, 4, 5, 6, 7]      # by local precedence; left out: frames leave as they came
+//! rewrite.dscp    = [0, 8, 16, 24, 32, 40, 48, 56]
 //!
 //! [port.server1.pfc]
 //! mode       = "on"                # "on" | "off": off, no_drop and what PFC needs have no effect
 //! rx         = true                # default: as mode
 //! tx         = true
-//! no_drop    = [3]
+//! no_drop    = [3, 4]
 //! pause_time = 65535               # quanta
 //!
-//! [port.server1.pfc.priority.3]
+//! [port.server1.pfc.priority.3]    # each _cells can be _bytes instead, rounded up
 //! headroom_cells   = 100
-//! xoff             = { dynamic_percent = 5 }  # or { static_cells = 512 }
+//! xoff             = { dynamic_percent = 5 }  # or static_cells, static_bytes, dynamic_th: alpha = 2^n, n -7 to 3
 //! xon_offset_cells = 12
 //! resume_cells     = 0
 //! reserved_cells   = 17
@@ -47,30 +78,48 @@
 //! [port.server1.schedule]
 //! queue.3 = { group = "sp" }       # or { group = "wrr", weight = 4 }
 //!
-//! [port.server1.buffer.egress.queue.3]
-//! guaranteed_percent = 13
-//! shared_percent     = 20          # or shared_cells
+//! [port.server1.buffer]
+//! ingress.priority.3 = { pool = 1 }
+//! ingress.priority.4 = { profile = "lossless" }  # instead of pfc.priority.4
+//! egress.queue.3 = { pool = 1, guaranteed_percent = 13, shared_percent = 20 }  # or shared_cells
+//! egress.queue.1 = { profile = "lossy" }
+//!
+//! [port.server2]
+//! interface = "veth1"
+//! trust     = "dscp"               # DSCPs that a map does not list keep their defaults:
+//! dscp_to_dot1p      = { "46" = 5, "8-15" = 1 }  # DSCP / 8
+//! dscp_to_queue      = { "48-63" = 7 }           # through the priority
+//! dscp_to_drop_level = { "12" = 1, "14" = 2 }    # 0
 //! ```
 //!
-//! A group that is not no-drop reserves nothing and may take all the shared cells there are, unless `reserved_cells` and
-//! `xoff` say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know are refused
-//! as not working yet.
+//! A port's own settings win over the defaults one by one. A list is one setting, the policy too; in a map by DSCP each
+//! DSCP is one. A profile says all thresholds of a priority or queue, so where a port binds one, nothing is left of the
+//! defaults' thresholds.
+//!
+//! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
+//! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know
+//! are refused as not working yet.
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod amount;
+mod buffer;
 mod checks;
+mod classify;
 mod mistakes;
 mod ports;
 mod section;
+mod thresholds;
 mod values;
 
 use std::path::PathBuf;
 
 use switch::SwitchSettings;
-use switch::settings::{BridgeSettings, BufferSettings, MAX_PORTS};
+use switch::settings::{BridgeSettings, MAX_PORTS};
 use toml::de::DeTable;
 
-use crate::checks::{Buffer, Port};
+use crate::buffer::Buffer;
+use crate::checks::Port;
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};
 use crate::ports::Written;
@@ -93,8 +142,12 @@ pub struct Config {
     pub dataplane: Dataplane,
     /// The switch; its ports are in the order of the file.
     pub switch: SwitchSettings,
+    /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
+    pub pfc_enabled: bool,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
+    /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
+    pub links: Vec<Link>,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
 }
@@ -104,6 +157,15 @@ pub struct Config {
 pub struct Dataplane {
     /// CPU of each loop.
     pub cores: Vec<usize>,
+}
+
+/// What a port's cable is said to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its length in metres.
+    pub cable_m: Option<u32>,
+    /// The longest frame on it in bytes, without FCS.
+    pub mtu_bytes: Option<u32>,
 }
 
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
@@ -124,7 +186,7 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        found.add_syntax(error);
+        found.add_syntax(error, text);
     }
     if !found.is_empty() {
         return Err(Mistakes::new(file_name, text, found));
@@ -138,18 +200,20 @@ fn read(mut file: Section, found: &mut Found) -> Config {
     let name = read_name(&mut file, found);
     let dataplane = read_dataplane(&mut file, found);
     let control_socket = read_control(&mut file, &name, found);
-    let mut buffer = read_buffer(&mut file, found);
+    let mut buffer = Buffer::read(&mut file, found);
     let bridge = read_bridge(&mut file, found);
-    let defaults = read_port_defaults(&mut file, found);
-    let ports = read_ports(&mut file, &defaults, found);
+    let pfc_enabled = read_pfc(&mut file, found);
+    let usage_percent = read_alarm(&mut file, found);
+    let defaults = read_port_defaults(&mut file, &buffer, found);
+    let ports = read_ports(&mut file, &buffer, &defaults, found);
     let place = file.place.clone();
-    file.finish(&["alarm", "pfc", "telemetry", "wred"], found);
+    file.finish(&["telemetry", "wred"], found);
 
     checks::interfaces(&ports, found);
     checks::dependences(&defaults, &ports, found);
     if buffer.fixed_cells.is_none() {
-        let reserved = u32::try_from(checks::reserved_cells(&ports)).unwrap_or(u32::MAX);
-        buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(reserved);
+        let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
+        buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
     }
     // Sums over numbers that could not be read would put the blame in the wrong place.
     if found.is_empty() {
@@ -158,9 +222,10 @@ fn read(mut file: Section, found: &mut Found) -> Config {
 
     let interfaces =
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
+    let links = ports.iter().map(|port| port.effective.link()).collect();
     let ports = ports.into_iter().map(|port| port.settings).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent: 100, ports };
-    Config { name, dataplane, switch, interfaces, control_socket }
+    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, ports };
+    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket }
 }
 
 fn read_name(file: &mut Section, found: &mut Found) -> String {
@@ -207,24 +272,6 @@ fn read_control(file: &mut Section, name: &str, found: &mut Found) -> PathBuf {
     PathBuf::from(socket.value)
 }
 
-fn read_buffer(file: &mut Section, found: &mut Found) -> Buffer {
-    let mut settings = BufferSettings::default();
-    let Some(mut section) = file.section("buffer", found) else {
-        return Buffer { total_cells: None, fixed_cells: None, headroom_cells: None, settings };
-    };
-    if let Some(cell_bytes) = section.number("cell_bytes", 64..=9216, found) {
-        settings.cell_bytes = cell_bytes.value;
-    }
-    let total_cells = section.number("total_cells", 1..=MAX_CELLS, found);
-    let fixed_cells = section.number("fixed_cells", 0..=MAX_CELLS, found);
-    let headroom_cells = section.number("headroom_cells", 0..=MAX_CELLS, found);
-    section.finish(&["egress", "ingress"], found);
-    settings.total_cells = total_cells.as_ref().map_or(settings.total_cells, |cells| cells.value);
-    settings.fixed_cells = fixed_cells.as_ref().map_or(settings.fixed_cells, |cells| cells.value);
-    settings.headroom_cells = headroom_cells.as_ref().map_or(settings.headroom_cells, |cells| cells.value);
-    Buffer { total_cells, fixed_cells, headroom_cells, settings }
-}
-
 fn read_bridge(file: &mut Section, found: &mut Found) -> BridgeSettings {
     let mut bridge = BridgeSettings::default();
     let Some(mut section) = file.section("bridge", found) else { return bridge };
@@ -235,19 +282,37 @@ fn read_bridge(file: &mut Section, found: &mut Found) -> BridgeSettings {
     if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, found) {
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }
+    let queues = section.eight("unknown_unicast_to_queue", 0..=7, "priority", found);
+    bridge.unknown_unicast_to_queue = queues.map(|queues| queues.value);
     section.finish(&[], found);
     bridge
 }
 
-fn read_port_defaults(file: &mut Section, found: &mut Found) -> Written {
+/// Whether PFC may work.
+fn read_pfc(file: &mut Section, found: &mut Found) -> bool {
+    let Some(mut section) = file.section("pfc", found) else { return true };
+    let enabled = section.boolean("enabled", found);
+    section.finish(&["watchdog"], found);
+    enabled.is_none_or(|enabled| enabled.value)
+}
+
+/// The usage threshold in percent.
+fn read_alarm(file: &mut Section, found: &mut Found) -> u8 {
+    let Some(mut section) = file.section("alarm", found) else { return 100 };
+    let usage_percent = section.number("usage_percent", 1..=100, found);
+    section.finish(&["drop", "egress", "headroom", "ingress"], found);
+    usage_percent.map_or(100, |percent| percent.value)
+}
+
+fn read_port_defaults(file: &mut Section, buffer: &Buffer, found: &mut Found) -> Written {
     let Some(section) = file.section("port-defaults", found) else { return Written::default() };
     if let Some(place) = section.place_of("interface") {
         found.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
     }
-    Written::read(section, found)
+    Written::read(section, buffer, found)
 }
 
-fn read_ports(file: &mut Section, defaults: &Written, found: &mut Found) -> Vec<Port> {
+fn read_ports(file: &mut Section, buffer: &Buffer, defaults: &Written, found: &mut Found) -> Vec<Port> {
     let example = "write [port.NAME] with an interface for each port";
     let Some(mut sections) = file.section("port", found) else {
         let place = Place { setting: "port".to_owned(), span: 0..0 };
@@ -259,7 +324,7 @@ fn read_ports(file: &mut Section, defaults: &Written, found: &mut Found) -> Vec<
     let place = sections.place.clone();
     let mut ports = Vec::new();
     for (name, section) in sections.sections(found) {
-        ports.push(read_port(name, section, defaults, found));
+        ports.push(read_port(name, section, buffer, defaults, found));
     }
     if ports.is_empty() {
         found.add(&place, "no port", example);
@@ -270,7 +335,7 @@ fn read_ports(file: &mut Section, defaults: &Written, found: &mut Found) -> Vec<
     ports
 }
 
-fn read_port(name: &str, section: Section, defaults: &Written, found: &mut Found) -> Port {
+fn read_port(name: &str, section: Section, buffer: &Buffer, defaults: &Written, found: &mut Found) -> Port {
     let place = section.place.clone();
     if !is_name(name) {
         found.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
@@ -282,7 +347,7 @@ fn read_port(name: &str, section: Section, defaults: &Written, found: &mut Found
             "write interface = \"…\", the network interface that the port uses",
         );
     }
-    let own = Written::read(section, found);
+    let own = Written::read(section, buffer, found);
     let effective = own.over(defaults);
     let settings = effective.settings(name);
     Port { place, own, effective, settings }

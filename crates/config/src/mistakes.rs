@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
 
+use crate::section::quoted;
+
 /// Where a setting stands: its full name and its bytes in the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Place {
@@ -26,10 +28,18 @@ impl Found {
         self.0.push((place.clone(), what.into(), Some(cure.into())));
     }
 
-    /// Notes what the TOML parser said, which knows no setting and no cure.
-    pub(crate) fn add_syntax(&mut self, error: &toml::de::Error) {
+    /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is written twice.
+    pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
         let place = Place { setting: String::new(), span: error.span().unwrap_or(0..0) };
-        self.0.push((place, format!("not TOML: {}", error.message().replace('\n', ", ")), None));
+        let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
+        let (what, cure) = match key {
+            Some(key) => {
+                let what = format!("{} is here twice", quoted(key.trim_matches(['"', '\''])));
+                (what, Some("give each port and table its own name, and each setting one value".to_owned()))
+            }
+            None => (format!("not TOML: {}", error.message().replace('\n', ", ")), None),
+        };
+        self.0.push((place, what, cure));
     }
 }
 

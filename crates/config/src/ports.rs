@@ -3,32 +3,43 @@
 //! Both tables have the same settings and are read the same way, into a [`Written`]; a port's own settings are then laid
 //! over the defaults setting by setting ([`Written::over`]), and [`Written::settings`] fills in what nobody wrote.
 
-use switch::PortSettings;
-use switch::settings::{
-    Alpha, DEFAULT_WEIGHTS, GroupSettings, Guaranteed, PRIORITIES, Schedule, Threshold, Trust,
-};
+use std::ops::RangeInclusive;
 
+use switch::PortSettings;
+use switch::settings::PRIORITIES;
+
+use crate::Link;
+use crate::buffer::Buffer;
+use crate::classify::WrittenClassify;
 use crate::mistakes::Found;
-use crate::section::{Placed, Section};
-use crate::{MAX_CELLS, values};
+use crate::section::{Placed, Section, value_or};
+use crate::thresholds::{WrittenGroup, WrittenQueue};
+use crate::values;
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
-const IN_FLIGHT_BYTES: std::ops::RangeInclusive<u32> = 1518..=16 << 20;
+const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
+/// The longest cable: optics for more do not go with PFC.
+const CABLE_M: RangeInclusive<u32> = 0..=100_000;
+/// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
+const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
 
 /// What the file says of a port; nothing is filled in.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Written {
     pub(crate) interface: Option<Placed<String>>,
     pub(crate) speed_bps: Option<Placed<u64>>,
-    pub(crate) trust: Option<Placed<Trust>>,
-    pub(crate) port_priority: Option<Placed<u8>>,
-    pub(crate) dot1p_to_queue: Option<Placed<[u8; PRIORITIES]>>,
+    pub(crate) cable_m: Option<Placed<u32>>,
+    pub(crate) mtu_bytes: Option<Placed<u32>>,
     pub(crate) in_flight_bytes: Option<Placed<u32>>,
+    pub(crate) classify: WrittenClassify,
     pub(crate) pfc: WrittenPfc,
+    /// `pfc.priority` and `buffer.ingress.priority`.
+    pub(crate) groups: [WrittenGroup; PRIORITIES],
+    /// `schedule.queue` and `buffer.egress.queue`.
     pub(crate) queues: [WrittenQueue; PRIORITIES],
 }
 
-/// `pfc` of a port.
+/// `pfc` of a port, but for its priorities.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct WrittenPfc {
     /// `mode`: on or off.
@@ -38,51 +49,74 @@ pub(crate) struct WrittenPfc {
     /// Bit i: priority i.
     pub(crate) no_drop: Option<Placed<u8>>,
     pub(crate) pause_quanta: Option<Placed<u16>>,
-    pub(crate) groups: [WrittenGroup; PRIORITIES],
-}
-
-/// `pfc.priority.N` of a port.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct WrittenGroup {
-    pub(crate) headroom_cells: Option<Placed<u32>>,
-    pub(crate) xoff: Option<Placed<Threshold>>,
-    pub(crate) xon_offset_cells: Option<Placed<u32>>,
-    pub(crate) resume_cells: Option<Placed<u32>>,
-    pub(crate) reserved_cells: Option<Placed<u32>>,
-}
-
-/// `schedule.queue.N` and `buffer.egress.queue.N` of a port.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct WrittenQueue {
-    /// `group`: strict priority, or weighted.
-    pub(crate) strict: Option<Placed<bool>>,
-    pub(crate) weight: Option<Placed<u8>>,
-    pub(crate) guaranteed_percent: Option<Placed<u8>>,
-    pub(crate) shared: Option<Placed<Threshold>>,
 }
 
 impl Written {
     /// Reads the settings of a port, or the defaults of all.
-    pub(crate) fn read(mut section: Section, found: &mut Found) -> Self {
-        let written = Self {
+    pub(crate) fn read(mut section: Section, buffer: &Buffer, found: &mut Found) -> Self {
+        let mut written = Self {
             interface: section
                 .string("interface", "veth0", found)
                 .and_then(|name| values::interface(name, found)),
             speed_bps: section.item("speed").and_then(|item| values::speed(item, found)),
-            trust: section.choice(
-                "trust",
-                &[("dot1p", Trust::Dot1p), ("none", Trust::None)],
-                &["dscp"],
-                found,
-            ),
-            port_priority: section.number("port_priority", 0..=7, found),
-            dot1p_to_queue: read_map(&mut section, found),
+            cable_m: section.number("cable_m", CABLE_M, found),
+            mtu_bytes: section.number("mtu", MTU_BYTES, found),
             in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, found),
-            pfc: section.section("pfc", found).map(|pfc| read_pfc(pfc, found)).unwrap_or_default(),
-            queues: read_queues(&mut section, found),
+            classify: WrittenClassify::read(&mut section, found),
+            ..Self::default()
         };
-        section.finish(&["cable_m", "dcbx", "wred"], found);
+        if let Some(pfc) = section.section("pfc", found) {
+            written.read_pfc(pfc, buffer.settings.cell_bytes, found);
+        }
+        if let Some(mut schedule) = section.section("schedule", found) {
+            for (number, queue) in schedule.numbered("queue", PRIORITIES - 1, found) {
+                written.queues[number].read_schedule(queue, found);
+            }
+            schedule.finish(&[], found);
+        }
+        if let Some(of_port) = section.section("buffer", found) {
+            written.read_buffer(of_port, buffer, found);
+        }
+        section.finish(&["dcbx", "wred"], found);
         written
+    }
+
+    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, found: &mut Found) {
+        self.pfc = WrittenPfc {
+            on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], found),
+            rx: section.boolean("rx", found),
+            tx: section.boolean("tx", found),
+            no_drop: section.numbers("no_drop", 0..=7, found).map(|list| Placed {
+                value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
+                place: list.place,
+            }),
+            pause_quanta: section.number("pause_time", 1..=u16::MAX, found),
+        };
+        for (priority, group) in section.numbered("priority", PRIORITIES - 1, found) {
+            self.groups[priority] = WrittenGroup::read(group, cell_bytes, found);
+        }
+        section.finish(&["watchdog"], found);
+    }
+
+    /// Comes after `read_pfc`, whose thresholds a profile contradicts.
+    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, found: &mut Found) {
+        if let Some(mut ingress) = section.section("ingress", found) {
+            for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, found) {
+                self.groups[priority].read_buffer(group, buffer, found);
+            }
+            ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", found);
+            ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", found);
+            ingress.finish(&[], found);
+        }
+        if let Some(mut egress) = section.section("egress", found) {
+            for (number, queue) in egress.numbered("queue", PRIORITIES - 1, found) {
+                self.queues[number].read_buffer(queue, buffer, found);
+            }
+            egress.misplaced("pool", "write it in [buffer.egress.pool.N]", found);
+            egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", found);
+            egress.finish(&[], found);
+        }
+        section.finish(&[], found);
     }
 
     /// These settings where they are written, those of `defaults` elsewhere.
@@ -92,11 +126,12 @@ impl Written {
         Written {
             interface: own.interface,
             speed_bps: own.speed_bps.or(defaults.speed_bps),
-            trust: own.trust.or(defaults.trust),
-            port_priority: own.port_priority.or(defaults.port_priority),
-            dot1p_to_queue: own.dot1p_to_queue.or(defaults.dot1p_to_queue),
+            cable_m: own.cable_m.or(defaults.cable_m),
+            mtu_bytes: own.mtu_bytes.or(defaults.mtu_bytes),
             in_flight_bytes: own.in_flight_bytes.or(defaults.in_flight_bytes),
+            classify: self.classify.over(&defaults.classify),
             pfc: self.pfc.over(&defaults.pfc),
+            groups: std::array::from_fn(|priority| self.groups[priority].over(&defaults.groups[priority])),
             queues: std::array::from_fn(|queue| self.queues[queue].over(&defaults.queues[queue])),
         }
     }
@@ -110,27 +145,28 @@ impl Written {
     /// The settings of a port called `name`, with defaults for what is not written.
     pub(crate) fn settings(&self, name: &str) -> PortSettings {
         let mut port = PortSettings::new(name, self.speed_bps.as_ref().map(|speed| speed.value));
-        port.classify.trust = value_or(&self.trust, port.classify.trust);
-        port.classify.port_priority = value_or(&self.port_priority, port.classify.port_priority);
-        port.classify.dot1p_to_queue = value_or(&self.dot1p_to_queue, port.classify.dot1p_to_queue);
+        self.classify.fill(&mut port);
         port.in_flight_bytes = value_or(&self.in_flight_bytes, port.in_flight_bytes);
         port.pfc.rx = self.pfc.is_on() && value_or(&self.pfc.rx, true);
         port.pfc.tx = self.pfc.is_on() && value_or(&self.pfc.tx, true);
         port.pfc.no_drop = self.protected();
         port.pfc.pause_quanta = value_or(&self.pfc.pause_quanta, port.pfc.pause_quanta);
-        for (priority, written) in self.pfc.groups.iter().enumerate() {
+        for (priority, written) in self.groups.iter().enumerate() {
             let no_drop = self.protected() & 1 << priority != 0;
             port.groups[priority] = written.settings(no_drop, port.groups[priority]);
         }
         for (number, written) in self.queues.iter().enumerate() {
-            let queue = &mut port.queues[number];
-            queue.schedule = written.schedule(number);
-            if let Some(percent) = &written.guaranteed_percent {
-                queue.guaranteed = Guaranteed::Percent(percent.value);
-            }
-            queue.shared = written.shared.as_ref().map(|shared| shared.value);
+            port.queues[number] = written.settings(number, port.queues[number]);
         }
         port
+    }
+
+    /// The cable and what it carries.
+    pub(crate) fn link(&self) -> Link {
+        Link {
+            cable_m: self.cable_m.as_ref().map(|metres| metres.value),
+            mtu_bytes: self.mtu_bytes.as_ref().map(|bytes| bytes.value),
+        }
     }
 }
 
@@ -148,167 +184,6 @@ impl WrittenPfc {
             tx: own.tx.or(defaults.tx),
             no_drop: own.no_drop.or(defaults.no_drop),
             pause_quanta: own.pause_quanta.or(defaults.pause_quanta),
-            groups: std::array::from_fn(|priority| self.groups[priority].over(&defaults.groups[priority])),
         }
     }
-}
-
-impl WrittenGroup {
-    fn over(&self, defaults: &WrittenGroup) -> WrittenGroup {
-        let own = self.clone();
-        let defaults = defaults.clone();
-        WrittenGroup {
-            headroom_cells: own.headroom_cells.or(defaults.headroom_cells),
-            xoff: own.xoff.or(defaults.xoff),
-            xon_offset_cells: own.xon_offset_cells.or(defaults.xon_offset_cells),
-            resume_cells: own.resume_cells.or(defaults.resume_cells),
-            reserved_cells: own.reserved_cells.or(defaults.reserved_cells),
-        }
-    }
-
-    /// A no-drop group starts from the defaults for the port's speed; a lossy one has nothing reserved, no headroom, and
-    /// takes all that the shared area has left.
-    fn settings(&self, no_drop: bool, defaults: GroupSettings) -> GroupSettings {
-        let defaults = if no_drop {
-            defaults
-        } else {
-            GroupSettings { xon_offset_cells: defaults.xon_offset_cells, ..GroupSettings::lossy() }
-        };
-        GroupSettings {
-            pool: 0,
-            reserved_cells: value_or(&self.reserved_cells, defaults.reserved_cells),
-            xoff: value_or(&self.xoff, defaults.xoff),
-            xon_offset_cells: value_or(&self.xon_offset_cells, defaults.xon_offset_cells),
-            resume_cells: value_or(&self.resume_cells, defaults.resume_cells),
-            headroom_cells: if no_drop { value_or(&self.headroom_cells, defaults.headroom_cells) } else { 0 },
-        }
-    }
-}
-
-impl WrittenQueue {
-    fn over(&self, defaults: &WrittenQueue) -> WrittenQueue {
-        let own = self.clone();
-        let defaults = defaults.clone();
-        // A queue that the port itself makes strict leaves the defaults' weight behind.
-        let default_weight = if value_or(&own.strict, false) { None } else { defaults.weight };
-        WrittenQueue {
-            strict: own.strict.or(defaults.strict),
-            weight: own.weight.or(default_weight),
-            guaranteed_percent: own.guaranteed_percent.or(defaults.guaranteed_percent),
-            shared: own.shared.or(defaults.shared),
-        }
-    }
-
-    fn schedule(&self, queue: usize) -> Schedule {
-        if value_or(&self.strict, false) {
-            Schedule::Sp
-        } else {
-            Schedule::Wrr { weight: value_or(&self.weight, DEFAULT_WEIGHTS[queue]) }
-        }
-    }
-}
-
-fn value_or<T: Copy>(written: &Option<Placed<T>>, default: T) -> T {
-    written.as_ref().map_or(default, |written| written.value)
-}
-
-fn read_map(section: &mut Section, found: &mut Found) -> Option<Placed<[u8; PRIORITIES]>> {
-    let list = section.numbers("dot1p_to_queue", 0..=7, found)?;
-    match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
-        Ok(value) => Some(Placed { value, place: list.place }),
-        Err(_) => {
-            let what = format!("found {} queues", list.value.len());
-            found.add(&list.place, what, "write 8, one for each priority from 0 to 7");
-            None
-        }
-    }
-}
-
-fn read_pfc(mut section: Section, found: &mut Found) -> WrittenPfc {
-    let mut pfc = WrittenPfc {
-        on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], found),
-        rx: section.boolean("rx", found),
-        tx: section.boolean("tx", found),
-        no_drop: section.numbers("no_drop", 0..=7, found).map(|list| Placed {
-            value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
-            place: list.place,
-        }),
-        pause_quanta: section.number("pause_time", 1..=u16::MAX, found),
-        groups: Default::default(),
-    };
-    for (priority, group) in section.numbered("priority", found) {
-        pfc.groups[priority] = read_group(group, found);
-    }
-    section.finish(&["watchdog"], found);
-    pfc
-}
-
-fn read_group(mut section: Section, found: &mut Found) -> WrittenGroup {
-    let group = WrittenGroup {
-        headroom_cells: section.number("headroom_cells", 0..=MAX_CELLS, found),
-        xoff: read_xoff(&mut section, found),
-        xon_offset_cells: section.number("xon_offset_cells", 0..=MAX_CELLS, found),
-        resume_cells: section.number("resume_cells", 0..=MAX_CELLS, found),
-        reserved_cells: section.number("reserved_cells", 0..=MAX_CELLS, found),
-    };
-    section.finish(&[], found);
-    group
-}
-
-fn read_xoff(group: &mut Section, found: &mut Found) -> Option<Placed<Threshold>> {
-    const CURE: &str = "write { static_cells = … } or { dynamic_percent = … }";
-    let item = group.item("xoff")?;
-    let mut section = item.section(group.place_of("xoff")?, CURE, found)?;
-    let xoff = either_threshold(&mut section, "static_cells", "dynamic_percent", found);
-    if section.is_empty() {
-        found.add(&section.place, "no threshold", CURE);
-    }
-    section.finish(&[], found);
-    xoff
-}
-
-/// A threshold in cells or in percent, not both. 0 cells would stop everything for good.
-fn either_threshold(
-    section: &mut Section,
-    cells: &'static str,
-    percent: &'static str,
-    found: &mut Found,
-) -> Option<Placed<Threshold>> {
-    let cells_value = section.number(cells, 1..=MAX_CELLS, found);
-    let percent_value = section.number(percent, 0..=100, found);
-    if let (Some(place), true) = (section.place_of(cells), section.has(percent)) {
-        found.add(&place, format!("{cells} and {percent} contradict each other"), "leave one of them out");
-    }
-    let cells = cells_value.map(|cells| Placed { value: Threshold::Static(cells.value), place: cells.place });
-    let percent = percent_value.map(|percent| Placed {
-        value: Threshold::Dynamic(Alpha::from_percent(percent.value)),
-        place: percent.place,
-    });
-    cells.or(percent)
-}
-
-fn read_queues(port: &mut Section, found: &mut Found) -> [WrittenQueue; PRIORITIES] {
-    let mut queues: [WrittenQueue; PRIORITIES] = Default::default();
-    if let Some(mut schedule) = port.section("schedule", found) {
-        for (number, mut section) in schedule.numbered("queue", found) {
-            let queue = &mut queues[number];
-            queue.strict = section.choice("group", &[("sp", true), ("wrr", false)], &[], found);
-            queue.weight = section.number("weight", 1..=255, found);
-            section.finish(&[], found);
-        }
-        schedule.finish(&[], found);
-    }
-    if let Some(mut buffer) = port.section("buffer", found) {
-        if let Some(mut egress) = buffer.section("egress", found) {
-            for (number, mut section) in egress.numbered("queue", found) {
-                let queue = &mut queues[number];
-                queue.guaranteed_percent = section.number("guaranteed_percent", 0..=100, found);
-                queue.shared = either_threshold(&mut section, "shared_cells", "shared_percent", found);
-                section.finish(&["pool"], found);
-            }
-            egress.finish(&["pool"], found);
-        }
-        buffer.finish(&["ingress"], found);
-    }
-    queues
 }

@@ -4,6 +4,7 @@
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
+use switch::settings::PRIORITIES;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -14,6 +15,11 @@ use crate::mistakes::{Found, Place};
 pub(crate) struct Placed<T> {
     pub(crate) value: T,
     pub(crate) place: Place,
+}
+
+/// The value that is written, or else `default`.
+pub(crate) fn value_or<T: Copy>(written: &Option<Placed<T>>, default: T) -> T {
+    written.as_ref().map_or(default, |written| written.value)
 }
 
 /// A value of the file that has not been read yet.
@@ -136,7 +142,7 @@ impl<'d> Section<'d> {
         if later.contains(&text.as_ref()) {
             found.add(&item.place, format!("{} is not working yet", quoted(text)), cure);
         } else {
-            let cure = nearest(text, &names).map_or(cure, |word| format!("did you mean \"{word}\"?"));
+            let cure = did_you_mean(text, &names).unwrap_or(cure);
             found.add(&item.place, format!("unknown value {}", quoted(text)), cure);
         }
         None
@@ -167,6 +173,43 @@ impl<'d> Section<'d> {
         Some(Placed { value, place: item.place })
     }
 
+    /// Takes a list of eight whole numbers, one for each `index` from 0 to 7.
+    pub(crate) fn eight(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<u8>,
+        index: &str,
+        found: &mut Found,
+    ) -> Option<Placed<[u8; PRIORITIES]>> {
+        let list = self.numbers(name, range, found)?;
+        match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
+            Ok(value) => Some(Placed { value, place: list.place }),
+            Err(_) => {
+                let what = format!("found a list of {}", list.value.len());
+                found.add(&list.place, what, format!("write 8 numbers, one for each {index} from 0 to 7"));
+                None
+            }
+        }
+    }
+
+    /// Takes a list of tables; `cure` says what to write instead of anything else.
+    pub(crate) fn list_of_sections(
+        &mut self,
+        name: &'static str,
+        cure: &str,
+        found: &mut Found,
+    ) -> Option<Placed<Vec<Section<'d>>>> {
+        let item = self.item(name)?;
+        let DeValue::Array(list) = item.value else { return item.wrong(cure, found) };
+        let mut sections = Vec::new();
+        for element in list.iter() {
+            let place = Place { setting: item.place.setting.clone(), span: element.span() };
+            let element = Item { value: element.get_ref(), place: place.clone() };
+            sections.extend(element.section(place, cure, found));
+        }
+        Some(Placed { value: sections, place: item.place })
+    }
+
     /// Takes a table.
     pub(crate) fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
@@ -176,39 +219,75 @@ impl<'d> Section<'d> {
         item.section(place, &cure, found)
     }
 
+    /// Takes all settings whatever they are called, in the order of the file: name, the name's place, value.
+    pub(crate) fn entries(&mut self) -> Vec<(&'d str, Place, Item<'d>)> {
+        self.entries.iter_mut().for_each(|entry| entry.taken = true);
+        let placed = |entry: &Entry<'d>| {
+            let setting = self.full_name(entry.name);
+            let place = Place { setting: setting.clone(), span: entry.name_span.clone() };
+            let item =
+                Item { value: entry.value.get_ref(), place: Place { setting, span: entry.value.span() } };
+            (entry.name, place, item)
+        };
+        self.entries.iter().map(placed).collect()
+    }
+
     /// Takes all tables below this one, in the order of the file, with their names.
     pub(crate) fn sections(&mut self, found: &mut Found) -> Vec<(&'d str, Section<'d>)> {
         let mut sections = Vec::new();
-        for at in 0..self.entries.len() {
-            let entry = &mut self.entries[at];
-            entry.taken = true;
-            let (name, value, span) = (entry.name, entry.value, entry.name_span.clone());
-            let item = Item {
-                value: value.get_ref(),
-                place: Place { setting: self.full_name(name), span: value.span() },
-            };
-            let place = Place { setting: item.place.setting.clone(), span };
+        for (name, place, item) in self.entries() {
             let cure = format!("write a table, as in [{}]", place.setting);
             sections.extend(item.section(place, &cure, found).map(|section| (name, section)));
         }
         sections
     }
 
-    /// Takes a table whose entries are tables numbered 0 to 7.
-    pub(crate) fn numbered(&mut self, name: &'static str, found: &mut Found) -> Vec<(usize, Section<'d>)> {
+    /// Takes a table whose entries are tables numbered 0 to `last`, which is at most 9.
+    pub(crate) fn numbered(
+        &mut self,
+        name: &'static str,
+        last: usize,
+        found: &mut Found,
+    ) -> Vec<(usize, Section<'d>)> {
         let Some(mut table) = self.section(name, found) else { return Vec::new() };
         let mut numbered = Vec::new();
-        for (number, section) in table.sections(found) {
-            match number.as_bytes() {
-                [digit @ b'0'..=b'7'] => numbered.push((usize::from(digit - b'0'), section)),
-                _ => found.add(
+        for (text, section) in table.sections(found) {
+            let number = match text.as_bytes() {
+                [digit @ b'0'..=b'9'] => Some(usize::from(digit - b'0')).filter(|number| *number <= last),
+                _ => None,
+            };
+            match number {
+                Some(number) => numbered.push((number, section)),
+                None => found.add(
                     &section.place,
-                    format!("there is no {name} {number}"),
-                    "write a number from 0 to 7",
+                    format!("there is no {name} {text}"),
+                    format!("write a number from 0 to {last}"),
                 ),
             }
         }
         numbered
+    }
+
+    /// Complains where several of `names` are there, of which each says the same in its own way.
+    pub(crate) fn at_most_one(&self, names: &[&str], found: &mut Found) {
+        let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
+        if let [first @ .., last] = &there[..]
+            && let Some(place) = first.first().and_then(|name| self.place_of(name))
+        {
+            let what = format!("{} and {last} contradict each other", first.join(", "));
+            found.add(
+                &place,
+                what,
+                if first.len() == 1 { "leave one of them out" } else { "leave one only" },
+            );
+        }
+    }
+
+    /// Takes a setting that belongs elsewhere; `cure` says where.
+    pub(crate) fn misplaced(&mut self, name: &str, cure: &str, found: &mut Found) {
+        let Some(place) = self.place_of(name) else { return };
+        found.add(&place, "does not belong here", cure);
+        self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
     /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
@@ -219,10 +298,8 @@ impl<'d> Section<'d> {
                 found.add(&place, "not working yet", "leave it out");
                 continue;
             }
-            let cure = match nearest(entry.name, &self.asked_for) {
-                Some(name) => format!("did you mean \"{name}\"?"),
-                None => format!("known here: {}", self.asked_for.join(", ")),
-            };
+            let cure = did_you_mean(entry.name, &self.asked_for)
+                .unwrap_or_else(|| format!("known here: {}", self.asked_for.join(", ")));
             found.add(&place, "unknown setting", cure);
         }
     }
@@ -240,7 +317,8 @@ impl<'d> Item<'d> {
         self.value
     }
 
-    fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
+    /// The value as a whole number.
+    pub(crate) fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -295,9 +373,9 @@ fn quoted_list(words: &[&str], between: &str) -> String {
     words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
 }
 
-/// The known word that was probably meant: one that differs in few letters for its length, or that begins with what is
-/// there (as when the unit was left out). `None` when several would do.
-fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
+/// The known word that was probably meant: one that differs in few letters for its length, or one or two that begin with
+/// what is there (as when the unit was left out). `None` when none or several would do.
+pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     // Comparing takes length × length steps, so a monster is not compared at all.
     if word.len() > 64 {
         return None;
@@ -306,10 +384,11 @@ fn nearest<'w>(word: &str, known: &[&'w str]) -> Option<&'w str> {
     let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
     let shortest = known.iter().map(|known| distance(known)).min()?;
     let limit = (word.len() / 3).max(1);
-    let one = |likely: &dyn Fn(&str) -> bool| {
-        let mut likely = known.iter().copied().filter(|known| likely(known));
-        likely.next().filter(|_| likely.next().is_none())
+    let likely = |likely: &dyn Fn(&str) -> bool, most: usize| {
+        let likely: Vec<&str> = known.iter().copied().filter(|known| likely(known)).collect();
+        (1..=most).contains(&likely.len()).then_some(likely)
     };
-    one(&|known| shortest <= limit && distance(known) == shortest)
-        .or_else(|| one(&|known| word.len() >= 3 && known.starts_with(&word)))
+    let meant = likely(&|known| shortest <= limit && distance(known) == shortest, 1)
+        .or_else(|| likely(&|known| word.len() >= 3 && known.starts_with(&word), 2))?;
+    Some(format!("did you mean {}?", quoted_list(&meant, " or ")))
 }

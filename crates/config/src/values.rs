@@ -44,7 +44,8 @@ fn parse_speed(text: &str) -> Option<u64> {
     if scaled % scale == 0 { whole.checked_add(scaled / scale) } else { None }
 }
 
-fn digits(text: &str) -> Option<u64> {
+/// A number of nothing but digits.
+pub(crate) fn digits(text: &str) -> Option<u64> {
     // `parse` alone would take a sign too.
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
 }

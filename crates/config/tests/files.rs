@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use config::{Config, Dataplane};
+use config::{Config, Dataplane, Link};
 use switch::settings::{
-    Alpha, BridgeSettings, BufferSettings, GroupSettings, PfcSettings, QueueSettings, Schedule, Trust, Xoff,
+    Alpha, BridgeSettings, BufferSettings, ClassifySettings, DropLevel, GroupSettings, Guaranteed,
+    PfcSettings, QueueSettings, RewriteSettings, Schedule, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
 };
 use switch::{PortSettings, SwitchSettings};
 
@@ -19,20 +20,11 @@ fn port(text: &str) -> PortSettings {
     config.switch.ports[0].clone()
 }
 
-fn lossy(speed_bps: u64) -> GroupSettings {
-    GroupSettings {
-        reserved_cells: 0,
-        xoff: Xoff::Dynamic(Alpha::from_percent(100)),
-        headroom_cells: 0,
-        ..GroupSettings::default_for(speed_bps)
-    }
-}
-
 #[test]
 fn the_smallest_file() {
     let config = parse("[port.a]\ninterface = \"veth0\"");
     let mut port = PortSettings::new("a", None);
-    port.groups = [lossy(10_000_000_000); 8];
+    port.groups = [GroupSettings::lossy(); 8];
     assert_eq!(
         config,
         Config {
@@ -41,9 +33,12 @@ fn the_smallest_file() {
             switch: SwitchSettings {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),
+                usage_percent: 100,
                 ports: vec![port],
             },
+            pfc_enabled: true,
             interfaces: vec!["veth0".to_owned()],
+            links: vec![Link { cable_m: None, mtu_bytes: None }],
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
         }
     );
@@ -60,14 +55,22 @@ fn every_setting() {
         cores = [3]
         [control]
         socket = "/tmp/lab.sock"
+        [pfc]
+        enabled = false
+        [alarm]
+        usage_percent = 90
         [buffer]
         cell_bytes = 208
         total_cells = 60000
         fixed_cells = 5000
         headroom_cells = 7000
+        ingress.pool.1.shared_percent = 20
+        ingress.pool.3.shared_percent = 30
+        egress.pool = { 0.shared_percent = 40, 2.shared_percent = 50 }
         [bridge]
         max_entries = 100
         aging_s = 10
+        unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]
         [port.b]
         interface = "veth1"
         speed = "2.5G"
@@ -75,6 +78,11 @@ fn every_setting() {
         port_priority = 6
         dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0]
         in_flight_bytes = 20000
+        cable_m = 30
+        mtu = 1536
+        dei_drop_level = 1
+        policy = [{ dot1p = 5, local_precedence = 3 }, { dot1p = 0, local_precedence = 7 }]
+        rewrite = { dot1p = [7, 6, 5, 4, 3, 2, 1, 0], dscp = [0, 1, 2, 3, 4, 5, 6, 63] }
         [port.b.pfc]
         mode = "on"
         rx = false
@@ -97,51 +105,96 @@ fn every_setting() {
         queue.1 = { group = "wrr", weight = 200 }
         queue.2 = { weight = 7 }
         [port.b.buffer.egress.queue]
-        5 = { guaranteed_percent = 15, shared_percent = 25 }
+        5 = { guaranteed_percent = 15, shared_percent = 25, pool = 2 }
         6 = { shared_cells = 99 }
+        [port.b.buffer.ingress.priority]
+        3.pool = 3
+        6.pool = 1
         [port.a]
         interface = "veth0"
         speed = 1000
+        trust = "dscp"
+        dscp_to_dot1p = { "46" = 4, 8-15 = 2, 0 = 7 }
+        dscp_to_queue = { "62-63" = 0 }
+        dscp_to_drop_level = { 12 = 1, "14" = 2 }
         "#,
     );
     assert_eq!(config.name, "lab");
     assert_eq!(config.dataplane.cores, [3]);
     assert_eq!(config.control_socket, Path::new("/tmp/lab.sock"));
-    let buffer =
-        BufferSettings { cell_bytes: 208, total_cells: 60_000, fixed_cells: 5000, headroom_cells: 7000 };
+    assert!(!config.pfc_enabled, "the settings below stay as they are written");
+    assert_eq!(config.switch.usage_percent, 90);
+    let buffer = BufferSettings {
+        cell_bytes: 208,
+        total_cells: 60_000,
+        fixed_cells: 5000,
+        headroom_cells: 7000,
+        ingress_pool_percent: [50, 20, 0, 30],
+        egress_pool_percent: [40, 0, 50, 0],
+    };
     assert_eq!(config.switch.buffer, buffer);
-    assert_eq!(config.switch.bridge, BridgeSettings { max_entries: 100, aging_ns: 10_000_000_000 });
+    let bridge = BridgeSettings {
+        max_entries: 100,
+        aging_ns: 10_000_000_000,
+        unknown_unicast_to_queue: Some(UNKNOWN_UNICAST_TO_QUEUE),
+    };
+    assert_eq!(config.switch.bridge, bridge);
     // In the order of the file, not of the alphabet.
     assert_eq!(config.interfaces, ["veth1", "veth0"]);
     assert_eq!((config.switch.ports[1].name.as_str(), config.switch.ports[1].speed_bps), ("a", Some(1000)));
 
+    let links = [Link { cable_m: Some(30), mtu_bytes: Some(1536) }, Link { cable_m: None, mtu_bytes: None }];
+    assert_eq!(config.links, links);
+
     let speed = 2_500_000_000;
     let mut expected = PortSettings::new("b", Some(speed));
-    expected.trust = Trust::None;
-    expected.port_priority = 6;
-    expected.dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0];
+    expected.classify = ClassifySettings {
+        trust: Trust::None,
+        port_priority: 6,
+        dot1p_to_queue: [7, 6, 5, 4, 3, 2, 1, 0],
+        dei_drop_level: DropLevel::Yellow,
+        policy: [Some(7), None, None, None, None, Some(3), None, None],
+        ..ClassifySettings::default()
+    };
+    expected.rewrite =
+        RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
     expected.pfc = PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000 };
-    expected.groups = [lossy(speed); 8];
+    expected.groups = [GroupSettings::lossy(); 8];
     expected.groups[3] = GroupSettings {
+        pool: 3,
         reserved_cells: 5,
-        xoff: Xoff::Static(200),
+        xoff: Threshold::Static(200),
         xon_offset_cells: 3,
         resume_cells: 4,
         headroom_cells: 1,
     };
-    expected.groups[5] =
-        GroupSettings { xoff: Xoff::Dynamic(Alpha::from_percent(33)), ..GroupSettings::default_for(speed) };
-    expected.groups[0] = GroupSettings { reserved_cells: 6, xoff: Xoff::Static(50), ..lossy(speed) };
+    expected.groups[5] = GroupSettings {
+        xoff: Threshold::Dynamic(Alpha::from_percent(33)),
+        ..GroupSettings::default_for(speed)
+    };
+    expected.groups[0] =
+        GroupSettings { reserved_cells: 6, xoff: Threshold::Static(50), ..GroupSettings::lossy() };
+    expected.groups[6].pool = 1;
     expected.queues[5] = QueueSettings {
-        guaranteed_percent: 15,
-        shared: Some(Xoff::Dynamic(Alpha::from_percent(25))),
+        pool: 2,
+        guaranteed: Guaranteed::Percent(15),
+        shared: Some(Threshold::Dynamic(Alpha::from_percent(25))),
         schedule: Schedule::Sp,
     };
     expected.queues[1].schedule = Schedule::Wrr { weight: 200 };
     expected.queues[2].schedule = Schedule::Wrr { weight: 7 };
-    expected.queues[6].shared = Some(Xoff::Static(99));
+    expected.queues[6].shared = Some(Threshold::Static(99));
     assert_eq!(config.switch.ports[0], expected);
+
+    let mut expected = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };
+    expected.dscp_to_dot1p[46] = 4;
+    expected.dscp_to_dot1p[8..=15].fill(2);
+    expected.dscp_to_dot1p[0] = 7;
+    expected.dscp_to_queue[62..].fill(Some(0));
+    expected.dscp_to_drop_level[12] = DropLevel::Yellow;
+    expected.dscp_to_drop_level[14] = DropLevel::Red;
+    assert_eq!(config.switch.ports[1].classify, expected);
 }
 
 #[test]
@@ -176,26 +229,88 @@ fn a_ports_own_settings_win_one_by_one() {
     let [plain, own, off] = &config.switch.ports[..] else { panic!("three ports") };
 
     assert_eq!(plain.pfc, PfcSettings { rx: true, tx: false, no_drop: 8, pause_quanta: 65_535 });
-    assert_eq!((plain.speed_bps, plain.trust), (Some(1_000_000_000), Trust::None));
-    assert_eq!(plain.groups[3].xoff, Xoff::Static(70));
+    assert_eq!((plain.speed_bps, plain.classify.trust), (Some(1_000_000_000), Trust::None));
+    assert_eq!(plain.groups[3].xoff, Threshold::Static(70));
     assert_eq!(plain.queues[4].schedule, Schedule::Wrr { weight: 9 });
     assert_eq!(plain.queues[6].schedule, Schedule::Sp);
-    assert_eq!((plain.queues[2].shared, plain.queues[2].guaranteed_percent), (Some(Xoff::Static(30)), 5));
+    assert_eq!(
+        (plain.queues[2].shared, plain.queues[2].guaranteed),
+        (Some(Threshold::Static(30)), Guaranteed::Percent(5))
+    );
 
     assert_eq!(own.pfc, PfcSettings { rx: true, tx: false, no_drop: 0b1_1000, pause_quanta: 65_535 });
-    assert_eq!((own.speed_bps, own.trust), (Some(2_000_000_000), Trust::None));
-    assert_eq!(own.groups[3].xoff, Xoff::Dynamic(Alpha::from_percent(50)));
+    assert_eq!((own.speed_bps, own.classify.trust), (Some(2_000_000_000), Trust::None));
+    assert_eq!(own.groups[3].xoff, Threshold::Dynamic(Alpha::from_percent(50)));
     assert_eq!((own.groups[3].headroom_cells, own.groups[3].reserved_cells), (50, 9));
     assert_eq!(own.groups[4], GroupSettings::default_for(2_000_000_000));
     assert_eq!(own.queues[4].schedule, Schedule::Sp);
     assert_eq!(own.queues[6].schedule, Schedule::Wrr { weight: 13 });
-    assert_eq!(own.queues[2].shared, Some(Xoff::Dynamic(Alpha::from_percent(40))));
-    assert_eq!(own.queues[2].guaranteed_percent, 5);
+    assert_eq!(own.queues[2].shared, Some(Threshold::Dynamic(Alpha::from_percent(40))));
+    assert_eq!(own.queues[2].guaranteed, Guaranteed::Percent(5));
 
     // PFC off: priority 3 is a lossy priority like all others. What the file says of its cells stays.
     assert_eq!(off.pfc, PfcSettings { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535 });
-    assert_eq!(off.groups[0], lossy(1_000_000_000));
-    assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Xoff::Static(70)));
+    assert_eq!(off.groups[0], GroupSettings::lossy());
+    assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Threshold::Static(70)));
+}
+
+/// Classification, pools and the cable: what a port does not write it has from the defaults; a map by DSCP is laid over
+/// theirs DSCP by DSCP, lists and the policy are replaced.
+#[test]
+fn a_ports_own_maps_and_pools_win() {
+    let config = parse(
+        r#"
+        [buffer.egress.pool.1]
+        shared_percent = 20
+        [buffer.ingress.pool.2]
+        shared_percent = 20
+        [port-defaults]
+        trust = "dscp"
+        cable_m = 10
+        mtu = 1536
+        dscp_to_dot1p = { "8-15" = 5, "46" = 6 }
+        dscp_to_queue = { "46" = 1 }
+        policy = [{ dot1p = 1, local_precedence = 2 }, { dot1p = 2, local_precedence = 3 }]
+        rewrite = { dot1p = [1, 1, 1, 1, 1, 1, 1, 1], dscp = [2, 2, 2, 2, 2, 2, 2, 2] }
+        buffer.egress.queue.5 = { pool = 1, shared_percent = 25 }
+        buffer.ingress.priority.5 = { pool = 2 }
+        [port.plain]
+        interface = "veth0"
+        [port.own]
+        interface = "veth1"
+        cable_m = 100
+        dscp_to_dot1p = { 10 = 7 }
+        policy = [{ dot1p = 1, local_precedence = 7 }]
+        rewrite.dot1p = [3, 3, 3, 3, 3, 3, 3, 3]
+        buffer.egress.queue.5 = { pool = 0 }
+        buffer.ingress.priority.5 = { pool = 0 }
+        [port.none]
+        interface = "veth2"
+        policy = []
+        "#,
+    );
+    let [plain, own, none] = &config.switch.ports[..] else { panic!("three ports") };
+    let link = |cable_m| Link { cable_m: Some(cable_m), mtu_bytes: Some(1536) };
+    assert_eq!(config.links, [link(10), link(100), link(10)]);
+
+    let mut classify = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };
+    classify.dscp_to_dot1p[8..=15].fill(5);
+    classify.dscp_to_dot1p[46] = 6;
+    classify.dscp_to_queue[46] = Some(1);
+    let without_policy = classify.clone();
+    (classify.policy[1], classify.policy[2]) = (Some(2), Some(3));
+    assert_eq!(plain.classify, classify);
+    assert_eq!(plain.rewrite, RewriteSettings { dot1p: Some([1; 8]), dscp: Some([2; 8]) });
+    assert_eq!((plain.queues[5].pool, plain.groups[5].pool), (1, 2));
+
+    classify.dscp_to_dot1p[10] = 7;
+    (classify.policy[1], classify.policy[2]) = (Some(7), None);
+    assert_eq!(own.classify, classify);
+    assert_eq!(own.rewrite, RewriteSettings { dot1p: Some([3; 8]), dscp: Some([2; 8]) });
+    assert_eq!((own.queues[5].pool, own.groups[5].pool), (0, 0));
+    assert_eq!(own.queues[5].shared, Some(Threshold::Dynamic(Alpha::from_percent(25))));
+
+    assert_eq!(none.classify, without_policy);
 }
 
 #[test]
@@ -221,19 +336,6 @@ fn headroom_follows_the_speed() {
     }
 }
 
-/// Unless the file says, an eighth of the cells is fixed, or as much as the groups reserve.
-#[test]
-fn fixed_cells_hold_what_is_reserved() {
-    let config = |reserved: u32| {
-        parse(&format!(
-            "[buffer]\ntotal_cells = 8000\nheadroom_cells = 1000\n
-             [port.a]\ninterface = \"veth0\"\npfc.priority.2.reserved_cells = {reserved}"
-        ))
-    };
-    assert_eq!(config(999).switch.buffer.fixed_cells, 1000);
-    assert_eq!(config(1001).switch.buffer.fixed_cells, 1001);
-}
-
 /// Sixty-four ports are the most, and their defaults fit together.
 #[test]
 fn sixty_four_ports() {
@@ -257,7 +359,7 @@ fn the_documented_example() {
         .take_while(|line| *line != "//! ```")
         .map(|line| line.trim_start_matches("//!"))
         .collect();
-    assert_eq!(parse(&text.join("\n")).interfaces, ["veth0"]);
+    assert_eq!(parse(&text.join("\n")).interfaces, ["veth0", "veth1"]);
 }
 
 /// The files that come with the project work, and say what they are meant to say.
@@ -285,7 +387,7 @@ fn the_incast_file() {
     assert_eq!(ports, [("sender1", fast), ("sender2", fast), ("receiver", slow)]);
     for port in &config.switch.ports {
         assert_eq!(port.pfc, PfcSettings { rx: true, tx: true, no_drop: 8, pause_quanta: 65_535 });
-        assert_eq!((port.groups[3].headroom_cells, port.groups[3].xoff), (16_384, Xoff::Static(4096)));
+        assert_eq!((port.groups[3].headroom_cells, port.groups[3].xoff), (16_384, Threshold::Static(4096)));
     }
     assert_eq!(config.switch.buffer.headroom_cells, 49_152);
 }

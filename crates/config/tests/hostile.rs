@@ -16,6 +16,26 @@ shared_cells = 25
 socket = '/tmp/x'
 [bridge]
 aging_s = 0x10
+[buffer.ingress.profile.\"small\"]
+reserved_bytes = 2048
+shared = { dynamic_th = -2 }
+xoff_bytes = 3584
+[buffer.egress.pool]
+1 = { shared_percent = 20 }
+[port.receiver.buffer]
+ingress.priority.4 = { profile = 'small', pool = 0 }
+egress.queue.6.pool = 1
+[port-defaults.rewrite]
+dscp = [0, 1, 2, 3, 4, 5, 6, 63]
+[[port.sender1.policy]]
+dot1p = 5
+local_precedence = 3
+[port.spare]
+interface = 'veth0'
+trust = 'dscp'
+[port.spare.dscp_to_queue]
+46 = 5
+\"8-15\" = 1
 "
 );
 
@@ -52,7 +72,8 @@ proptest! {
         "[", "]", "{", "}", "=", ".", ",", "\n", "\"", "'", "#", "1", "-", "99999999999999999999", "0x", "1.5", "inf",
         "true", "é", "port", "a", "interface", "pfc", "priority", "3", "xoff", "buffer", "queue", "schedule", " ", "\r",
         "1979-05-27", "port-defaults", "speed", "\u{feff}", "\0",
-        "\"\\n\"", "\"\\u0000\"",
+        "\"\\n\"", "\"\\u0000\"", "ingress", "egress", "profile", "pool", "policy", "dot1p", "dscp_to_dot1p", "8-15", "trust",
+        "rewrite", "shared", "static_bytes",
     ]), 0..60)) {
         examine(&pieces.concat());
     }

@@ -66,12 +66,54 @@ const WRONG_PORTS: &[&str] = &[
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = {} }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { cells = 5 } }",
     // known, but not yet
-    "cable_m = 10\ndcbx = { version = \"cee\" }\nwred = \"table\"",
-    "trust = \"dscp\"",
+    "dcbx = { version = \"cee\" }\nwred = \"table\"",
     "pfc.mode = \"auto\"",
     "pfc.watchdog.precision = \"high\"",
+    // classification
+    "trust = \"dcsp\"",
+    "dot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 3]",
+    "dot1p_to_drop_level = [0]",
+    "dei_drop_level = 3",
+    "trust = \"dscp\"\ndscp_to_dot1p = [1, 2]",
+    "trust = \"dscp\"\ndscp_to_dot1p = { \"46\" = 8, \"47\" = \"x\" }",
+    "trust = \"dscp\"\ndscp_to_drop_level = { 46 = 3 }",
+    "trust = \"dscp\"\ndscp_to_queue = { \"64\" = 1, 0-99999 = 1, \"99999999999999999999\" = 1 }",
+    "trust = \"dscp\"\ndscp_to_queue = { af41 = 1, \"-1\" = 1, \"8-\" = 1, \"8 - 9\" = 1, \"\" = 1, \"1-2-3\" = 1 }",
+    "trust = \"dscp\"\ndscp_to_dot1p = { 15-8 = 1 }",
+    "trust = \"dscp\"\ndscp_to_dot1p = { 8-15 = 1, 10 = 2, 15-20 = 3, \"010\" = 4 }",
+    "trust = \"dscp\"\ndscp_to_dot1p = { 8 = 1, \"8\" = 2 }",
+    "policy = { dot1p = 5, local_precedence = 3 }",
+    "policy = [5]",
+    "policy = [{ dot1p = 8, local_precedence = 8 }]",
+    "policy = [{ dot1p = 5 }, { local_precedence = 5 }, { dot1p = 3, local_precedence = 3, queue = 3 }]",
+    "policy = [{ dot1p = 5, local_precedence = 3 }, { dot1p = 4, local_precedence = 3 }, { dot1p = 5, local_precedence = 3 }]",
+    "rewrite = [0, 1, 2, 3, 4, 5, 6, 7]",
+    "rewrite = { dot1p = [0, 1, 2, 3, 4, 5, 6], dscp = [0, 1, 2, 3, 4, 5, 6, 64], pcp = 3 }",
+    "dscp_to_dot1p = { 46 = 5 }\ndscp_to_queue = { 46 = 5 }\ndscp_to_drop_level = { 46 = 1 }",
+    "trust = \"none\"\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]",
+    // the cable
+    "cable_m = 100001\nmtu = 63",
+    "mtu = 9217\ncable_m = \"10m\"",
+    // pools and profiles
+    "buffer.egress.queue.1.pool = 4",
+    "buffer.ingress.priority.1.pool = -1",
+    "buffer.ingress.priority.8.pool = 1",
+    "buffer.ingress.priority.1 = { pool = 0, headroom_cells = 5 }",
     "buffer.egress.queue.1.pool = 1",
+    "buffer.ingress.priority.1.pool = 3",
     "buffer.egress.pool.1.shared_percent = 20",
+    "buffer.ingress = { pool.1.shared_percent = 20, profile.a.shared.dynamic_th = 1 }",
+    "buffer.ingress.priority.1.profile = \"lossless\"",
+    "buffer.egress.queue.1.profile = 3",
+    // thresholds
+    "pfc.priority.3.xoff = { dynamic_th = 4 }",
+    "pfc.priority.3.xoff = { dynamic_th = -8 }",
+    "pfc.priority.3.xoff = { static_bytes = 0 }",
+    "pfc.priority.3.xoff = { static_cells = 5, static_bytes = 5, dynamic_th = 1 }",
+    "pfc.priority.3.reserved_bytes = 4294967297",
+    "pfc = { mode = \"on\", no_drop = [3], priority.3 = { headroom_cells = 5, headroom_bytes = 1280 } }",
+    "pfc = { mode = \"on\", no_drop = [3], priority.3 = { xoff.static_bytes = 2048, resume_bytes = 1793 } }",
+    "pfc = { mode = \"on\", no_drop = [3], priority.3 = { headroom_bytes = 3145729 } }",
     // settings that contradict or need one another
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { static_cells = 5, dynamic_percent = 5 } }",
     "buffer.egress.queue.1 = { shared_percent = 5, shared_cells = 5 }",
@@ -105,7 +147,8 @@ const WRONG_FILES: &[&str] = &[
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nheadroom_cells = 13000\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
-    "[wred.table.queue.5]\necn = true\n[alarm]\nusage_percent = 90\n[pfc.watchdog]\nprecision = \"high\"\n\
+    "[wred.table.queue.5]\necn = true\n[alarm]\nusage_percent = 90\ningress = { percent = 90 }\negress = {}\nheadroom = {}\n\
+     drop = {}\n[pfc.watchdog]\nprecision = \"high\"\n\
      [telemetry.sensor-group.a]\npaths = []\n[port.a]\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0\"\n[swich]\nname = \"x\"",
     "[port.a]\ninterface = \"veth0\"\n[switch]\nname = \"a/b\"",
@@ -122,7 +165,52 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\npfc.priority.1.reserved_cells = 6\npfc.priority.2.reserved_cells = 5\n\
      [buffer]\nfixed_cells = 10",
     "[port.a]\ninterface = \"veth0\"\npfc = { mode = \"on\", no_drop = [3] }\n[buffer]\nheadroom_cells = 99",
-    "[port.a]\ninterface = \"veth0\"\n[buffer.egress.pool.1]\nshared_percent = 20",
+    "[port.a]\ninterface = \"veth0\"\n[alarm]\nusage_percent = 101\nusage = 3",
+    "[port.a]\ninterface = \"veth0\"\n[alarm]\nusage_percent = 0",
+    "[port.a]\ninterface = \"veth0\"\n[pfc]\nenabled = \"off\"",
+    "[port.a]\ninterface = \"veth0\"\n[pfc]\nmode = \"off\"",
+    "[port.a]\ninterface = \"veth0\"\n[bridge]\nunknown_unicast_to_queue = [0, 1]",
+    "[port.a]\ninterface = \"veth0\"\n[bridge]\nunknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 8]",
+    "[port.a]\ninterface = \"veth0\"\n[buffer]\ntotal_cells = 9\ntotal_bytes = 9\nfixed_cells = 1\nfixed_bytes = 256\nheadroom_bytes = 4294967297",
+    "[port.a]\ninterface = \"veth0\"\n[buffer]\ntotal_bytes = 255",
+    "[port.a]\ninterface = \"veth0\"\n[buffer]\nheadroom_bytes = 33000000\ntotal_bytes = 32058368",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.egress.pool.4]\nshared_percent = 20",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.egress.pool.1]\nshared_percent = 101\nshared_cells = 5",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.ingress.pool]\n1.shared_percent = 60\n2.shared_percent = 40\n0.shared_percent = 20",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.egress.queue.5]\nguaranteed_percent = 20",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.ingress.priority.5]\npool = 1",
+    // pools without cells
+    "[port.a]\ninterface = \"veth0\"\n[port-defaults]\nbuffer.egress.queue.5.pool = 2\n[buffer.egress.pool.1]\nshared_percent = 20",
+    "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n[buffer.egress.pool.1]\nshared_percent = 100",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.ingress]\npool.0.shared_percent = 0\npool.1.shared_percent = 50",
+    "[port.a]\ninterface = \"veth0\"\nbuffer.egress.queue.5.pool = 1\n[buffer]\ntotal_cells = 12400\nheadroom_cells = 12288\n\
+     fixed_cells = 32\negress.pool.1.shared_percent = 1",
+    // profiles
+    "[port.a]\ninterface = \"veth0\"\nbuffer.ingress.priority.3.profile = \"loss-less\"\n\
+     buffer.ingress.priority.4.profile = \"gold\"\nbuffer.egress.queue.3.profile = \"lossless\"\n\
+     [buffer.ingress.profile.lossless]\nshared.dynamic_th = 1\n[buffer.ingress.profile.lossy]\nshared.dynamic_th = 1",
+    "[port.a]\ninterface = \"veth0\"\npfc.priority.3.xoff.static_cells = 5\npfc.priority.3.reserved_cells = 5\n\
+     buffer.ingress.priority.3.profile = \"p\"\nbuffer.egress.queue.3 = { profile = \"p\", guaranteed_percent = 5, shared_cells = 5 }\n\
+     [buffer.ingress.profile.p]\nshared.dynamic_th = 1\n[buffer.egress.profile.p]\nshared.dynamic_th = 1",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.ingress.profile.p]\nreserved_cells = 1\nreserved_bytes = 256\n\
+     shared = { static_cells = 5, dynamic_percent = 5 }\nheadroom_cells = 5\n[buffer.ingress.profile.\"a b\"]\n\
+     shared = 5\n[buffer.egress.profile.q]\nxoff_cells = 5\n[buffer.egress.profile.r]\nshared = {}",
+    "[port.a]\ninterface = \"veth0\"\n[buffer.ingress.profile.unused]\nshared = { static_bytes = 19456 }\nxon_bytes = 19456",
+    // XOFF of the defaults' profile, resume of the port.
+    "[port-defaults]\nbuffer.ingress.priority.3.profile = \"p\"\n[buffer.ingress.profile.p]\nshared.static_cells = 50\n\
+     [port.a]\ninterface = \"veth0\"\npfc = { mode = \"on\", no_drop = [3], priority.3.resume_cells = 50 }",
+    "[port.a]\ninterface = \"veth0\"\npfc = { mode = \"on\", no_drop = [3] }\nbuffer.ingress.priority.3.profile = \"p\"\n\
+     [buffer]\nheadroom_bytes = 196607\n[buffer.ingress.profile.p]\nshared.dynamic_th = 1\nxoff_bytes = 196608",
+    "[port.a]\ninterface = \"veth0\"\nbuffer.egress.queue.3.profile = \"p\"\nbuffer.egress.queue.4.profile = \"p\"\n\
+     [port.b]\ninterface = \"veth1\"\nbuffer.egress.queue.3.profile = \"p\"\n\
+     [buffer]\nfixed_cells = 29\n[buffer.egress.profile.p]\nreserved_cells = 10\nshared.dynamic_th = 1",
+    "[port.a]\ninterface = \"veth0\"\nbuffer.egress.queue.3.profile = \"p\"\n\
+     [buffer.egress.profile.p]\nreserved_cells = 200000\nshared.dynamic_th = 1",
+    // maps of the defaults must help one port
+    "[port-defaults]\ndscp_to_queue = { 46 = 5 }\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]\n\
+     [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
+    "[port-defaults]\ntrust = \"none\"\ndscp_to_queue = { 46 = 5 }\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]\n\
+     [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\ntrust = \"dscp\"",
     // not TOML
     "[port.a\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0",
