@@ -1,5 +1,6 @@
 //! Files that are right, and what comes of them.
 
+use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link};
@@ -376,7 +377,76 @@ fn every_file_in_config() {
         }
     }
     names.sort();
-    assert_eq!(names, ["first", "incast"]);
+    let expected = [
+        "first",
+        "incast",
+        "inspur-profile",
+        "pfc-thresholds-device-a",
+        "pfc-thresholds-device-b",
+        "rdma-device-a",
+        "rdma-device-b",
+    ];
+    assert_eq!(names, expected);
+}
+
+/// The seeds' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
+#[test]
+fn the_examples_of_the_seeds() {
+    let mut table = String::new();
+    for (name, text) in [
+        ("rdma-device-a", include_str!("../../../config/rdma-device-a.toml")),
+        ("rdma-device-b", include_str!("../../../config/rdma-device-b.toml")),
+        ("pfc-thresholds-device-a", include_str!("../../../config/pfc-thresholds-device-a.toml")),
+        ("pfc-thresholds-device-b", include_str!("../../../config/pfc-thresholds-device-b.toml")),
+        ("inspur-profile", include_str!("../../../config/inspur-profile.toml")),
+    ] {
+        let switch = parse(text).switch;
+        let pools = switch.buffer.pool_cells(switch.buffer.egress_pool_percent);
+        let buffer = &switch.buffer;
+        let _ = writeln!(
+            table,
+            "{name}: {} cells of {} bytes, {} fixed, {} headroom, egress pools {pools:?}, usage {} %",
+            buffer.total_cells,
+            buffer.cell_bytes,
+            buffer.fixed_cells,
+            buffer.headroom_cells,
+            switch.usage_percent
+        );
+        for (number, port) in switch.ports.iter().enumerate() {
+            let before = number.checked_sub(1).map(|before| &switch.ports[before]);
+            if before
+                .is_some_and(|before| *port == PortSettings { name: port.name.clone(), ..before.clone() })
+            {
+                let _ = writeln!(table, "  {:<10} as the one before", port.name);
+                continue;
+            }
+            for (priority, group) in port.groups.iter().enumerate() {
+                if port.pfc.no_drop & 1 << priority != 0 {
+                    let _ = writeln!(
+                        table,
+                        "  {:<10} priority {priority}: reserved {}, XOFF {:?}, offset {}, resume {}, headroom {}",
+                        port.name,
+                        group.reserved_cells,
+                        group.xoff,
+                        group.xon_offset_cells,
+                        group.resume_cells,
+                        group.headroom_cells
+                    );
+                }
+            }
+            let plain = PortSettings::new("plain", None);
+            for (number, queue) in
+                port.queues.iter().enumerate().filter(|(n, queue)| **queue != plain.queues[*n])
+            {
+                let _ = writeln!(
+                    table,
+                    "  {:<10} queue {number}: pool {}, {:?}, shared {:?}, {:?}",
+                    port.name, queue.pool, queue.guaranteed, queue.shared, queue.schedule
+                );
+            }
+        }
+    }
+    insta::assert_snapshot!(table);
 }
 
 #[test]
