@@ -28,6 +28,7 @@ pub mod switch;
 pub mod time;
 pub mod usage;
 pub mod watermark;
+pub mod wred;
 
 pub use self::switch::{Switch, frames_needed};
 pub use counters::{DropReason, KernelCounters, Snapshot};

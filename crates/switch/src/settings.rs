@@ -399,6 +399,8 @@ pub struct QueueSettings {
     /// Most shared cells; more is tail-dropped. `None`: 20 % through the alpha table for a lossy queue, no limit for a
     /// no-drop queue.
     pub shared: Option<Threshold>,
+    /// Early drops and marks; `None`: tail drop only.
+    pub wred: Option<WredSettings>,
     /// How the queue is scheduled.
     pub schedule: Schedule,
 }
@@ -409,9 +411,52 @@ impl Default for QueueSettings {
             pool: 0,
             guaranteed: Guaranteed::Percent(13),
             shared: None,
+            wred: None,
             schedule: Schedule::Wrr { weight: 1 },
         }
     }
+}
+
+/// Early drops and marks of one queue: see [`crate::wred`]. Defaults are the seeds' (H3C RDMA reference, "ECN").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WredSettings {
+    /// The average moves by 1 / 2^exponent of the way to the length (0–15); 0: it is the length.
+    pub exponent: u8,
+    /// ECN-capable frames are marked instead of dropped.
+    pub ecn: bool,
+    /// When they are.
+    pub mark_at: MarkAt,
+    /// On a no-drop queue with ECN, frames that are not capable drop.
+    pub drop_not_ect: bool,
+    /// By drop level: green, yellow, red.
+    pub curves: [Curve; 3],
+}
+
+impl Default for WredSettings {
+    fn default() -> Self {
+        let curve = Curve { low_cells: 100, high_cells: 1000, probability_percent: 10 };
+        Self { exponent: 9, ecn: false, mark_at: MarkAt::Enqueue, drop_not_ect: false, curves: [curve; 3] }
+    }
+}
+
+/// When a frame is marked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkAt {
+    /// When it joins the queue.
+    Enqueue,
+    /// When it leaves it.
+    Dequeue,
+}
+
+/// The line by which frames of one drop level are picked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Curve {
+    /// Up to here none.
+    pub low_cells: u32,
+    /// Above this all; at least `low_cells`.
+    pub high_cells: u32,
+    /// Share that is picked at `high_cells`.
+    pub probability_percent: u8,
 }
 
 /// The cells of the fixed area that are a queue's own.
