@@ -12,6 +12,7 @@ pub mod egress;
 pub mod event;
 pub mod frame;
 pub mod group;
+pub mod headroom;
 pub mod held;
 pub mod ingress;
 pub mod memory;
