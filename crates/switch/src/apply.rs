@@ -73,6 +73,8 @@ fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop:
             Guaranteed::Cells(cells) => cells,
         },
         maximum: queue.shared.or((!no_drop).then_some(default)),
+        wred: queue.wred,
+        no_drop,
     }
 }
 

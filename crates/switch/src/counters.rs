@@ -23,6 +23,8 @@ pub enum DropReason {
     IngressNoDrop,
     /// The egress queue's threshold was reached (tail drop).
     TailDrop,
+    /// WRED dropped it from a queue that grows.
+    Wred,
     /// No memory for the copy of a flooded frame.
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
@@ -33,7 +35,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 10] = [
+    pub const ALL: [DropReason; 11] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -41,6 +43,7 @@ impl DropReason {
         DropReason::IngressLossy,
         DropReason::IngressNoDrop,
         DropReason::TailDrop,
+        DropReason::Wred,
         DropReason::NoCopy,
         DropReason::PortDown,
         DropReason::KernelLost,
@@ -56,6 +59,7 @@ impl DropReason {
             DropReason::IngressLossy => "ingress_lossy",
             DropReason::IngressNoDrop => "ingress_no_drop",
             DropReason::TailDrop => "tail_drop",
+            DropReason::Wred => "wred",
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
             DropReason::KernelLost => "kernel_lost",
@@ -243,6 +247,12 @@ pub struct QueueSnapshot {
     pub transmitted: Count,
     /// Frames dropped because the queue was full.
     pub dropped: Count,
+    /// Frames marked as having met congestion (CE).
+    pub marked: Count,
+    /// Frames that WRED dropped, by drop level.
+    pub wred_dropped: [Count; 3],
+    /// The average length that WRED goes by, in cells; 0 without WRED.
+    pub average_cells: u32,
 }
 
 /// What the kernel counts of one interface. All since the port was opened.

@@ -11,9 +11,10 @@ use crate::pool::Pools;
 use crate::queue::{Limits, Queue};
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{PRIORITIES, PortSettings, RewriteSettings};
-use crate::shaper::{BURST_NS, Shaper};
+use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings};
+use crate::shaper::Shaper;
 use crate::time::Instant;
+use crate::wred::Random;
 
 /// What the settings of the whole switch say of a port's egress half.
 #[derive(Debug, Clone, Copy)]
@@ -26,6 +27,25 @@ pub struct Given {
     pub queues_of_priorities: [u8; PRIORITIES],
 }
 
+/// Queues that keep a rate together.
+#[derive(Debug)]
+struct Shaped {
+    /// Bit q: queue q.
+    queues: u8,
+    shaper: Shaper,
+}
+
+/// A frame that may leave now.
+#[derive(Debug)]
+pub struct Dequeued {
+    /// The frame.
+    pub frame: FrameId,
+    /// What is charged for it.
+    pub charge: Charge,
+    /// It is to be marked, if its sender understands marks.
+    pub mark: bool,
+}
+
 /// The egress half of a port.
 #[derive(Debug)]
 pub struct Egress {
@@ -34,7 +54,12 @@ pub struct Egress {
     /// What the neighbour has paused.
     pub pauses: Pauses,
     scheduler: Scheduler,
+    /// The line.
     shaper: Shaper,
+    /// Groups and queues with a rate of their own.
+    shaped: Vec<Shaped>,
+    /// For WRED: the same on every run of the same port number.
+    pub random: Random,
     /// Bit q: queue q holds frames that wait.
     backlogged: u8,
     /// What a pause of each priority stops, as masks of queues.
@@ -48,13 +73,15 @@ pub struct Egress {
 }
 
 impl Egress {
-    /// The egress half of a port.
-    pub fn new(settings: &PortSettings, given: &Given) -> Self {
+    /// The egress half of a port; `seed` decides its random numbers.
+    pub fn new(settings: &PortSettings, given: &Given, seed: u64) -> Self {
         Self {
             queues: given.limits.map(|limits| Queue::new(limits, given.usage_percent)),
             pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
-            scheduler: Scheduler::new(&settings.queues),
-            shaper: Shaper::new(settings.speed_bps, BURST_NS),
+            scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
+            shaper: Shaper::new(line(settings), settings.overhead_bytes),
+            shaped: shaped(settings),
+            random: Random::new(seed),
             backlogged: 0,
             queues_of_priorities: stopped_by_pauses(settings, given),
             rewrite: settings.rewrite,
@@ -80,8 +107,9 @@ impl Egress {
         self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
         self.queues_of_priorities = stopped_by_pauses(settings, given);
         self.rewrite = settings.rewrite;
-        self.scheduler = Scheduler::new(&settings.queues);
-        self.shaper.set_rate(settings.speed_bps);
+        self.scheduler = Scheduler::new(&settings.schedule, settings.overhead_bytes);
+        self.shaper.set_rate(line(settings), settings.overhead_bytes);
+        self.shaped = shaped(settings);
         self.in_flight_limit_bytes = settings.in_flight_bytes;
     }
 
@@ -112,32 +140,44 @@ impl Egress {
 
     /// Takes the next frame that may leave now.
     #[inline]
-    pub fn dequeue(&mut self, held: &mut Held, now: Instant) -> Option<(FrameId, Charge)> {
+    pub fn dequeue(&mut self, held: &mut Held, now: Instant) -> Option<Dequeued> {
         if self.in_flight_bytes >= self.in_flight_limit_bytes || !self.shaper.is_free(now) || self.held {
             return None;
         }
-        let ready = self.backlogged & !self.paused_queues(now);
+        let ready = self.backlogged & !self.paused_queues(now) & !self.over_rate(now);
         let (queues, held_ref) = (&self.queues, &*held);
         let q = self.scheduler.pick(ready, |q| held_ref.front_len(&queues[q].waiting))?;
         let (frame, charge) = held.pop(&mut self.queues[q].waiting)?;
-        let empty = self.queues[q].waiting.is_empty();
-        self.scheduler.sent(q, charge.len, empty);
-        if empty {
+        if self.queues[q].waiting.is_empty() {
             self.backlogged &= !(1 << q);
         }
+        self.scheduler.sent(q, charge.len, self.backlogged);
         self.shaper.take(charge.len, now);
+        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues & 1 << q != 0) {
+            shaped.shaper.take(charge.len, now);
+        }
+        let cells = u32::from(charge.cells);
+        let mark = self.queues[q].hand_out(cells, charge.drop_level, &mut self.random);
         self.in_flight_bytes += u32::from(charge.len);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-        Some((frame, charge))
+        Some(Dequeued { frame, charge, mark })
+    }
+
+    /// Queues whose own rate, or that of their group, does not let them send now.
+    #[inline]
+    fn over_rate(&self, now: Instant) -> u8 {
+        let held_back = self.shaped.iter().filter(|shaped| !shaped.shaper.is_free(now));
+        held_back.fold(0, |mask, shaped| mask | shaped.queues)
     }
 
     /// Takes a frame out of a queue without sending it, as when the port goes down.
     pub fn flush_one(&mut self, held: &mut Held) -> Option<(FrameId, Charge)> {
         let q = self.backlogged.trailing_zeros() as usize;
         let (frame, charge) = held.pop(&mut self.queues.get_mut(q)?.waiting)?;
+        self.queues[q].hand_out(u32::from(charge.cells), charge.drop_level, &mut self.random);
         if self.queues[q].waiting.is_empty() {
             self.backlogged &= !(1 << q);
-            self.scheduler.emptied(q);
+            self.scheduler.emptied(q, self.backlogged);
         }
         Some((frame, charge))
     }
@@ -176,16 +216,34 @@ impl Egress {
         self.queues_of_priorities[p] & 1 << q != 0
     }
 
-    /// When `dequeue` may give something though nothing happens before: the line is free or a pause ends. [`None`]:
-    /// nothing waits.
+    /// When `dequeue` may give something though nothing happens before: the line and the rates of some queue are free, or a
+    /// pause ends. [`None`]: nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
         if self.backlogged == 0 || self.held {
             return None;
         }
-        let free_at = self.shaper.free_at().max(now);
-        let all_paused = self.backlogged & !self.paused_queues(now) == 0;
-        Some(if all_paused { free_at.max(self.pauses.next_end()) } else { free_at })
+        let unpaused = self.backlogged & !self.paused_queues(now);
+        let free_at = |q: usize| {
+            let rates = self.shaped.iter().filter(|shaped| shaped.queues & 1 << q != 0);
+            rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()
+        };
+        let queues = (0..PRIORITIES).filter(|q| unpaused & 1 << q != 0).map(free_at);
+        let some_queue = queues.min().unwrap_or(Instant::NEVER).min(self.pauses.next_end());
+        Some(some_queue.max(self.shaper.free_at()).max(now))
     }
+}
+
+/// The rate of the whole port.
+fn line(settings: &PortSettings) -> Option<Rate> {
+    settings.speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
+}
+
+/// What has a rate of its own.
+fn shaped(settings: &PortSettings) -> Vec<Shaped> {
+    let groups = settings.schedule.groups.iter().map(|group| (group.queues, group.rate));
+    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (1 << q, queue.rate));
+    let shaper = |rate| Shaper::new(Some(rate), settings.overhead_bytes);
+    groups.chain(queues).filter_map(|(queues, rate)| Some(Shaped { queues, shaper: shaper(rate?) })).collect()
 }
 
 /// Priorities whose pauses are obeyed.

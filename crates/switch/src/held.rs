@@ -5,6 +5,7 @@
 //! either here or with somebody else.
 
 use crate::frame::FrameId;
+use crate::settings::DropLevel;
 
 /// What is remembered of a frame until its cells are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct Charge {
     pub priority: u8,
     /// Queue it leaves by.
     pub queue: u8,
+    /// Its drop level.
+    pub drop_level: DropLevel,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +81,8 @@ pub struct Held {
 impl Held {
     /// Slots for frames 0 to `frames` − 1, all empty.
     pub fn new(frames: usize) -> Self {
-        let charge = Charge { len: 0, cells: 0, in_port: 0, priority: 0, queue: 0 };
+        let charge =
+            Charge { len: 0, cells: 0, in_port: 0, priority: 0, queue: 0, drop_level: DropLevel::Green };
         Self { slots: vec![Slot { next: NONE, charge, state: State::Absent }; frames] }
     }
 
@@ -147,7 +151,8 @@ mod tests {
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
         let mut held = Held::new(8);
-        let charge = |len| Charge { len, cells: 1, in_port: 0, priority: 0, queue: 0 };
+        let charge =
+            |len| Charge { len, cells: 1, in_port: 0, priority: 0, queue: 0, drop_level: DropLevel::Green };
         let (mut a, mut b) = (List::default(), List::default());
         for index in [3, 1, 7] {
             held.push(&mut a, FrameId::new(index), charge(index as u16));

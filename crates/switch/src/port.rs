@@ -52,6 +52,7 @@ impl Port {
             let priorities = (0..PRIORITIES).filter(|&p| self.egress.uses_queue(p, q));
             let (transmitted, dropped) = queue.counts();
             let limits = queue.limits();
+            let (marked, wred_dropped) = queue.early();
             *out = QueueSnapshot {
                 paused: paused & (1 << q) != 0,
                 pauses: priorities.clone().map(|p| episodes[p]).sum(),
@@ -65,6 +66,9 @@ impl Port {
                 violations: queue.violations(),
                 transmitted,
                 dropped,
+                marked,
+                wred_dropped,
+                average_cells: queue.average_cells().unwrap_or(0),
             };
         }
     }

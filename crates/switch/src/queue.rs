@@ -8,9 +8,10 @@
 use crate::counters::Count;
 use crate::held::List;
 use crate::pool::Pools;
-use crate::settings::Threshold;
+use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::usage::Usage;
 use crate::watermark::{Level, Mark, Peak, Watermarks};
+use crate::wred::{Ecn, Random, Verdict, Wred};
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +22,10 @@ pub struct Limits {
     pub guaranteed_cells: u32,
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
+    /// Early drops and marks; `None`: tail drop only.
+    pub wred: Option<WredSettings>,
+    /// It carries no-drop priorities.
+    pub no_drop: bool,
 }
 
 /// One egress queue. What the way of a frame touches comes first.
@@ -31,10 +36,15 @@ pub struct Queue {
     pub waiting: List,
     limits: Limits,
     used_cells: u32,
+    /// Of the cells in use those of frames that wait; the others are with the kernel.
+    waiting_cells: u32,
+    wred: Option<Box<Wred>>,
     peak: Peak,
     usage: Usage,
     transmitted: Count,
     dropped: Count,
+    marked: Count,
+    wred_dropped: [Count; 3],
     watermarks: Watermarks,
 }
 
@@ -43,12 +53,16 @@ impl Queue {
     pub fn new(limits: Limits, usage_percent: u8) -> Self {
         Self {
             waiting: List::default(),
+            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
             limits,
             used_cells: 0,
+            waiting_cells: 0,
             peak: Peak::default(),
             usage: Usage::new(usage_percent),
             transmitted: Count::default(),
             dropped: Count::default(),
+            marked: Count::default(),
+            wred_dropped: [Count::default(); 3],
             watermarks: Watermarks::default(),
         }
     }
@@ -79,9 +93,33 @@ impl Queue {
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
         let before = self.shared_cells();
         self.used_cells += cells;
+        self.waiting_cells += cells;
         self.peak.lift(self.used_cells);
         pools.egress[usize::from(self.limits.pool & 3)].take(self.shared_cells() - before);
         self.note_usage(pools);
+    }
+
+    /// What WRED makes of a frame that fits; `ecn` reads its ECN field.
+    #[inline]
+    pub fn judge(
+        &mut self,
+        cells: u32,
+        drop_level: DropLevel,
+        random: &mut Random,
+        ecn: impl FnOnce() -> Ecn,
+    ) -> Verdict {
+        match &mut self.wred {
+            None => Verdict::Pass,
+            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, random, ecn),
+        }
+    }
+
+    /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
+    #[inline]
+    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random) -> bool {
+        let before = self.waiting_cells;
+        self.waiting_cells -= cells;
+        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue(before, drop_level, random))
     }
 
     /// A frame of `cells` has left the switch.
@@ -110,6 +148,11 @@ impl Queue {
     /// Other limits; what the queue holds stays, even if it is more.
     pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
         self.limits = limits;
+        self.wred = match (self.wred.take(), limits.wred) {
+            (_, None) => None,
+            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
+            (Some(wred), Some(settings)) => Some(Box::new(wred.reconfigured(settings, limits.no_drop))),
+        };
         self.usage.set_percent(usage_percent);
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
@@ -124,6 +167,28 @@ impl Queue {
     #[inline]
     pub fn count_drop(&mut self, len: u16) {
         self.dropped.add(len);
+    }
+
+    /// WRED dropped a frame of this drop level.
+    #[inline]
+    pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
+        self.wred_dropped[drop_level as usize].add(len);
+    }
+
+    /// A frame was marked.
+    #[inline]
+    pub fn count_marked(&mut self, len: u16) {
+        self.marked.add(len);
+    }
+
+    /// Frames that were marked, and those that WRED dropped by drop level.
+    pub fn early(&self) -> (Count, [Count; 3]) {
+        (self.marked, self.wred_dropped)
+    }
+
+    /// The average length that WRED goes by, in cells; `None`: no WRED.
+    pub fn average_cells(&self) -> Option<u32> {
+        self.wred.as_ref().map(|wred| wred.average_cells())
     }
 
     /// Cells held, and the most there were.
@@ -172,7 +237,8 @@ mod tests {
             (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
         ] {
             let mut pools = Pools::new(&settings);
-            let mut queue = Queue::new(Limits { pool: 1, guaranteed_cells: 10, maximum }, 90);
+            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, wred: None, no_drop: false };
+            let mut queue = Queue::new(limits, 90);
             while queue.has_room(1, &pools) {
                 queue.charge(1, &mut pools);
             }
@@ -181,7 +247,8 @@ mod tests {
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
         }
-        let unlimited = Queue::new(Limits { pool: 0, guaranteed_cells: 0, maximum: None }, 90);
+        let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
+        let unlimited = Queue::new(unlimited, 90);
         assert!(
             unlimited.has_room(1_000_000, &Pools::new(&settings)),
             "without maximum there is always room"

@@ -1,94 +1,234 @@
-//! The scheduler: which queue of a port sends next.
+//! The scheduler: which queue of a port sends next. Two levels: groups of queues, and the queues inside a group.
 //!
-//! Rule: strict-priority queues first, the highest number first. Then the weighted ones share what is left in
-//! proportion to their weights, counted in bytes, by deficit round robin: each visit grants a queue weight × 2048
-//! bytes, it sends while the grant lasts, and what is left of the grant is kept unless it runs empty. A paused
-//! queue is not ready: it is skipped, keeps the grant it has, and is given none.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "SP queuing", "WRR queuing" (byte-count); M. Shreedhar and
-//! G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
+//! Rule, level 1: groups have a rank, and a group sends only when no group of a lower rank number can. Groups of one rank
+//! share what is left to them in proportion to their weights, counted in bytes of the line. Level 2: the queues of a
+//! group are strict (the highest number first) or weighted, by bytes or by frames.
+//! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside, weighted inside.
+//! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as weights.
+//!
+//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it sends while the grant
+//! lasts, and what is left is kept unless it runs empty. The smallest quantum is the largest frame, so every visit can
+//! send. What cannot send (paused, or held back by its shaper) is skipped: it keeps the grant it has and is given none.
+//! What a group cannot use others do.
+//! Source: seeds/h3c-rdma-technical-reference.txt, "ETS" (SP, group-based WRR, byte-count); seeds/huawei-dcb-principles.txt,
+//! "ETS" (two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing using
+//! deficit round robin" (1995).
 
-use crate::settings::{PRIORITIES, QueueSettings, Schedule};
+use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings};
 
-/// A weight of 1 in bytes: every visit can send a frame of up to 2000 bytes (the longest envelope frame of IEEE
-/// 802.3-2022 3.2.7); a jumbo frame waits for at most five visits. Small, so that a round of all queues is short.
-pub const QUANTUM_BYTES: i32 = 2048;
-
-/// One port's scheduler. Masks have bit q for queue q.
+/// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
 #[derive(Debug)]
 pub struct Scheduler {
-    strict: u8,
-    quantum_bytes: [i32; PRIORITIES],
-    deficit_bytes: [i32; PRIORITIES],
+    groups: Vec<Group>,
+    /// The groups of each rank, the first rank first.
+    ranks: Vec<Rank>,
+    group_of_queue: [u8; PRIORITIES],
+    queues: [Round; PRIORITIES],
+    /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
+    overhead_bytes: i32,
+}
+
+#[derive(Debug)]
+struct Group {
+    queues: u8,
+    inside: Order,
+    /// The queue whose turn it is.
+    current: u32,
+    /// No other group has its rank: it shares with nobody, and its round is not counted.
+    alone: bool,
+    round: Round,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Strict,
+    Bytes,
+    Frames,
+}
+
+#[derive(Debug)]
+struct Rank {
+    groups: u8,
+    /// The group whose turn it is.
     current: u32,
 }
 
+/// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by frames).
+#[derive(Debug, Clone, Copy, Default)]
+struct Round {
+    quantum: i32,
+    deficit: i32,
+}
+
 impl Scheduler {
-    /// The scheduler of a port whose queues are set so.
-    pub fn new(queues: &[QueueSettings; PRIORITIES]) -> Self {
-        let mut strict = 0;
-        let mut quantum_bytes = [0; PRIORITIES];
-        for (q, queue) in queues.iter().enumerate() {
-            match queue.schedule {
-                Schedule::Sp => strict |= 1 << q,
-                Schedule::Wrr { weight } => quantum_bytes[q] = i32::from(weight.max(1)) * QUANTUM_BYTES,
+    /// The scheduler of a port; each frame takes `overhead_bytes` of the line beyond its own.
+    pub fn new(settings: &ScheduleSettings, overhead_bytes: u16) -> Self {
+        let mut queues = [Round::default(); PRIORITIES];
+        let mut group_of_queue = [0; PRIORITIES];
+        let largest = LARGEST_FRAME_BYTES + u32::from(overhead_bytes);
+        let of_rank = |rank| settings.groups.iter().filter(move |group| group.rank == rank);
+        let groups = settings.groups.iter().enumerate().map(|(number, settings)| {
+            let members = (0..PRIORITIES).filter(|q| settings.queues & 1 << q != 0);
+            members.clone().for_each(|q| group_of_queue[q] = number as u8);
+            let (inside, weights) = match settings.inside {
+                Inside::Strict => (Order::Strict, [1; PRIORITIES]),
+                Inside::WeightedByBytes(weights) => (Order::Bytes, weights),
+                Inside::WeightedByFrames(weights) => (Order::Frames, weights),
+            };
+            let smallest = members.clone().map(|q| weights[q].max(1)).min().unwrap_or(1);
+            for q in members {
+                queues[q].quantum = match inside {
+                    Order::Frames => i32::from(weights[q].max(1)),
+                    _ => quantum_bytes(largest, weights[q].into(), smallest.into()),
+                };
             }
-        }
-        Self { strict, quantum_bytes, deficit_bytes: [0; PRIORITIES], current: 0 }
+            let smallest = of_rank(settings.rank).map(|group| group.weight).min().unwrap_or(1);
+            let round = Round { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
+            let alone = of_rank(settings.rank).count() == 1;
+            Group { queues: settings.queues, inside, current: 0, alone, round }
+        });
+        let groups: Vec<Group> = groups.collect();
+        let mut ranks: Vec<u8> = settings.groups.iter().map(|group| group.rank).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        let members = |rank: u8| {
+            let members = settings.groups.iter().enumerate().filter(|(_, group)| group.rank == rank);
+            Rank { groups: members.fold(0, |mask, (number, _)| mask | 1 << number), current: 0 }
+        };
+        let ranks = ranks.into_iter().map(members).collect();
+        Self { groups, ranks, group_of_queue, queues, overhead_bytes: i32::from(overhead_bytes) }
     }
 
-    /// The queue to send from, out of `ready` (not empty, not paused); `head_len` tells the length of a queue's first
-    /// frame. The caller sends that frame and calls `sent`.
+    /// The queue to send from, out of `ready` (not empty, not paused, within its rate); `head_len` tells the length of a
+    /// queue's first frame. The caller sends that frame and calls `sent`.
     #[inline]
     pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
-        let strict = ready & self.strict;
-        if strict != 0 {
-            return Some(7 - strict.leading_zeros() as usize);
+        for rank in 0..self.ranks.len() {
+            let groups = self.ready_groups(rank, ready);
+            if groups != 0 {
+                return Some(self.pick_of_rank(rank, groups, ready, &head_len));
+            }
         }
-        let ready = ready & !self.strict;
-        if ready == 0 {
-            return None;
+        None
+    }
+
+    /// Groups of a rank that have a queue in `ready`.
+    #[inline]
+    fn ready_groups(&self, rank: usize, ready: u8) -> u8 {
+        let mut groups = self.ranks[rank].groups;
+        let mut with_ready = 0;
+        while groups != 0 {
+            let group = groups.trailing_zeros();
+            groups &= groups - 1;
+            with_ready |= u8::from(self.groups[group as usize].queues & ready != 0) << group;
+        }
+        with_ready
+    }
+
+    /// Level 1: whose turn it is among `groups`, of which there is at least one.
+    #[inline]
+    fn pick_of_rank(
+        &mut self,
+        rank: usize,
+        groups: u8,
+        ready: u8,
+        head_len: &impl Fn(usize) -> u16,
+    ) -> usize {
+        if self.groups[groups.trailing_zeros() as usize].alone {
+            return self.pick_inside(groups.trailing_zeros() as usize, ready, head_len);
         }
         loop {
-            let q = self.current as usize;
-            if ready & (1 << q) != 0 && self.deficit_bytes[q] >= i32::from(head_len(q)) {
-                return Some(q);
+            let current = self.ranks[rank].current;
+            if groups & 1 << current != 0 {
+                let queue = self.pick_inside(current as usize, ready, head_len);
+                let bytes = i32::from(head_len(queue)) + self.overhead_bytes;
+                if self.groups[current as usize].round.deficit >= bytes {
+                    return queue;
+                }
             }
-            // The next ready queue after this one, in a ring.
-            let after = ready.rotate_right(self.current + 1).trailing_zeros();
-            self.current = (self.current + 1 + after) & 7;
-            self.deficit_bytes[self.current as usize] += self.quantum_bytes[self.current as usize];
+            let next = next_in_ring(groups, current);
+            self.ranks[rank].current = next;
+            let round = &mut self.groups[next as usize].round;
+            round.deficit += round.quantum;
         }
     }
 
-    /// A frame of `len` bytes left `queue`, which is now empty or not.
+    /// Level 2: which queue of a group, of which at least one is in `ready`. Asking again gives the same one.
     #[inline]
-    pub fn sent(&mut self, queue: usize, len: u16, empty: bool) {
-        if self.strict & (1 << queue) == 0 {
-            self.deficit_bytes[queue] = if empty { 0 } else { self.deficit_bytes[queue] - i32::from(len) };
+    fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
+        let Group { queues, inside, current, .. } = &mut self.groups[group];
+        let ready = ready & *queues;
+        if *inside == Order::Strict {
+            return 7 - ready.leading_zeros() as usize;
+        }
+        loop {
+            let q = *current as usize;
+            let cost = if *inside == Order::Bytes { i32::from(head_len(q)) } else { 1 };
+            if ready & 1 << q != 0 && self.queues[q].deficit >= cost {
+                return q;
+            }
+            *current = next_in_ring(ready, *current);
+            let round = &mut self.queues[*current as usize];
+            round.deficit += round.quantum;
         }
     }
 
-    /// A queue lost all its frames without sending them.
-    pub fn emptied(&mut self, queue: usize) {
-        self.deficit_bytes[queue] = 0;
+    /// A frame of `len` bytes left `queue`; `backlogged` are the queues that still hold frames.
+    #[inline]
+    pub fn sent(&mut self, queue: usize, len: u16, backlogged: u8) {
+        let group = &mut self.groups[usize::from(self.group_of_queue[queue])];
+        let round = &mut self.queues[queue];
+        if backlogged & 1 << queue == 0 {
+            round.deficit = 0;
+        } else if group.inside != Order::Strict {
+            round.deficit -= if group.inside == Order::Bytes { i32::from(len) } else { 1 };
+        }
+        if group.alone {
+            return;
+        }
+        if backlogged & group.queues == 0 {
+            group.round.deficit = 0;
+        } else {
+            group.round.deficit -= i32::from(len) + self.overhead_bytes;
+        }
     }
+
+    /// `queue` lost all its frames without sending them; `backlogged` are the queues that still hold some.
+    pub fn emptied(&mut self, queue: usize, backlogged: u8) {
+        self.queues[queue].deficit = 0;
+        let group = &mut self.groups[usize::from(self.group_of_queue[queue])];
+        if backlogged & group.queues == 0 {
+            group.round.deficit = 0;
+        }
+    }
+}
+
+/// The bytes of a visit: the largest frame for the smallest weight, and in proportion for the others.
+fn quantum_bytes(largest: u32, weight: u32, smallest: u32) -> i32 {
+    (largest * weight.max(1) / smallest.max(1)) as i32
+}
+
+/// The member of `mask`, which has one, that comes next after `current` in a ring of eight.
+#[inline]
+fn next_in_ring(mask: u8, current: u32) -> u32 {
+    (current + 1 + mask.rotate_right(current + 1).trailing_zeros()) & 7
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::DEFAULT_WEIGHTS;
+    use crate::settings::{DEFAULT_WEIGHTS, SchedulerGroup, WIRE_OVERHEAD_BYTES};
 
-    fn wrr(weights: [u8; 8]) -> [QueueSettings; 8] {
-        weights.map(|weight| QueueSettings { schedule: Schedule::Wrr { weight }, ..QueueSettings::default() })
+    fn wrr(weights: [u8; 8]) -> ScheduleSettings {
+        ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights))
     }
 
-    /// Bytes that each queue sends in `frames` frames, all always full of frames of the given lengths.
+    /// Bytes that each queue sends in `frames` frames; those in `ready` are always full of frames of the given lengths.
     fn shares(scheduler: &mut Scheduler, ready: u8, lens: [u16; 8], frames: usize) -> [u64; 8] {
         let mut bytes = [0; 8];
         for _ in 0..frames {
             let q = scheduler.pick(ready, |q| lens[q]).expect("something is ready");
-            scheduler.sent(q, lens[q], false);
+            scheduler.sent(q, lens[q], 0xff);
             bytes[q] += u64::from(lens[q]);
         }
         bytes
@@ -96,7 +236,7 @@ mod tests {
 
     #[test]
     fn bytes_follow_the_default_weights_whatever_the_frame_sizes() {
-        let mut scheduler = Scheduler::new(&wrr(DEFAULT_WEIGHTS));
+        let mut scheduler = Scheduler::new(&wrr(DEFAULT_WEIGHTS), 0);
         let lens = [64, 1514, 300, 9216, 65, 128, 1000, 208];
         let bytes = shares(&mut scheduler, 0xff, lens, 2_000_000);
         let total: u64 = bytes.iter().sum();
@@ -107,35 +247,66 @@ mod tests {
         }
     }
 
+    /// SP before WRR group 1 before WRR group 2; the highest SP queue first.
     #[test]
-    fn strict_queues_go_first_and_the_highest_of_them() {
-        let mut queues = wrr([1; 8]);
-        queues[5].schedule = Schedule::Sp;
-        queues[2].schedule = Schedule::Sp;
-        let mut scheduler = Scheduler::new(&queues);
-        assert_eq!(scheduler.pick(0xff, |_| 64), Some(5));
-        assert_eq!(scheduler.pick(!(1 << 5), |_| 64), Some(2));
-        let rest = !(1 << 5) & !(1 << 2);
-        assert_eq!(scheduler.pick(rest, |_| 64), Some(1), "the round begins behind queue 0");
-        assert_eq!(scheduler.pick(0, |_| 64), None);
+    fn groups_of_a_lower_rank_go_first() {
+        let weighted = Inside::WeightedByBytes([1; 8]);
+        let mut scheduler =
+            Scheduler::new(&ScheduleSettings::sp_wrr(0b0010_0100, 0b1000_0000, 0b0101_1011, weighted), 0);
+        for (ready, picked) in [
+            (0xff, Some(5)),
+            (0b1101_1111, Some(2)),
+            (0b1101_1011, Some(7)),
+            (0b0000_0001, Some(0)),
+            (0, None),
+        ] {
+            assert_eq!(scheduler.pick(ready, |_| 64), picked, "{ready:#b}");
+        }
     }
 
     #[test]
     fn a_pause_saves_up_no_turn_and_costs_none() {
-        let mut scheduler = Scheduler::new(&wrr([1; 8]));
+        let mut scheduler = Scheduler::new(&wrr([1; 8]), 0);
         let lens = [1000; 8];
         shares(&mut scheduler, 0b11, lens, 10_000);
         let alone = shares(&mut scheduler, 0b01, lens, 10_000); // queue 1 is paused
         assert_eq!(alone[1], 0);
         let after = shares(&mut scheduler, 0b11, lens, 10_000);
-        assert!(after[0].abs_diff(after[1]) <= 2 * QUANTUM_BYTES as u64, "equal again at once: {after:?}");
+        let quantum = u64::from(LARGEST_FRAME_BYTES);
+        assert!(after[0].abs_diff(after[1]) <= 2 * quantum, "equal again at once: {after:?}");
     }
 
     #[test]
-    fn an_empty_queue_keeps_no_grant() {
-        let mut scheduler = Scheduler::new(&wrr([15; 8]));
+    fn what_is_empty_keeps_no_grant() {
+        let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), 24);
         let q = scheduler.pick(1, |_| 64).expect("ready");
-        scheduler.sent(q, 64, true);
-        assert_eq!(scheduler.deficit_bytes, [0; 8]);
+        scheduler.sent(q, 64, 0);
+        assert!(scheduler.queues.iter().all(|queue| queue.deficit == 0));
+        assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
+    }
+
+    /// Groups share the line, so a group of short frames gets fewer bytes of its own: each frame costs 24 more.
+    #[test]
+    fn groups_share_the_line() {
+        let lens = [64, 64, 64, 1514, 64, 64, 64, 64];
+        let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), WIRE_OVERHEAD_BYTES);
+        let bytes = shares(&mut scheduler, 0b0011_1111, lens, 2_000_000);
+        let lan: u64 = [0, 1, 2, 4, 5].iter().map(|&q: &usize| bytes[q] / 64 * 88).sum();
+        let san = bytes[3] / 1514 * 1538;
+        assert!((lan as f64 / san as f64 - 1.0).abs() < 0.01, "{lan} and {san} bytes of the line");
+    }
+
+    /// Strict inside a group that shares its rank with another.
+    #[test]
+    fn strict_queues_inside_an_ets_group() {
+        let groups = vec![
+            SchedulerGroup::new("pg0", 1, 75, Inside::Strict).of(0b0000_0111),
+            SchedulerGroup::new("pg1", 1, 25, Inside::WeightedByFrames([1, 1, 1, 1, 3, 1, 1, 1]))
+                .of(0b0001_1000),
+        ];
+        let mut scheduler = Scheduler::new(&ScheduleSettings { groups }, 0);
+        let bytes = shares(&mut scheduler, 0b0001_1111, [1000; 8], 400_000);
+        let share = bytes.map(|bytes| (bytes as f64 / 4_000_000.0).round());
+        assert_eq!(share, [0.0, 0.0, 75.0, 6.0, 19.0, 0.0, 0.0, 0.0], "percent");
     }
 }

@@ -9,6 +9,11 @@ pub const MAX_PORTS: usize = 64;
 pub const PRIORITIES: usize = 8;
 /// Differentiated services code points.
 pub const DSCPS: usize = 64;
+/// The largest frame, in bytes without FCS.
+pub const LARGEST_FRAME_BYTES: u32 = 9216;
+/// What a frame takes of an Ethernet line beyond its own bytes: preamble and start delimiter 8, FCS 4, gap 12 (IEEE
+/// 802.3-2022 3.1.1, 4.4.2).
+pub const WIRE_OVERHEAD_BYTES: u16 = 24;
 /// Service pools that the shared area is divided into.
 pub const POOLS: usize = 4;
 
@@ -21,6 +26,8 @@ pub struct SwitchSettings {
     pub bridge: BridgeSettings,
     /// A queue or group whose use rises above this share of what it is allowed, in percent, is a violation (1–100).
     pub usage_percent: u8,
+    /// Where random numbers (WRED) begin.
+    pub seed: u64,
     /// The ports; a port's number is its place here.
     pub ports: Vec<PortSettings>,
 }
@@ -130,6 +137,12 @@ pub struct PortSettings {
     pub groups: [GroupSettings; PRIORITIES],
     /// The egress queues.
     pub queues: [QueueSettings; PRIORITIES],
+    /// How the queues share the port.
+    pub schedule: ScheduleSettings,
+    /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms of line time.
+    pub burst_bytes: Option<u64>,
+    /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an emulated wire.
+    pub overhead_bytes: u16,
     /// Most bytes handed to the kernel and not yet completed: what still leaves after a pause has come.
     pub in_flight_bytes: u32,
 }
@@ -154,10 +167,10 @@ impl PortSettings {
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
             groups: [GroupSettings::default_for(speed); PRIORITIES],
-            queues: std::array::from_fn(|q| QueueSettings {
-                schedule: Schedule::Wrr { weight: DEFAULT_WEIGHTS[q] },
-                ..QueueSettings::default()
-            }),
+            queues: [QueueSettings::default(); PRIORITIES],
+            schedule: ScheduleSettings::default(),
+            burst_bytes: None,
+            overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
         }
     }
@@ -401,19 +414,13 @@ pub struct QueueSettings {
     pub shared: Option<Threshold>,
     /// Early drops and marks; `None`: tail drop only.
     pub wred: Option<WredSettings>,
-    /// How the queue is scheduled.
-    pub schedule: Schedule,
+    /// The rate that it keeps; `None`: no limit of its own.
+    pub rate: Option<Rate>,
 }
 
 impl Default for QueueSettings {
     fn default() -> Self {
-        Self {
-            pool: 0,
-            guaranteed: Guaranteed::Percent(13),
-            shared: None,
-            wred: None,
-            schedule: Schedule::Wrr { weight: 1 },
-        }
+        Self { pool: 0, guaranteed: Guaranteed::Percent(13), shared: None, wred: None, rate: None }
     }
 }
 
@@ -468,14 +475,90 @@ pub enum Guaranteed {
     Cells(u32),
 }
 
-/// How a queue is scheduled.
+/// A rate that a queue or a scheduler group keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Schedule {
-    /// Strict priority: before all weighted queues, the highest number first.
-    Sp,
-    /// Weighted round robin by bytes.
-    Wrr {
-        /// Share in proportion to the other weights; at least 1.
-        weight: u8,
-    },
+pub struct Rate {
+    /// Bit/s of the line.
+    pub bps: u64,
+    /// Bytes that may leave at once after idle time; `None`: what the rate carries in 4 ms.
+    pub burst_bytes: Option<u64>,
+}
+
+/// How the queues of a port share it: see [`crate::schedule`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleSettings {
+    /// At most eight groups; every queue is in exactly one.
+    pub groups: Vec<SchedulerGroup>,
+}
+
+/// Queues that are scheduled together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SchedulerGroup {
+    /// What the group is called.
+    pub name: String,
+    /// Bit q: queue q.
+    pub queues: u8,
+    /// Groups of a lower number go first.
+    pub rank: u8,
+    /// Share among the groups of the rank; at least 1.
+    pub weight: u32,
+    /// How its queues share what it gets.
+    pub inside: Inside,
+    /// The rate that it keeps; `None`: no limit of its own.
+    pub rate: Option<Rate>,
+}
+
+/// How the queues of a group share what it gets; weights are by queue and at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inside {
+    /// The highest number first.
+    Strict,
+    /// In proportion to the weights, counted in bytes.
+    WeightedByBytes([u8; PRIORITIES]),
+    /// … counted in frames.
+    WeightedByFrames([u8; PRIORITIES]),
+}
+
+impl SchedulerGroup {
+    /// A group without queues yet, and without a rate.
+    pub fn new(name: impl Into<String>, rank: u8, weight: u32, inside: Inside) -> Self {
+        Self { name: name.into(), queues: 0, rank, weight, inside, rate: None }
+    }
+
+    /// … with these queues.
+    pub fn of(self, queues: u8) -> Self {
+        Self { queues, ..self }
+    }
+}
+
+impl ScheduleSettings {
+    /// The SP group before WRR group 1 before WRR group 2, by masks of queues; a group without queues is left out.
+    pub fn sp_wrr(sp: u8, wrr1: u8, wrr2: u8, weighted: Inside) -> Self {
+        let groups = [
+            SchedulerGroup::new("sp", 0, 1, Inside::Strict).of(sp),
+            SchedulerGroup::new("wrr1", 1, 1, weighted).of(wrr1),
+            SchedulerGroup::new("wrr2", 2, 1, weighted).of(wrr2),
+        ];
+        Self { groups: groups.into_iter().filter(|group| group.queues != 0).collect() }
+    }
+
+    /// The ETS of the seeds (huawei-dcb-principles.txt, table 10-12): group 0 (LAN) of queues 0, 1, 2, 4, 5 and group 1 (SAN)
+    /// of queue 3 with half of the bandwidth each; group 15 (IPC) of queues 6 and 7 before both.
+    pub fn default_ets() -> Self {
+        let weighted = Inside::WeightedByBytes([1; PRIORITIES]);
+        Self {
+            groups: vec![
+                SchedulerGroup::new("pg0", 1, 50, weighted).of(0b0011_0111),
+                SchedulerGroup::new("pg1", 1, 50, weighted).of(0b0000_1000),
+                SchedulerGroup::new("pg15", 0, 1, Inside::Strict).of(0b1100_0000),
+            ],
+        }
+    }
+}
+
+impl Default for ScheduleSettings {
+    /// All queues in WRR group 1, by bytes, with the seeds' weights.
+    fn default() -> Self {
+        Self::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(DEFAULT_WEIGHTS))
+    }
 }

@@ -12,7 +12,7 @@ use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::classify::Class;
 use crate::counters::{Count, DropReason, PortSnapshot, Snapshot};
-use crate::egress::Egress;
+use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
 use crate::frame::{FrameId, Outgoing, Received};
 use crate::group::{Area, Change};
@@ -25,7 +25,9 @@ use crate::rewrite;
 use crate::settings::{MAX_PORTS, PRIORITIES, RewriteSettings, SwitchSettings};
 use crate::time::Instant;
 use crate::watermark::Mark;
+use crate::wred::{Ecn, Verdict};
 use wire::ethernet::{self, Header};
+use wire::ip;
 use wire::mac::MacAddr;
 use wire::pause::{self, Control};
 
@@ -70,13 +72,14 @@ impl Switch {
         let count = settings.ports.len();
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let given = apply::given(settings);
-        let ports = settings.ports.iter().zip(macs).zip(given).map(|((port, &mac), given)| Port {
+        let ports = settings.ports.iter().zip(macs).zip(given).enumerate();
+        let ports = ports.map(|(number, ((port, &mac), given))| Port {
             name: port.name.clone(),
             mac,
             speed_bps: port.speed_bps.unwrap_or(0),
             up: true,
             ingress: Ingress::new(port, settings.usage_percent),
-            egress: Egress::new(port, &given),
+            egress: Egress::new(port, &given, settings.seed.wrapping_add(number as u64)),
             completed: Count::default(),
             kernel_lost: 0,
             pfc_malformed: 0,
@@ -170,9 +173,37 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        match self.admit(port, out, len, class) {
+        let admitted = self.admit(port, out, len, class).and_then(|area| {
+            self.judge(out, &frame, len, class, memory)?;
+            Ok(area)
+        });
+        match admitted {
             Ok(area) => self.enqueue(port, out, frame, len, class, area, now),
             Err(reason) => self.refuse(port, out, frame, len, class, reason, now, memory),
+        }
+    }
+
+    /// What WRED makes of an admitted frame: it is marked, or dropped, or neither.
+    #[inline]
+    fn judge<M: Memory>(
+        &mut self,
+        out: usize,
+        frame: &FrameId,
+        len: u16,
+        class: Class,
+        memory: &mut M,
+    ) -> Result<(), DropReason> {
+        let egress = &mut self.ports[out].egress;
+        let queue = &mut egress.queues[usize::from(class.queue)];
+        let ecn = || ecn_of(memory.bytes(frame, usize::from(len)));
+        match queue.judge(self.cell.of(len), class.drop_level, &mut egress.random, ecn) {
+            Verdict::Pass => Ok(()),
+            Verdict::Drop => Err(DropReason::Wred),
+            Verdict::Mark => {
+                mark(memory.bytes_mut(frame, usize::from(len)));
+                queue.count_marked(len);
+                Ok(())
+            }
         }
     }
 
@@ -195,9 +226,9 @@ impl Switch {
             targets &= targets - 1;
             self.flood_copies += 1;
             match (self.admit(port, out, len, class), memory.alloc()) {
-                (Ok(area), Some(copy)) => {
+                (Ok(_), Some(copy)) => {
                     memory.copy(&frame, &copy, usize::from(len));
-                    self.enqueue(port, out, copy, len, class, area, now);
+                    self.forward(port, out, copy, len, class, now, memory);
                 }
                 (Ok(_), None) => self.ports[port].ingress.count_drop(DropReason::NoCopy, len),
                 (Err(reason), copy) => {
@@ -247,6 +278,7 @@ impl Switch {
             in_port: port as u8,
             priority: class.priority,
             queue: class.queue,
+            drop_level: class.drop_level,
         };
         self.ports[out].egress.enqueue(frame, charge, &mut self.held, &mut self.pools);
         self.work |= 1 << out;
@@ -281,11 +313,13 @@ impl Switch {
         now: Instant,
     ) {
         let priority = usize::from(class.priority);
-        let ingress = &mut self.ports[port].ingress;
-        ingress.count_drop(reason, len);
+        self.ports[port].ingress.count_drop(reason, len);
+        let queue = &mut self.ports[out].egress.queues[usize::from(class.queue)];
         if reason == DropReason::TailDrop {
-            self.ports[out].egress.queues[usize::from(class.queue)].count_drop(len);
-        } else if ingress.groups[priority].count_drop(len) {
+            queue.count_drop(len);
+        } else if reason == DropReason::Wred {
+            queue.count_wred_drop(len, class.drop_level);
+        } else if self.ports[port].ingress.groups[priority].count_drop(len) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
     }
@@ -349,7 +383,13 @@ impl Switch {
             }
         }
         for _ in 0..room {
-            let Some((frame, charge)) = this.egress.dequeue(&mut self.held, now) else { break };
+            let Some(Dequeued { frame, charge, mark: to_mark }) = this.egress.dequeue(&mut self.held, now)
+            else {
+                break;
+            };
+            if to_mark && mark(memory.bytes_mut(&frame, usize::from(charge.len))) {
+                this.egress.queues[usize::from(charge.queue)].count_marked(charge.len);
+            }
             if *this.egress.rewrite() != RewriteSettings::default() {
                 let bytes = memory.bytes_mut(&frame, usize::from(charge.len));
                 rewrite::rewrite(this.egress.rewrite(), charge.queue, bytes);
@@ -511,4 +551,15 @@ impl Switch {
             port.snapshot(now, &self.pools, out);
         }
     }
+}
+
+/// What the ECN field of a frame says.
+fn ecn_of(frame: &[u8]) -> Ecn {
+    Ecn::of(Header::parse(frame).ok().and_then(|header| ip::ecn(frame, &header)))
+}
+
+/// Marks a frame as having met congestion, if its sender understands that. False if not, or if it is marked already.
+fn mark(frame: &mut [u8]) -> bool {
+    let Ok(header) = Header::parse(frame) else { return false };
+    Ecn::of(ip::ecn(frame, &header)) == Ecn::Capable && ip::set_ce(frame, &header)
 }

@@ -74,8 +74,13 @@ impl Wred {
     }
 
     /// Other settings; the average goes on.
-    pub(crate) fn reconfigure(&mut self, settings: WredSettings, no_drop: bool) {
-        (self.settings, self.no_drop) = (settings, no_drop);
+    pub(crate) fn reconfigured(self, settings: WredSettings, no_drop: bool) -> Self {
+        Self { settings, no_drop, average: self.average }
+    }
+
+    /// Marks are set when frames leave.
+    pub fn marks_at_dequeue(&self) -> bool {
+        self.settings.mark_at == MarkAt::Dequeue
     }
 
     /// The average length in cells, rounded down.

@@ -6,7 +6,7 @@
 mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, queue_of, settings};
-use switch::settings::{Alpha, GroupSettings, Schedule, SwitchSettings, Threshold, Trust};
+use switch::settings::{Alpha, GroupSettings, Inside, ScheduleSettings, SwitchSettings, Threshold, Trust};
 use switch::{DropReason, Mark, Snapshot};
 use wire::ethernet::{Header, IPV4, IPV6, SERVICE_VLAN, Tag, VLAN, write_header};
 use wire::pause::Pfc;
@@ -481,33 +481,31 @@ fn counters() {
 fn wrr() {
     let weights = [1, 2, 3, 4, 5, 9, 13, 15];
     let mut settings = settings(2, 0xff, 100_000, 0);
-    for (queue, weight) in settings.ports[1].queues.iter_mut().zip(weights) {
-        queue.schedule = Schedule::Wrr { weight };
-    }
+    settings.ports[1].schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights));
     settings.ports[0].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
     settings.ports[1].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
     let mut lab = Lab::new(&settings);
     lab.turn();
     lab.switch.hold(1, true);
     for (priority, weight) in weights.into_iter().enumerate() {
-        for _ in 0..16 * u32::from(weight) {
+        for _ in 0..8 * 9 * u32::from(weight) {
             lab.arrive(Frame { port: 0, dst: mac(1), priority: priority as u8, len: 1024 });
         }
     }
     lab.switch.hold(1, false);
-    // Two frames are a weight of 1, so a round is 104 frames, and all are gone after 8 rounds: in the last one, each
-    // queue sends its last frames.
+    // Nine frames are a weight of 1 (the largest frame), so a round is 468 frames, and all are gone after 8 rounds: in the
+    // last one, each queue sends its last frames.
     for round in 1..=8 {
-        lab.transmit(1, 104);
-        lab.complete(1, 104);
+        lab.transmit(1, 468);
+        lab.complete(1, 468);
         let queues = lab.snapshot().ports[1].queues;
         let left: Vec<u64> = queues.iter().map(|queue| queue.waiting_frames).collect();
-        let expected: Vec<u64> = weights.iter().map(|&weight| u64::from(weight) * 2 * (8 - round)).collect();
+        let expected: Vec<u64> = weights.iter().map(|&weight| u64::from(weight) * 9 * (8 - round)).collect();
         let within = left.iter().zip(&expected).zip(weights);
         assert!(
             within
                 .clone()
-                .all(|((&left, &expected), weight)| left.abs_diff(expected) <= 2 * u64::from(weight)),
+                .all(|((&left, &expected), weight)| left.abs_diff(expected) <= 9 * u64::from(weight)),
             "round {round}: {left:?} are left, {expected:?} expected"
         );
     }

@@ -24,6 +24,21 @@ pub fn set_dscp(frame: &mut [u8], header: &Header, dscp: u8) -> bool {
     }
 }
 
+/// The ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as for [`dscp`].
+#[inline]
+pub fn ecn(frame: &[u8], header: &Header) -> Option<u8> {
+    traffic_class(frame, header).map(|class| class & 3)
+}
+
+/// Sets the ECN field of the packet in `frame` to CE and corrects the checksum of an IPv4 header. False if there is no
+/// such field.
+pub fn set_ce(frame: &mut [u8], header: &Header) -> bool {
+    match traffic_class(frame, header) {
+        Some(class) => set_traffic_class(frame, header, class | 3),
+        None => false,
+    }
+}
+
 /// DSCP and ECN as the one octet that they share.
 #[inline]
 fn traffic_class(frame: &[u8], header: &Header) -> Option<u8> {
