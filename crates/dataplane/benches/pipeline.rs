@@ -94,6 +94,7 @@ impl Lab {
             buffer: BufferSettings::default(),
             bridge: BridgeSettings::default(),
             usage_percent: 100,
+            seed: 0,
             ports: (0..ports).map(port).collect(),
         };
         let macs: Vec<_> = (0..ports).map(mac).collect();
