@@ -58,6 +58,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod changes;
 mod checks;
 mod mistakes;
 mod ports;
@@ -70,6 +71,7 @@ use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, BufferSettings, MAX_PORTS};
 use toml::de::DeTable;
 
+pub use crate::changes::{Changes, changes};
 use crate::checks::{Buffer, Port};
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};
@@ -97,6 +99,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
+    /// PFC works as the ports have it; false: it is off on all of them.
+    pub pfc_enabled: bool,
 }
 
 /// The poll loops.
@@ -160,7 +164,7 @@ fn read(mut file: Section, found: &mut Found) -> Config {
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let ports = ports.into_iter().map(|port| port.settings).collect();
     let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent: 100, ports };
-    Config { name, dataplane, switch, interfaces, control_socket }
+    Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled: true }
 }
 
 fn read_name(file: &mut Section, found: &mut Found) -> String {
