@@ -53,7 +53,7 @@ mod tests {
             std::fs::write(&file, text).unwrap();
             read(&file).unwrap_err().to_string()
         };
-        assert!(wrong(b"[port.a]\n").contains("lab.toml:1:2: port.a: no interface"));
+        assert!(wrong(b"[port.a]\n").contains("lab.toml:1:7: port.a: no interface"));
         assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
         // A file without end is read no further than it takes to refuse it.
         let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();

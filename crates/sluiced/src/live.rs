@@ -127,13 +127,13 @@ mod tests {
         let (same, nothing) = live.reloaded().unwrap();
         assert_eq!((same.config(), nothing.len()), (live.config(), 0));
 
-        std::fs::write(live.file(), FILE.replace("16384", "8192").replace("\"1G\"", "\"2G\"")).unwrap();
+        std::fs::write(live.file(), FILE.replace("16384", "14336").replace("\"1G\"", "\"2G\"")).unwrap();
         let (next, changes) = live.reloaded().unwrap();
         assert_eq!(
             changes,
             [
-                "buffer: total cells 16384 → 8192",
-                "buffer: fixed cells 2048 → 1024",
+                "buffer: total cells 16384 → 14336",
+                "buffer: fixed cells 2048 → 1792",
                 "port.a: speed 1000000000 bit/s → 2000000000 bit/s"
             ]
         );
