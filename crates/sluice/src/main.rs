@@ -1,6 +1,9 @@
-//! The `sluice` command: what a switch is doing, and the hosts that a lossless network on one machine needs.
+//! The `sluice` command: what a switch is doing, what it is told to do, and the hosts that a lossless network on one
+//! machine needs.
 #![forbid(unsafe_code)]
 
+mod orders;
+mod output;
 mod show;
 mod socket;
 
@@ -10,7 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, and plays the hosts on its ports.
+/// Looks into a running Sluice switch, tells it what to do, and plays the hosts on its ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -22,6 +25,10 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    Reload(orders::Reload),
+    Pfc(orders::Pfc),
+    Port(orders::Port),
+    Clear(orders::Clear),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
 }
@@ -30,6 +37,10 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Reload(arguments) => orders::reload(&arguments),
+        Task::Pfc(arguments) => orders::pfc(&arguments),
+        Task::Port(arguments) => orders::port(&arguments),
+        Task::Clear(arguments) => orders::clear(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
     match done {
