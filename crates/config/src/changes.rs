@@ -91,7 +91,7 @@ fn same_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings])
 }
 
 fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
-    let SwitchSettings { buffer, bridge, usage_percent, ports: _ } = new;
+    let SwitchSettings { buffer, bridge, usage_percent, seed, ports: _ } = new;
     let BufferSettings {
         cell_bytes,
         total_cells,
@@ -110,6 +110,8 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
     changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
 
+    changes.restart_value("switch: seed", &old.seed, seed);
+
     let BridgeSettings { max_entries, aging_ns, unknown_unicast_to_queue } = bridge;
     changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
     changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
@@ -122,7 +124,19 @@ fn seconds(nanos: Nanos) -> u64 {
 }
 
 fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
-    let PortSettings { name, speed_bps, classify, rewrite, pfc, groups, queues, in_flight_bytes } = new;
+    let PortSettings {
+        name,
+        speed_bps,
+        classify,
+        rewrite,
+        pfc,
+        groups,
+        queues,
+        schedule,
+        burst_bytes,
+        overhead_bytes,
+        in_flight_bytes,
+    } = new;
     let of = |what: &str| format!("port.{name}: {what}");
     let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));
     if old.speed_bps != *speed_bps {
@@ -130,6 +144,9 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     }
     changes.live(of("classification"), &old.classify, classify);
     changes.live(of("rewriting"), &old.rewrite, rewrite);
+    changes.live(of("schedule"), &old.schedule, schedule);
+    changes.live_value(of("burst_bytes"), &old.burst_bytes, burst_bytes);
+    changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
     changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
     let PfcSettings { rx, tx, no_drop, pause_quanta } = pfc;
@@ -141,10 +158,11 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old, new);
     }
     for (queue, (old, new)) in old.queues.iter().zip(queues).enumerate() {
-        let QueueSettings { pool, guaranteed, shared, schedule } = new;
+        let QueueSettings { pool, guaranteed, shared, wred, rate } = new;
         let buffer = (&old.pool, &old.guaranteed, &old.shared);
         changes.live(of(&format!("buffer of queue {queue}")), &buffer, &(pool, guaranteed, shared));
-        changes.live(of(&format!("schedule of queue {queue}")), &old.schedule, schedule);
+        changes.live(of(&format!("WRED of queue {queue}")), &old.wred, wred);
+        changes.live(of(&format!("rate of queue {queue}")), &old.rate, rate);
     }
 }
 
@@ -198,7 +216,12 @@ interface = \"veth1\"
             ("[bridge]", "cell_bytes = 208\n[bridge]", &[], &["buffer: cell_bytes 256 → 208"]),
             ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
             ("aging_s = 300", "max_entries = 10", &[], &["bridge: max_entries 16384 → 10"]),
-            ("speed = \"1G\"", "", &["port.a: speed 1000000000 bit/s → unbounded"], &[]),
+            (
+                "speed = \"1G\"",
+                "",
+                &["port.a: speed 1000000000 bit/s → unbounded", "port.a: wire overhead in bytes 24 → 0"],
+                &[],
+            ),
             ("speed = \"1G\"", "speed = \"1G\"\ntrust = \"none\"", &["port.a: classification"], &[]),
             (
                 "speed = \"1G\"",
@@ -221,7 +244,7 @@ interface = \"veth1\"
             (
                 "[port.b]",
                 "[port.a.schedule]\nqueue.1 = { group = \"sp\" }\n[port.b]",
-                &["port.a: schedule of queue 1"],
+                &["port.a: schedule"],
                 &[],
             ),
             (

@@ -226,7 +226,7 @@ fn read(mut file: Section, found: &mut Found) -> Config {
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let links = ports.iter().map(|port| port.effective.link()).collect();
     let ports = ports.into_iter().map(|port| port.settings).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, ports };
+    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports };
     Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket }
 }
 

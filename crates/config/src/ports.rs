@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::PRIORITIES;
+use switch::settings::{DEFAULT_WEIGHTS, Inside, PRIORITIES, ScheduleSettings};
 
 use crate::Link;
 use crate::buffer::Buffer;
@@ -156,8 +156,12 @@ impl Written {
             port.groups[priority] = written.settings(no_drop, port.groups[priority]);
         }
         for (number, written) in self.queues.iter().enumerate() {
-            port.queues[number] = written.settings(number, port.queues[number]);
+            port.queues[number] = written.settings(port.queues[number]);
         }
+        let strict = |q: &usize| value_or(&self.queues[*q].strict, false);
+        let sp = (0..PRIORITIES).filter(strict).fold(0, |mask, q| mask | 1 << q);
+        let weights = std::array::from_fn(|q| value_or(&self.queues[q].weight, DEFAULT_WEIGHTS[q]));
+        port.schedule = ScheduleSettings::sp_wrr(sp, !sp, 0, Inside::WeightedByBytes(weights));
         port
     }
 

@@ -1,9 +1,7 @@
 //! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a profile's name, and the
 //! settings that come of it.
 
-use switch::settings::{
-    DEFAULT_WEIGHTS, GroupSettings, Guaranteed, POOLS, QueueSettings, Schedule, Threshold,
-};
+use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
 use crate::MAX_CELLS;
 use crate::amount::{Amount, as_dynamic, as_static, threshold};
@@ -167,17 +165,13 @@ impl WrittenQueue {
         }
     }
 
-    /// The settings of queue `number`, with `defaults` for what is not written.
-    pub(crate) fn settings(&self, number: usize, defaults: QueueSettings) -> QueueSettings {
+    /// The settings of a queue, with `defaults` for what is not written.
+    pub(crate) fn settings(&self, defaults: QueueSettings) -> QueueSettings {
         QueueSettings {
             pool: value_or(&self.pool, defaults.pool),
             guaranteed: value_or(&self.guaranteed, defaults.guaranteed),
             shared: self.shared.as_ref().map(|shared| shared.value).or(defaults.shared),
-            schedule: if value_or(&self.strict, false) {
-                Schedule::Sp
-            } else {
-                Schedule::Wrr { weight: value_or(&self.weight, DEFAULT_WEIGHTS[number]) }
-            },
+            ..defaults
         }
     }
 }
