@@ -11,9 +11,9 @@ use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
 use crate::amount::{Amount, Rounding, threshold};
 use crate::mistakes::{Found, Place};
-use crate::section::{Placed, Section, did_you_mean, quoted};
+use crate::section::{Placed, Section};
 use crate::thresholds::{WrittenGroup, WrittenQueue};
-use crate::values::{NAME_CURE, is_name};
+use crate::values::named;
 
 const TOTAL: Amount =
     Amount { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
@@ -144,16 +144,7 @@ pub(crate) fn last_written(pools: &WrittenPools) -> Option<&Place> {
 }
 
 fn read_profiles<'d>(direction: &mut Section<'d>, found: &mut Found) -> Vec<(String, Section<'d>)> {
-    let Some(mut profiles) = direction.section("profile", found) else { return Vec::new() };
-    let mut named = Vec::new();
-    for (name, section) in profiles.sections(found) {
-        if is_name(name) {
-            named.push((name.to_owned(), section));
-        } else {
-            found.add(&section.place, format!("{} is no name", quoted(name)), NAME_CURE);
-        }
-    }
-    named
+    direction.section("profile", found).map_or(Vec::new(), |mut profiles| named(&mut profiles, found))
 }
 
 fn read_ingress_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> WrittenGroup {
@@ -193,23 +184,4 @@ fn finish_profile(section: Section, found: &mut Found) {
         found.add(&section.place, "no shared threshold", cure);
     }
     section.finish(&[], found);
-}
-
-/// The profile that `binding` names.
-pub(crate) fn bound<T: Clone>(
-    profiles: &BTreeMap<String, T>,
-    binding: &Placed<&str>,
-    direction: &str,
-    found: &mut Found,
-) -> Option<T> {
-    let profile = profiles.get(binding.value);
-    if profile.is_none() {
-        let names: Vec<&str> = profiles.keys().map(String::as_str).collect();
-        let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match names.len() {
-            0 => format!("define it as [buffer.{direction}.profile.NAME]"),
-            _ => format!("known: {}", names.join(", ")),
-        });
-        found.add(&binding.place, format!("there is no {direction} profile {}", quoted(binding.value)), cure);
-    }
-    profile.cloned()
 }

@@ -145,7 +145,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     changes.live(of("classification"), &old.classify, classify);
     changes.live(of("rewriting"), &old.rewrite, rewrite);
     changes.live(of("schedule"), &old.schedule, schedule);
-    changes.live_value(of("burst_bytes"), &old.burst_bytes, burst_bytes);
+    changes.live(of("burst_bytes"), &old.burst_bytes, burst_bytes);
     changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
     changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
@@ -249,6 +249,25 @@ interface = \"veth1\"
             ),
             (
                 "[port.b]",
+                "[port.a.schedule]\nmode = \"ets\"\nqueue.7.rate = \"1M\"\n[port.b]",
+                &["port.a: schedule", "port.a: rate of queue 7"],
+                &[],
+            ),
+            (
+                "speed = \"1G\"",
+                "speed = \"1G\"\nburst_bytes = 9\nwire_overhead = false",
+                &["port.a: burst_bytes", "port.a: wire overhead in bytes 24 → 0"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "wred = \"t\"\nqueue_profile = { p = [6] }\n[wred.t.queue.3]\necn = true\n[queue-profile.p]\n\
+                 action = \"wred\"\n[port.b]",
+                &["port.a: WRED of queue 3", "port.a: WRED of queue 6"],
+                &[],
+            ),
+            (
+                "[port.b]",
                 "[port.a.buffer.egress.queue.5]\nshared_cells = 9\n[port.b]",
                 &["port.a: buffer of queue 5"],
                 &[],
@@ -327,5 +346,9 @@ interface = \"veth1\"
         ];
         assert_eq!(changes(&old, &new), Changes { live: own(&expected), restart: vec![] });
         assert_eq!(changes(&new, &old).live[0], "pfc: on again on all ports");
+
+        let mut new = old.clone();
+        new.switch.seed = 7;
+        assert_eq!(changes(&old, &new), Changes { live: vec![], restart: own(&["switch: seed 0 → 7"]) });
     }
 }

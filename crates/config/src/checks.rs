@@ -8,6 +8,7 @@ use switch::settings::{BufferSettings, Guaranteed, POOLS, PRIORITIES, Trust};
 use crate::buffer::{Buffer, WrittenPools, last_written};
 use crate::mistakes::{Found, Place};
 use crate::ports::Written;
+use crate::schedule;
 use crate::section::{Placed, value_or};
 
 /// A port of the file.
@@ -56,15 +57,9 @@ pub(crate) fn dependences(defaults: &Written, ports: &[Port], found: &mut Found)
 fn dependences_of(written: &Written, effective: &[&Written], found: &mut Found) {
     needs_pfc(written, effective, found);
     needs_trust(written, effective, found);
+    schedule::dependences(written, effective, found);
     for priority in 0..PRIORITIES {
         needs_no_drop(written, effective, priority, found);
-        let queue = &written.queues[priority];
-        if let Some(weight) = &queue.weight
-            && effective.iter().all(|port| value_or(&port.queues[priority].strict, false))
-        {
-            let cure = "write group = \"wrr\", or leave the weight out";
-            found.add(&weight.place, "a queue of group \"sp\" has no weight", cure);
-        }
     }
 }
 

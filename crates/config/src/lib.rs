@@ -39,6 +39,19 @@
 //! reserved_bytes = 0               # guaranteed to each queue
 //! shared         = { dynamic_th = 1 }
 //!
+//! [wred.table5.queue.5]            # what a growing queue does; a table has any of the queues 0 to 7
+//! weighting_exponent = 9           # of the average length, 0 to 15; 0: the length of the instant
+//! ecn          = true              # default: false, then frames drop instead of being marked
+//! mark         = "enqueue"         # "enqueue" | "dequeue"
+//! drop_not_ect = false             # on a no-drop queue, frames that cannot be marked drop
+//! green  = { low_cells = 100, high_cells = 1000, probability_percent = 10 }  # the defaults of every level
+//! yellow = { low_bytes = 20000, high_bytes = 200000 }  # rounded up to whole cells
+//!
+//! [queue-profile.gentle]           # the same mechanism, queue by queue
+//! action = "ecn"                   # required: "ecn" | "wred" | "none": tail drop only
+//! green  = { min_threshold_bytes = 0, max_threshold_bytes = 32058368, probability_percent = 100 }  # or _cells; defaults
+//! weighting_exponent = 0           # the default
+//!
 //! [bridge]
 //! max_entries = 16384
 //! aging_s     = 300
@@ -51,6 +64,8 @@
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
 //! interface       = "veth0"        # required
 //! speed           = "2.5G"         # or bit/s as a number; left out: as fast as the interface takes frames
+//! burst_bytes     = 1250000        # to catch up with after idle time; default: 4 ms of line time
+//! wire_overhead   = true           # a frame takes 24 bytes more: preamble, FCS, gap; default: true where speed is set
 //! cable_m         = 10             # for advice only, as is mtu
 //! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
@@ -60,6 +75,8 @@
 //! policy          = [{ dot1p = 5, local_precedence = 3 }]  # by the tag; wins over the maps
 //! rewrite.dot1p   = [0, 1, 2, 3, 4, 5, 6, 7]      # by local precedence; left out: frames leave as they came
 //! rewrite.dscp    = [0, 8, 16, 24, 32, 40, 48, 56]
+//! wred            = "table5"
+//! queue_profile   = { gentle = [0, 1, 2] }
 //!
 //! [port.server1.pfc]
 //! mode       = "on"                # "on" | "off": off, no_drop and what PFC needs have no effect
@@ -76,7 +93,10 @@
 //! reserved_cells   = 17
 //!
 //! [port.server1.schedule]
-//! queue.3 = { group = "sp" }       # or { group = "wrr", weight = 4 }
+//! mode = "sp-wrr"                  # "sp-wrr" | "ets"
+//! wrr  = "byte-count"              # "byte-count" | "packet-count"
+//! queue.3 = { group = "sp" }       # "sp" goes before "wrr1", or "wrr", and that before "wrr2"
+//! queue.4 = { group = "wrr", weight = 5, rate = "1G", burst_bytes = 500000 }  # weights 1,2,3,4,5,9,13,15 by default
 //!
 //! [port.server1.buffer]
 //! ingress.priority.3 = { pool = 1 }
@@ -90,11 +110,22 @@
 //! dscp_to_dot1p      = { "46" = 5, "8-15" = 1 }  # DSCP / 8
 //! dscp_to_queue      = { "48-63" = 7 }           # through the priority
 //! dscp_to_drop_level = { "12" = 1, "14" = 2 }    # 0
+//!
+//! [port.server2.schedule]          # without groups: those that are here, at 50 % each, and WRR inside group 1
+//! mode = "ets"
+//! group.0  = { queues = [0, 1, 2, 4, 5], bandwidth_percent = 60 }  # all groups but 15 make 100 % together
+//! group.1  = { queues = [3], bandwidth_percent = 40, scheduling = "sp", rate = "2G", burst_bytes = 1000000 }
+//! group.15 = { queues = [6, 7] }   # before all others; inside it scheduling is "sp" by default, in others "wrr"
+//! queue.4  = { weight = 2, rate = "500M" }  # weights are 1 by default
 //! ```
 //!
-//! A port's own settings win over the defaults one by one. A list is one setting, the policy too; in a map by DSCP each
-//! DSCP is one. A profile says all thresholds of a priority or queue, so where a port binds one, nothing is left of the
-//! defaults' thresholds.
+//! A port's own settings win over the defaults one by one. A list is one setting, the policy too, and the groups of a
+//! schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each queue. A buffer profile says all
+//! thresholds of a priority or queue, so where a port binds one, nothing is left of the defaults' thresholds.
+//!
+//! A queue has WRED from a table or from a queue profile, not from both. A port that binds a table leaves nothing of the
+//! defaults' table and, for the queues in it, of the defaults' profiles; its own profiles win over both. On a no-drop queue
+//! WRED needs ECN to do anything, and only there may `drop_not_ect` be true.
 //!
 //! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
 //! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know
@@ -107,8 +138,10 @@ mod buffer;
 mod changes;
 mod checks;
 mod classify;
+mod congestion;
 mod mistakes;
 mod ports;
+mod schedule;
 mod section;
 mod thresholds;
 mod values;
@@ -122,6 +155,7 @@ use toml::de::DeTable;
 use crate::buffer::Buffer;
 pub use crate::changes::{Changes, changes};
 use crate::checks::Port;
+use crate::congestion::Congestion;
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};
 use crate::ports::Written;
@@ -174,7 +208,7 @@ pub struct Link {
 ///
 /// # Errors
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
-/// buffer are only examined once every single setting is right.
+/// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
     let mut found = Found::default();
     let file = Place { setting: String::new(), span: 0..0 };
@@ -203,13 +237,14 @@ fn read(mut file: Section, found: &mut Found) -> Config {
     let dataplane = read_dataplane(&mut file, found);
     let control_socket = read_control(&mut file, &name, found);
     let mut buffer = Buffer::read(&mut file, found);
+    let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, found);
     let bridge = read_bridge(&mut file, found);
     let pfc_enabled = read_pfc(&mut file, found);
     let usage_percent = read_alarm(&mut file, found);
-    let defaults = read_port_defaults(&mut file, &buffer, found);
-    let ports = read_ports(&mut file, &buffer, &defaults, found);
+    let defaults = read_port_defaults(&mut file, &buffer, &congestion, found);
+    let ports = read_ports(&mut file, &buffer, &congestion, &defaults, found);
     let place = file.place.clone();
-    file.finish(&["telemetry", "wred"], found);
+    file.finish(&["telemetry"], found);
 
     checks::interfaces(&ports, found);
     checks::dependences(&defaults, &ports, found);
@@ -217,8 +252,9 @@ fn read(mut file: Section, found: &mut Found) -> Config {
         let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
     }
-    // Sums over numbers that could not be read would put the blame in the wrong place.
+    // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
     if found.is_empty() {
+        congestion::no_drop_queues(&ports, &bridge, found);
         checks::buffer(&buffer, &ports, &place, found);
     }
 
@@ -306,15 +342,26 @@ fn read_alarm(file: &mut Section, found: &mut Found) -> u8 {
     usage_percent.map_or(100, |percent| percent.value)
 }
 
-fn read_port_defaults(file: &mut Section, buffer: &Buffer, found: &mut Found) -> Written {
+fn read_port_defaults(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    found: &mut Found,
+) -> Written {
     let Some(section) = file.section("port-defaults", found) else { return Written::default() };
     if let Some(place) = section.place_of("interface") {
         found.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
     }
-    Written::read(section, buffer, found)
+    Written::read(section, buffer, congestion, found)
 }
 
-fn read_ports(file: &mut Section, buffer: &Buffer, defaults: &Written, found: &mut Found) -> Vec<Port> {
+fn read_ports(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    defaults: &Written,
+    found: &mut Found,
+) -> Vec<Port> {
     let example = "write [port.NAME] with an interface for each port";
     let Some(mut sections) = file.section("port", found) else {
         let place = Place { setting: "port".to_owned(), span: 0..0 };
@@ -326,7 +373,7 @@ fn read_ports(file: &mut Section, buffer: &Buffer, defaults: &Written, found: &m
     let place = sections.place.clone();
     let mut ports = Vec::new();
     for (name, section) in sections.sections(found) {
-        ports.push(read_port(name, section, buffer, defaults, found));
+        ports.push(read_port(name, section, buffer, congestion, defaults, found));
     }
     if ports.is_empty() {
         found.add(&place, "no port", example);
@@ -337,7 +384,14 @@ fn read_ports(file: &mut Section, buffer: &Buffer, defaults: &Written, found: &m
     ports
 }
 
-fn read_port(name: &str, section: Section, buffer: &Buffer, defaults: &Written, found: &mut Found) -> Port {
+fn read_port(
+    name: &str,
+    section: Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    defaults: &Written,
+    found: &mut Found,
+) -> Port {
     let place = section.place.clone();
     if !is_name(name) {
         found.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
@@ -349,7 +403,7 @@ fn read_port(name: &str, section: Section, buffer: &Buffer, defaults: &Written, 
             "write interface = \"…\", the network interface that the port uses",
         );
     }
-    let own = Written::read(section, buffer, found);
+    let own = Written::read(section, buffer, congestion, found);
     let effective = own.over(defaults);
     let settings = effective.settings(name);
     Port { place, own, effective, settings }

@@ -6,12 +6,14 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{DEFAULT_WEIGHTS, Inside, PRIORITIES, ScheduleSettings};
+use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 
 use crate::Link;
 use crate::buffer::Buffer;
 use crate::classify::WrittenClassify;
+use crate::congestion::{Congestion, WrittenCongestion};
 use crate::mistakes::Found;
+use crate::schedule::{WrittenSchedule, burst};
 use crate::section::{Placed, Section, value_or};
 use crate::thresholds::{WrittenGroup, WrittenQueue};
 use crate::values;
@@ -28,6 +30,8 @@ const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
 pub(crate) struct Written {
     pub(crate) interface: Option<Placed<String>>,
     pub(crate) speed_bps: Option<Placed<u64>>,
+    pub(crate) burst_bytes: Option<Placed<u64>>,
+    pub(crate) wire_overhead: Option<Placed<bool>>,
     pub(crate) cable_m: Option<Placed<u32>>,
     pub(crate) mtu_bytes: Option<Placed<u32>>,
     pub(crate) in_flight_bytes: Option<Placed<u32>>,
@@ -35,8 +39,11 @@ pub(crate) struct Written {
     pub(crate) pfc: WrittenPfc,
     /// `pfc.priority` and `buffer.ingress.priority`.
     pub(crate) groups: [WrittenGroup; PRIORITIES],
-    /// `schedule.queue` and `buffer.egress.queue`.
+    /// `buffer.egress.queue`.
     pub(crate) queues: [WrittenQueue; PRIORITIES],
+    pub(crate) schedule: WrittenSchedule,
+    /// `wred` and `queue_profile`.
+    pub(crate) congestion: WrittenCongestion,
 }
 
 /// `pfc` of a port, but for its priorities.
@@ -53,31 +60,36 @@ pub(crate) struct WrittenPfc {
 
 impl Written {
     /// Reads the settings of a port, or the defaults of all.
-    pub(crate) fn read(mut section: Section, buffer: &Buffer, found: &mut Found) -> Self {
+    pub(crate) fn read(
+        mut section: Section,
+        buffer: &Buffer,
+        congestion: &Congestion,
+        found: &mut Found,
+    ) -> Self {
         let mut written = Self {
             interface: section
                 .string("interface", "veth0", found)
                 .and_then(|name| values::interface(name, found)),
             speed_bps: section.item("speed").and_then(|item| values::speed(item, found)),
+            burst_bytes: burst(&mut section, found),
+            wire_overhead: section.boolean("wire_overhead", found),
             cable_m: section.number("cable_m", CABLE_M, found),
             mtu_bytes: section.number("mtu", MTU_BYTES, found),
             in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, found),
             classify: WrittenClassify::read(&mut section, found),
+            congestion: WrittenCongestion::read(&mut section, congestion, found),
             ..Self::default()
         };
         if let Some(pfc) = section.section("pfc", found) {
             written.read_pfc(pfc, buffer.settings.cell_bytes, found);
         }
-        if let Some(mut schedule) = section.section("schedule", found) {
-            for (number, queue) in schedule.numbered("queue", PRIORITIES - 1, found) {
-                written.queues[number].read_schedule(queue, found);
-            }
-            schedule.finish(&[], found);
+        if let Some(schedule) = section.section("schedule", found) {
+            written.schedule = WrittenSchedule::read(schedule, found);
         }
         if let Some(of_port) = section.section("buffer", found) {
             written.read_buffer(of_port, buffer, found);
         }
-        section.finish(&["dcbx", "wred"], found);
+        section.finish(&["dcbx"], found);
         written
     }
 
@@ -126,6 +138,8 @@ impl Written {
         Written {
             interface: own.interface,
             speed_bps: own.speed_bps.or(defaults.speed_bps),
+            burst_bytes: own.burst_bytes.or(defaults.burst_bytes),
+            wire_overhead: own.wire_overhead.or(defaults.wire_overhead),
             cable_m: own.cable_m.or(defaults.cable_m),
             mtu_bytes: own.mtu_bytes.or(defaults.mtu_bytes),
             in_flight_bytes: own.in_flight_bytes.or(defaults.in_flight_bytes),
@@ -133,6 +147,8 @@ impl Written {
             pfc: self.pfc.over(&defaults.pfc),
             groups: std::array::from_fn(|priority| self.groups[priority].over(&defaults.groups[priority])),
             queues: std::array::from_fn(|queue| self.queues[queue].over(&defaults.queues[queue])),
+            schedule: self.schedule.over(&defaults.schedule),
+            congestion: self.congestion.over(&defaults.congestion),
         }
     }
 
@@ -146,6 +162,10 @@ impl Written {
     pub(crate) fn settings(&self, name: &str) -> PortSettings {
         let mut port = PortSettings::new(name, self.speed_bps.as_ref().map(|speed| speed.value));
         self.classify.fill(&mut port);
+        port.burst_bytes = self.burst_bytes.as_ref().map(|bytes| bytes.value);
+        if let Some(wire) = &self.wire_overhead {
+            port.overhead_bytes = if wire.value { WIRE_OVERHEAD_BYTES } else { 0 };
+        }
         port.in_flight_bytes = value_or(&self.in_flight_bytes, port.in_flight_bytes);
         port.pfc.rx = self.pfc.is_on() && value_or(&self.pfc.rx, true);
         port.pfc.tx = self.pfc.is_on() && value_or(&self.pfc.tx, true);
@@ -158,10 +178,9 @@ impl Written {
         for (number, written) in self.queues.iter().enumerate() {
             port.queues[number] = written.settings(port.queues[number]);
         }
-        let strict = |q: &usize| value_or(&self.queues[*q].strict, false);
-        let sp = (0..PRIORITIES).filter(strict).fold(0, |mask, q| mask | 1 << q);
-        let weights = std::array::from_fn(|q| value_or(&self.queues[q].weight, DEFAULT_WEIGHTS[q]));
-        port.schedule = ScheduleSettings::sp_wrr(sp, !sp, 0, Inside::WeightedByBytes(weights));
+        self.congestion.fill(&mut port.queues);
+        self.schedule.fill_rates(&mut port.queues);
+        port.schedule = self.schedule.settings();
         port
     }
 

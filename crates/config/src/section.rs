@@ -158,19 +158,7 @@ impl<'d> Section<'d> {
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        let item = self.item(name)?;
-        let DeValue::Array(list) = item.value else {
-            let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
-            return item.wrong(&cure, found);
-        };
-        let mut numbers = Vec::new();
-        for element in list.iter() {
-            let place = Place { setting: item.place.setting.clone(), span: element.span() };
-            let element = Item { value: element.get_ref(), place };
-            numbers.push(element.number(range.clone(), found));
-        }
-        let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
-        Some(Placed { value, place: item.place })
+        self.item(name)?.numbers(range, found)
     }
 
     /// Takes a list of eight whole numbers, one for each `index` from 0 to 7.
@@ -242,7 +230,7 @@ impl<'d> Section<'d> {
         sections
     }
 
-    /// Takes a table whose entries are tables numbered 0 to `last`, which is at most 9.
+    /// Takes a table whose entries are tables numbered 0 to `last`.
     pub(crate) fn numbered(
         &mut self,
         name: &'static str,
@@ -252,11 +240,8 @@ impl<'d> Section<'d> {
         let Some(mut table) = self.section(name, found) else { return Vec::new() };
         let mut numbered = Vec::new();
         for (text, section) in table.sections(found) {
-            let number = match text.as_bytes() {
-                [digit @ b'0'..=b'9'] => Some(usize::from(digit - b'0')).filter(|number| *number <= last),
-                _ => None,
-            };
-            match number {
+            // Spelt as we would, so that no number is there twice.
+            match (0..=last).find(|number| number.to_string() == text) {
                 Some(number) => numbered.push((number, section)),
                 None => found.add(
                     &section.place,
@@ -332,6 +317,25 @@ impl<'d> Item<'d> {
                 None
             }
         }
+    }
+
+    /// The value as a list of whole numbers.
+    pub(crate) fn numbers<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<Vec<T>>>
+    where
+        T: Clone + TryFrom<i64> + PartialOrd + Display,
+    {
+        let DeValue::Array(list) = self.value else {
+            let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
+            return self.wrong(&cure, found);
+        };
+        let mut numbers = Vec::new();
+        for element in list.iter() {
+            let place = Place { setting: self.place.setting.clone(), span: element.span() };
+            let element = Item { value: element.get_ref(), place };
+            numbers.push(element.number(range.clone(), found));
+        }
+        let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
+        Some(Placed { value, place: self.place })
     }
 
     /// The value as a table that is to be shown at `name_place`.

@@ -5,9 +5,10 @@ use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshol
 
 use crate::MAX_CELLS;
 use crate::amount::{Amount, as_dynamic, as_static, threshold};
-use crate::buffer::{Buffer, bound};
+use crate::buffer::Buffer;
 use crate::mistakes::{Found, Place};
 use crate::section::{Placed, Section, value_or};
+use crate::values::bound;
 
 /// The last service pool.
 const LAST_POOL: u8 = POOLS as u8 - 1;
@@ -53,7 +54,13 @@ impl WrittenGroup {
                 let what = format!("the profile and {} contradict each other", place.setting);
                 found.add(&binding.place, what, "leave one of them out");
             }
-            if let Some(profile) = bound(&buffer.ingress_profiles, &binding, "ingress", found) {
+            if let Some(profile) = bound(
+                &buffer.ingress_profiles,
+                &binding,
+                "ingress profile",
+                "[buffer.ingress.profile.NAME]",
+                found,
+            ) {
                 *self = Self { profile: Some(binding.place), ..profile };
             }
         }
@@ -109,25 +116,15 @@ impl WrittenGroup {
     }
 }
 
-/// `schedule.queue.N` and `buffer.egress.queue.N` of a port.
+/// `buffer.egress.queue.N` of a port.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct WrittenQueue {
-    /// `group`: strict priority, or weighted.
-    pub(crate) strict: Option<Placed<bool>>,
-    pub(crate) weight: Option<Placed<u8>>,
     pub(crate) pool: Option<Placed<u8>>,
     pub(crate) guaranteed: Option<Placed<Guaranteed>>,
     pub(crate) shared: Option<Placed<Threshold>>,
 }
 
 impl WrittenQueue {
-    /// Reads `schedule.queue.N`.
-    pub(crate) fn read_schedule(&mut self, mut section: Section, found: &mut Found) {
-        self.strict = section.choice("group", &[("sp", true), ("wrr", false)], &[], found);
-        self.weight = section.number("weight", 1..=255, found);
-        section.finish(&[], found);
-    }
-
     /// Reads `buffer.egress.queue.N`.
     pub(crate) fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, found: &mut Found) {
         self.pool = section.number("pool", 0..=LAST_POOL, found);
@@ -143,7 +140,13 @@ impl WrittenQueue {
             for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
                 section.at_most_one(&["profile", name], found);
             }
-            if let Some(profile) = bound(&buffer.egress_profiles, &binding, "egress", found) {
+            if let Some(profile) = bound(
+                &buffer.egress_profiles,
+                &binding,
+                "egress profile",
+                "[buffer.egress.profile.NAME]",
+                found,
+            ) {
                 (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
             }
         }
@@ -154,11 +157,7 @@ impl WrittenQueue {
     pub(crate) fn over(&self, defaults: &WrittenQueue) -> WrittenQueue {
         let own = self.clone();
         let defaults = defaults.clone();
-        // A queue that the port itself makes strict leaves the defaults' weight behind.
-        let default_weight = if value_or(&own.strict, false) { None } else { defaults.weight };
         WrittenQueue {
-            strict: own.strict.or(defaults.strict),
-            weight: own.weight.or(default_weight),
             pool: own.pool.or(defaults.pool),
             guaranteed: own.guaranteed.or(defaults.guaranteed),
             shared: own.shared.or(defaults.shared),

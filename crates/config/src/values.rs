@@ -1,9 +1,11 @@
-//! Values with a spelling of their own: speeds and names.
+//! Values with a spelling of their own: speeds and names, and what is called by a name.
+
+use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
 use crate::mistakes::Found;
-use crate::section::{Item, Placed, quoted};
+use crate::section::{Item, Placed, Section, did_you_mean, quoted};
 
 /// The fastest port: what the fastest Ethernet of today carries.
 pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
@@ -11,7 +13,7 @@ pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
 /// Longest name of an interface: `IFNAMSIZ` of the kernel less the final zero.
 const INTERFACE_BYTES: usize = 15;
 
-/// Longest name of a switch or port.
+/// Longest name of a switch, a port, a profile or a table.
 const NAME_BYTES: usize = 64;
 
 /// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
@@ -74,7 +76,8 @@ pub(crate) fn interface(name: Placed<&str>, found: &mut Found) -> Option<Placed<
     Some(Placed { value: text.to_owned(), place: name.place })
 }
 
-/// Whether a switch or port can have this name: it is shown in tables, and a switch's is part of its socket's path.
+/// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a switch's is part of its
+/// socket's path.
 pub(crate) fn is_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(legal)
@@ -82,6 +85,39 @@ pub(crate) fn is_name(text: &str) -> bool {
 
 /// What to write for a name that [`is_name`] refuses.
 pub(crate) const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
+
+/// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
+pub(crate) fn named<'d>(section: &mut Section<'d>, found: &mut Found) -> Vec<(String, Section<'d>)> {
+    let mut named = Vec::new();
+    for (name, section) in section.sections(found) {
+        if is_name(name) {
+            named.push((name.to_owned(), section));
+        } else {
+            found.add(&section.place, format!("{} is no name", quoted(name)), NAME_CURE);
+        }
+    }
+    named
+}
+
+/// What `binding` names: one of `known`, each of which is a `what` and written as `example`.
+pub(crate) fn bound<T: Clone>(
+    known: &BTreeMap<String, T>,
+    binding: &Placed<&str>,
+    what: &str,
+    example: &str,
+    found: &mut Found,
+) -> Option<T> {
+    let value = known.get(binding.value);
+    if value.is_none() {
+        let names: Vec<&str> = known.keys().map(String::as_str).collect();
+        let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match names.len() {
+            0 => format!("define it as {example}"),
+            _ => format!("known: {}", names.join(", ")),
+        });
+        found.add(&binding.place, format!("there is no {what} {}", quoted(binding.value)), cure);
+    }
+    value.cloned()
+}
 
 #[cfg(test)]
 mod tests {

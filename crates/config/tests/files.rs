@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link};
 use switch::settings::{
-    Alpha, BridgeSettings, BufferSettings, ClassifySettings, DropLevel, GroupSettings, Guaranteed,
-    PfcSettings, QueueSettings, RewriteSettings, Schedule, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
+    Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings, Guaranteed,
+    MarkAt, PfcSettings, QueueSettings, RewriteSettings, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
+    WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 
@@ -35,6 +36,7 @@ fn the_smallest_file() {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),
                 usage_percent: 100,
+                seed: 0,
                 ports: vec![port],
             },
             pfc_enabled: true,
@@ -45,7 +47,7 @@ fn the_smallest_file() {
     );
 }
 
-/// Every setting there is, none at its default.
+/// Every setting but those of congestion, none at its default.
 #[test]
 fn every_setting() {
     let config = parse(
@@ -101,10 +103,6 @@ fn every_setting() {
         [port.b.pfc.priority.0]
         xoff.static_cells = 50
         reserved_cells = 6
-        [port.b.schedule]
-        queue.5 = { group = "sp" }
-        queue.1 = { group = "wrr", weight = 200 }
-        queue.2 = { weight = 7 }
         [port.b.buffer.egress.queue]
         5 = { guaranteed_percent = 15, shared_percent = 25, pool = 2 }
         6 = { shared_cells = 99 }
@@ -181,10 +179,8 @@ fn every_setting() {
         pool: 2,
         guaranteed: Guaranteed::Percent(15),
         shared: Some(Threshold::Dynamic(Alpha::from_percent(25))),
-        schedule: Schedule::Sp,
+        ..QueueSettings::default()
     };
-    expected.queues[1].schedule = Schedule::Wrr { weight: 200 };
-    expected.queues[2].schedule = Schedule::Wrr { weight: 7 };
     expected.queues[6].shared = Some(Threshold::Static(99));
     assert_eq!(config.switch.ports[0], expected);
 
@@ -209,8 +205,6 @@ fn a_ports_own_settings_win_one_by_one() {
         pfc.no_drop = [3]
         pfc.tx = false
         pfc.priority.3 = { headroom_cells = 50, xoff = { static_cells = 70 }, reserved_cells = 9 }
-        schedule.queue.4 = { weight = 9 }
-        schedule.queue.6 = { group = "sp" }
         buffer.egress.queue.2 = { shared_cells = 30, guaranteed_percent = 5 }
         [port.plain]
         interface = "veth0"
@@ -219,8 +213,6 @@ fn a_ports_own_settings_win_one_by_one() {
         speed = "2G"
         pfc.no_drop = [3, 4]
         pfc.priority.3 = { xoff = { dynamic_percent = 50 } }
-        schedule.queue.4 = { group = "sp" }
-        schedule.queue.6 = { group = "wrr" }
         buffer.egress.queue.2 = { shared_percent = 40 }
         [port.off]
         interface = "veth2"
@@ -232,8 +224,6 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!(plain.pfc, PfcSettings { rx: true, tx: false, no_drop: 8, pause_quanta: 65_535 });
     assert_eq!((plain.speed_bps, plain.classify.trust), (Some(1_000_000_000), Trust::None));
     assert_eq!(plain.groups[3].xoff, Threshold::Static(70));
-    assert_eq!(plain.queues[4].schedule, Schedule::Wrr { weight: 9 });
-    assert_eq!(plain.queues[6].schedule, Schedule::Sp);
     assert_eq!(
         (plain.queues[2].shared, plain.queues[2].guaranteed),
         (Some(Threshold::Static(30)), Guaranteed::Percent(5))
@@ -244,8 +234,6 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!(own.groups[3].xoff, Threshold::Dynamic(Alpha::from_percent(50)));
     assert_eq!((own.groups[3].headroom_cells, own.groups[3].reserved_cells), (50, 9));
     assert_eq!(own.groups[4], GroupSettings::default_for(2_000_000_000));
-    assert_eq!(own.queues[4].schedule, Schedule::Sp);
-    assert_eq!(own.queues[6].schedule, Schedule::Wrr { weight: 13 });
     assert_eq!(own.queues[2].shared, Some(Threshold::Dynamic(Alpha::from_percent(40))));
     assert_eq!(own.queues[2].guaranteed, Guaranteed::Percent(5));
 
@@ -378,6 +366,7 @@ fn every_file_in_config() {
     }
     names.sort();
     let expected = [
+        "ecn",
         "first",
         "incast",
         "inspur-profile",
@@ -440,8 +429,23 @@ fn the_examples_of_the_seeds() {
             {
                 let _ = writeln!(
                     table,
-                    "  {:<10} queue {number}: pool {}, {:?}, shared {:?}, {:?}",
-                    port.name, queue.pool, queue.guaranteed, queue.shared, queue.schedule
+                    "  {:<10} queue {number}: pool {}, {:?}, shared {:?}",
+                    port.name, queue.pool, queue.guaranteed, queue.shared
+                );
+                if let Some(wred) = queue.wred {
+                    let curves = wred.curves.map(|it| (it.low_cells, it.high_cells, it.probability_percent));
+                    let _ = writeln!(
+                        table,
+                        "  {:<10} queue {number}: WRED exponent {}, ECN {}, low, high and percent {curves:?}",
+                        port.name, wred.exponent, wred.ecn
+                    );
+                }
+            }
+            for group in port.schedule.groups.iter().filter(|_| port.schedule != plain.schedule) {
+                let _ = writeln!(
+                    table,
+                    "  {:<10} group {}: queues {:08b}, {:?}",
+                    port.name, group.name, group.queues, group.inside
                 );
             }
         }
@@ -460,4 +464,24 @@ fn the_incast_file() {
         assert_eq!((port.groups[3].headroom_cells, port.groups[3].xoff), (16_384, Threshold::Static(4096)));
     }
     assert_eq!(config.switch.buffer.headroom_cells, 49_152);
+}
+
+/// ECN acts before PFC: all of the queue is marked well below what pauses one sender.
+#[test]
+fn the_ecn_file() {
+    let ecn = parse(include_str!("../../../config/ecn.toml")).switch;
+    let mut incast = parse(include_str!("../../../config/incast.toml")).switch;
+    for port in &mut incast.ports {
+        let green = Curve { low_cells: 256, high_cells: 2048, probability_percent: 20 };
+        let [_, yellow, red] = WredSettings::default().curves;
+        port.queues[3].wred = Some(WredSettings {
+            exponent: 0,
+            ecn: true,
+            mark_at: MarkAt::Dequeue,
+            drop_not_ect: false,
+            curves: [green, yellow, red],
+        });
+        assert_eq!(port.groups[3].xoff, Threshold::Static(2 * green.high_cells));
+    }
+    assert_eq!(ecn, incast, "the same but for WRED");
 }

@@ -6,9 +6,20 @@ use proptest::prelude::*;
 const GOOD: &str = concat!(
     include_str!("../../../config/incast.toml"),
     "
+wred = 'table'
+queue_profile = { 'gentle' = [0, 1], drop = [] }
+burst_bytes = 0x1000
 [port.receiver.schedule]
-queue.5 = { group = \"sp\" }
-queue.1 = { group = \"wrr\", weight = 200 }
+mode = 'sp-wrr'
+wrr = 'packet-count'
+queue.5 = { group = \"sp\", rate = '0.1G', burst_bytes = 0 }
+queue.1 = { group = \"wrr2\", weight = 200 }
+[wred.table]
+queue.3 = { ecn = true, drop_not_ect = true, mark = 'dequeue', weighting_exponent = 15 }
+queue.7 = { green = { low_bytes = 1, high_cells = 1 }, red.probability_percent = 100 }
+[queue-profile]
+gentle = { action = 'ecn', green.min_threshold_bytes = 3 }
+drop = { action = 'wred', yellow.max_threshold_cells = 0 }
 [port.receiver.buffer.egress.queue.5]
 guaranteed_percent = 15
 shared_cells = 25
@@ -33,6 +44,11 @@ local_precedence = 3
 [port.spare]
 interface = 'veth0'
 trust = 'dscp'
+wire_overhead = true
+[port.spare.schedule]
+mode = 'ets'
+group.0 = { queues = [0, 1, 2, 3, 4, 5, 6], bandwidth_percent = 100, scheduling = 'sp', rate = 1, burst_bytes = 1 }
+group.15.queues = [7]
 [port.spare.dscp_to_queue]
 46 = 5
 \"8-15\" = 1
@@ -73,7 +89,8 @@ proptest! {
         "true", "é", "port", "a", "interface", "pfc", "priority", "3", "xoff", "buffer", "queue", "schedule", " ", "\r",
         "1979-05-27", "port-defaults", "speed", "\u{feff}", "\0",
         "\"\\n\"", "\"\\u0000\"", "ingress", "egress", "profile", "pool", "policy", "dot1p", "dscp_to_dot1p", "8-15", "trust",
-        "rewrite", "shared", "static_bytes",
+        "rewrite", "shared", "static_bytes", "wred", "queue-profile", "queue_profile", "group", "queues", "mode", "\"ets\"",
+        "bandwidth_percent", "rate", "\"1G\"", "green", "low_cells", "high_bytes", "action", "\"ecn\"", "wire_overhead",
     ]), 0..60)) {
         examine(&pieces.concat());
     }

@@ -66,7 +66,7 @@ const WRONG_PORTS: &[&str] = &[
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = {} }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { cells = 5 } }",
     // known, but not yet
-    "dcbx = { version = \"cee\" }\nwred = \"table\"",
+    "dcbx = { version = \"cee\" }",
     "pfc.mode = \"auto\"",
     "pfc.watchdog.precision = \"high\"",
     // classification
@@ -114,6 +114,35 @@ const WRONG_PORTS: &[&str] = &[
     "pfc = { mode = \"on\", no_drop = [3], priority.3 = { headroom_cells = 5, headroom_bytes = 1280 } }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3 = { xoff.static_bytes = 2048, resume_bytes = 1793 } }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3 = { headroom_bytes = 3145729 } }",
+    // the line
+    "burst_bytes = 1000",
+    "speed = \"1G\"\nburst_bytes = 1073741825",
+    "wire_overhead = true",
+    "wire_overhead = false\nschedule.queue.1.weight = 3",
+    "speed = \"1G\"\nwire_overhead = 24",
+    // scheduling
+    "schedule.mode = \"wrr\"",
+    "schedule = { wrr = \"packets\", weight = 3 }",
+    "schedule.queue.1 = { group = \"wrr3\", rate = \"fast\", burst_bytes = -1 }",
+    "schedule.queue.1 = { group = \"wrr2\", burst_bytes = 5 }",
+    "schedule.queue = { 8.weight = 1, 01.weight = 1, 1.weight = 1 }",
+    "schedule.group.1 = { queues = [0, 1, 2, 3, 4, 5, 6, 7], bandwidth_percent = 100 }",
+    "schedule = { mode = \"ets\", queue.1.group = \"sp\" }",
+    "schedule = { mode = \"ets\", queue.6.weight = 3 }",
+    "schedule = { mode = \"ets\", queue.2.weight = 3, group.1 = { queues = [0, 1, 2, 3, 4, 5, 6, 7], bandwidth_percent = 100, scheduling = \"sp\" } }",
+    "schedule = { mode = \"ets\", wrr = \"byte-count\", group.15.queues = [0, 1, 2, 3, 4, 5, 6, 7] }",
+    "schedule = { mode = \"ets\", group = 3 }",
+    "schedule = { mode = \"ets\", group = { 1 = 3, 16 = {}, 015 = {}, a = {} } }",
+    "schedule = { mode = \"ets\", group.1 = {}, group.2 = { queues = [], bandwidth_percent = 0 } }",
+    "schedule = { mode = \"ets\", group.1 = { queues = [0, 8], bandwidth_percent = 101, scheduling = \"drr\", weight = 1 } }",
+    "schedule = { mode = \"ets\", group.0 = { queues = [0, 1, 2, 3], bandwidth_percent = 60 }, group.1 = { queues = [3, 5, 5], bandwidth_percent = 50 } }",
+    "schedule = { mode = \"ets\", group.0 = { queues = [0, 1, 2, 3, 4, 5, 6], bandwidth_percent = 99 } }",
+    "schedule = { mode = \"ets\", group.0 = { queues = [0, 1, 2, 3, 4, 5, 6], bandwidth_percent = 100, burst_bytes = 9 }, group.15 = { queues = [7], bandwidth_percent = 5 } }",
+    // WRED tables and queue profiles that are bound
+    "wred = 3",
+    "wred = \"table\"",
+    "queue_profile = \"gentle\"",
+    "queue_profile = { gentle = 3 }",
     // settings that contradict or need one another
     "pfc = { mode = \"on\", no_drop = [3], priority.3.xoff = { static_cells = 5, dynamic_percent = 5 } }",
     "buffer.egress.queue.1 = { shared_percent = 5, shared_cells = 5 }",
@@ -147,7 +176,7 @@ const WRONG_FILES: &[&str] = &[
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nheadroom_cells = 13000\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
-    "[wred.table.queue.5]\necn = true\n[alarm]\nusage_percent = 90\ningress = { percent = 90 }\negress = {}\nheadroom = {}\n\
+    "[alarm]\nusage_percent = 90\ningress = { percent = 90 }\negress = {}\nheadroom = {}\n\
      drop = {}\n[pfc.watchdog]\nprecision = \"high\"\n\
      [telemetry.sensor-group.a]\npaths = []\n[port.a]\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0\"\n[swich]\nname = \"x\"",
@@ -206,6 +235,38 @@ const WRONG_FILES: &[&str] = &[
      [buffer]\nfixed_cells = 29\n[buffer.egress.profile.p]\nreserved_cells = 10\nshared.dynamic_th = 1",
     "[port.a]\ninterface = \"veth0\"\nbuffer.egress.queue.3.profile = \"p\"\n\
      [buffer.egress.profile.p]\nreserved_cells = 200000\nshared.dynamic_th = 1",
+    // WRED tables
+    "[port.a]\ninterface = \"veth0\"\n[wred]\nt = 3\n\"a b\".queue.1 = {}\nnone = {}\n\
+     u = { queue.8 = {}, queue.1 = 5, queues = [1] }\nv.queue = [1]",
+    "[port.a]\ninterface = \"veth0\"\n[wred.t.queue.5]\nweighting_exponent = 16\necn = \"yes\"\nmark = \"deq\"\n\
+     drop_not_ect = 1\ngreen = 3\nyelow = {}\nred = { low = 5, high_cells = -1, probability_percent = 101 }",
+    "[port.a]\ninterface = \"veth0\"\n[wred.t.queue.5]\ngreen = { low_cells = 1, low_bytes = 1, high_cells = 2, high_bytes = 2 }\n\
+     yellow = { low_cells = 101, high_bytes = 25600 }\nred.low_cells = 1001\n[wred.t.queue.6.green]\nhigh_bytes = 100\n\
+     [wred.t.queue.7.red]\nlow_bytes = 4294967297",
+    "[port.a]\ninterface = \"veth0\"\n[wred.t.queue.5]\nmark = \"enqueue\"\ndrop_not_ect = true\n[wred.t.queue.6]\n\
+     ecn = false\nmark = \"dequeue\"\ndrop_not_ect = false\n[wred.t.queue.7]\necn = 1\nmark = \"dequeue\"",
+    // queue profiles
+    "[port.a]\ninterface = \"veth0\"\n[queue-profile]\np = 3\n\"a/b\".action = \"ecn\"\nq = {}\nr = { action = \"drop\", ecn = true }\n\
+     s = { action = true, weighting_exponent = -1 }",
+    "[port.a]\ninterface = \"veth0\"\n[queue-profile.p]\naction = \"none\"\ngreen = { min_threshold_bytes = 32058369 }\n\
+     yellow = { low_cells = 1, max_threshold_bytes = 1, max_threshold_cells = 1 }\nred = { min_threshold_cells = 2, max_threshold_cells = 1 }",
+    // what ports bind
+    "[wred.first.queue.5]\necn = true\n[wred.second.queue.5]\necn = true\n[queue-profile.gentle]\naction = \"ecn\"\n\
+     [port.a]\ninterface = \"veth0\"\nwred = \"frist\"\nqueue_profile = { gentel = [1], first = [2], gentle = [8, \"x\"] }\n\
+     [port.b]\ninterface = \"veth1\"\nwred = \"gentle\"",
+    "[wred.t.queue.5]\necn = true\n[queue-profile.p]\naction = \"ecn\"\n[queue-profile.q]\naction = \"none\"\n\
+     [port.a]\ninterface = \"veth0\"\nwred = \"t\"\nqueue_profile = { p = [1, 2, 2], q = [2, 5] }",
+    // WRED and what must not drop; one port's no-drop priority counts for all, through its map.
+    "[wred.t]\nqueue.5 = { ecn = true, drop_not_ect = true }\nqueue.6 = { weighting_exponent = 0 }\n\
+     [queue-profile.p]\naction = \"wred\"\n[port-defaults]\nwred = \"t\"\nqueue_profile = { p = [0, 1] }\n\
+     [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\ndot1p_to_queue = [6, 1, 2, 3, 4, 5, 6, 7]\n\
+     pfc = { mode = \"on\", no_drop = [0, 1] }",
+    // scheduling of the defaults must help one port
+    "[port-defaults]\nburst_bytes = 5\nwire_overhead = true\nschedule.queue.1 = { group = \"sp\", weight = 1, burst_bytes = 1 }\n\
+     schedule.group.0 = { queues = [0, 1, 2, 3, 4, 5, 6, 7], bandwidth_percent = 100 }\n\
+     [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
+    "[port-defaults]\nschedule.queue.1 = { group = \"sp\", weight = 1 }\n\
+     [port.a]\ninterface = \"veth0\"\nschedule.mode = \"ets\"\nschedule.queue.6.weight = 1\n[port.b]\ninterface = \"veth1\"\nspeed = 0",
     // maps of the defaults must help one port
     "[port-defaults]\ndscp_to_queue = { 46 = 5 }\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",

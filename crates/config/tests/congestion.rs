@@ -1,0 +1,325 @@
+//! WRED tables, queue profiles, scheduling and rates, and the settings that come of them.
+
+use config::Config;
+use switch::PortSettings;
+use switch::settings::{
+    Curve, DEFAULT_WEIGHTS, Inside, MarkAt, Rate, ScheduleSettings, SchedulerGroup, WredSettings,
+};
+
+#[track_caller]
+fn parse(text: &str) -> Config {
+    config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+#[track_caller]
+fn port(text: &str) -> PortSettings {
+    parse(&format!("[port.a]\ninterface = \"veth0\"\n{text}")).switch.ports[0].clone()
+}
+
+fn curve(low_cells: u32, high_cells: u32, probability_percent: u8) -> Curve {
+    Curve { low_cells, high_cells, probability_percent }
+}
+
+fn rate(bps: u64, burst_bytes: Option<u64>) -> Option<Rate> {
+    Some(Rate { bps, burst_bytes })
+}
+
+/// Every setting of congestion, none at its default.
+#[test]
+fn a_file_with_everything() {
+    let config = parse(
+        r#"
+        [buffer]
+        cell_bytes = 208
+        [wred.early.queue.3]
+        weighting_exponent = 12
+        ecn = true
+        mark = "dequeue"
+        drop_not_ect = true
+        green = { low_cells = 10, high_cells = 20, probability_percent = 30 }
+        yellow = { low_bytes = 208, high_bytes = 209, probability_percent = 0 }
+        red = { low_bytes = 0, high_cells = 0, probability_percent = 100 }
+        [wred.early.queue.7]
+        green.low_cells = 1000
+        red = { high_cells = 100 }
+        [queue-profile.mark]
+        action = "ecn"
+        weighting_exponent = 3
+        green = { min_threshold_bytes = 2000, max_threshold_cells = 50, probability_percent = 5 }
+        yellow = { min_threshold_cells = 6, max_threshold_bytes = 2081 }
+        [queue-profile.drop]
+        action = "wred"
+        [port.sp]
+        interface = "veth0"
+        speed = "10G"
+        burst_bytes = 20000
+        wire_overhead = false
+        pfc = { mode = "on", no_drop = [3] }
+        wred = "early"
+        queue_profile = { mark = [0, 1], drop = [2] }
+        [port.sp.schedule]
+        mode = "sp-wrr"
+        wrr = "packet-count"
+        queue.5 = { group = "sp", rate = "2.5G", burst_bytes = 3000 }
+        queue.0 = { group = "wrr2", weight = 7 }
+        queue.1 = { group = "wrr1", weight = 255, rate = 1000000 }
+        queue.2 = { group = "wrr", weight = 1 }
+        [port.ets]
+        interface = "veth1"
+        wire_overhead = true
+        [port.ets.schedule]
+        mode = "ets"
+        wrr = "packet-count"
+        queue.2 = { weight = 9, rate = "1G" }
+        group.15 = { queues = [7], scheduling = "wrr" }
+        group.9 = { queues = [0, 1, 2], bandwidth_percent = 70, scheduling = "wrr", rate = "5G", burst_bytes = 0 }
+        group.10 = { queues = [6, 3, 5, 4], bandwidth_percent = 30, scheduling = "sp" }
+        "#,
+    );
+    let [sp, ets] = &config.switch.ports[..] else { panic!("two ports") };
+
+    let mut expected = PortSettings::new("sp", Some(10_000_000_000));
+    (expected.pfc, expected.groups) = (sp.pfc, sp.groups); // not of congestion
+    (expected.burst_bytes, expected.overhead_bytes) = (Some(20_000), 0);
+    let early = WredSettings {
+        exponent: 12,
+        ecn: true,
+        mark_at: MarkAt::Dequeue,
+        drop_not_ect: true,
+        curves: [curve(10, 20, 30), curve(1, 2, 0), curve(0, 0, 100)],
+    };
+    let defaults = WredSettings::default();
+    let late = WredSettings {
+        curves: [curve(1000, 1000, 10), curve(100, 1000, 10), curve(100, 100, 10)],
+        ..defaults
+    };
+    let all = curve(0, 154_127, 100); // 32058368 bytes of 208
+    let mark = WredSettings {
+        exponent: 3,
+        ecn: true,
+        curves: [curve(10, 50, 5), curve(6, 11, 100), all],
+        ..defaults
+    };
+    let drop = WredSettings { exponent: 0, curves: [all; 3], ..defaults };
+    for (q, wred) in [(0, mark), (1, mark), (2, drop), (3, early), (7, late)] {
+        expected.queues[q].wred = Some(wred);
+    }
+    expected.queues[5].rate = rate(2_500_000_000, Some(3000));
+    expected.queues[1].rate = rate(1_000_000, None);
+    let weights = [7, 255, 1, 4, 5, 9, 13, 15];
+    expected.schedule =
+        ScheduleSettings::sp_wrr(0b10_0000, 0b1101_1110, 0b1, Inside::WeightedByFrames(weights));
+    assert_eq!(*sp, expected);
+
+    let weighted = Inside::WeightedByFrames([1, 1, 9, 1, 1, 1, 1, 1]);
+    let groups = vec![
+        SchedulerGroup {
+            rate: rate(5_000_000_000, Some(0)),
+            ..SchedulerGroup::new("pg9", 1, 70, weighted).of(0b111)
+        },
+        SchedulerGroup::new("pg10", 1, 30, Inside::Strict).of(0b111_1000),
+        SchedulerGroup::new("pg15", 0, 1, weighted).of(0b1000_0000),
+    ];
+    assert_eq!(ets.schedule, ScheduleSettings { groups });
+    assert_eq!((ets.overhead_bytes, ets.queues[2].rate), (24, rate(1_000_000_000, None)));
+}
+
+/// seeds/inspur-ecn-pfc-white-paper-zh.txt, 5.3 and 6: profileA with a green line of 1000 to 5000 bytes on queues 0-4, and
+/// AZURE_LOSSLESS.
+#[test]
+fn the_queue_profiles_of_the_seeds() {
+    let config = parse(
+        r#"
+        [queue-profile.profileA]
+        action = "ecn"
+        green = { min_threshold_bytes = 1000, max_threshold_bytes = 5000, probability_percent = 100 }
+        [queue-profile.AZURE_LOSSLESS]
+        action = "ecn"
+        green = { min_threshold_bytes = 104000, max_threshold_bytes = 312000, probability_percent = 100 }
+        yellow = { min_threshold_bytes = 104000, max_threshold_bytes = 312000, probability_percent = 100 }
+        red = { min_threshold_bytes = 104000, max_threshold_bytes = 312000, probability_percent = 100 }
+        [port.Ethernet1]
+        interface = "veth0"
+        queue_profile = { profileA = [0, 1, 2, 3, 4], AZURE_LOSSLESS = [6] }
+        "#,
+    );
+    let all = curve(0, 125_228, 100); // 32058368 bytes, to the cell
+    let instant = WredSettings { exponent: 0, ecn: true, ..WredSettings::default() };
+    let a = Some(WredSettings { curves: [curve(4, 20, 100), all, all], ..instant });
+    let azure = Some(WredSettings { curves: [curve(407, 1219, 100); 3], ..instant });
+    let wred = config.switch.ports[0].queues.map(|queue| queue.wred);
+    assert_eq!(wred, [a, a, a, a, a, None, azure, None]);
+}
+
+/// What the port itself binds wins: queue by queue for profiles, all together for tables.
+#[test]
+fn a_ports_own_wred_wins() {
+    let config = parse(
+        r#"
+        [wred.ten]
+        queue.0 = { weighting_exponent = 10 }
+        queue.1 = { weighting_exponent = 10 }
+        [wred.eleven]
+        queue.0 = { weighting_exponent = 11 }
+        queue.3 = { weighting_exponent = 11 }
+        [queue-profile.five]
+        action = "wred"
+        weighting_exponent = 5
+        [queue-profile.six]
+        action = "wred"
+        weighting_exponent = 6
+        [queue-profile.off]
+        action = "none"
+        green.max_threshold_cells = 5
+        [queue-profile.unused]
+        action = "ecn"
+        [port-defaults]
+        wred = "ten"
+        queue_profile = { five = [2, 3, 4] }
+        [port.plain]
+        interface = "veth0"
+        [port.profiles]
+        interface = "veth1"
+        queue_profile = { six = [1, 2], off = [4] }
+        [port.table]
+        interface = "veth2"
+        wred = "eleven"
+        [port.both]
+        interface = "veth3"
+        wred = "eleven"
+        queue_profile = { off = [], six = [4] }
+        "#,
+    );
+    let exponents =
+        config.switch.ports.iter().map(|port| port.queues.map(|queue| Some(queue.wred?.exponent)));
+    let expected = [
+        [Some(10), Some(10), Some(5), Some(5), Some(5)],
+        [Some(10), Some(6), Some(6), Some(5), None],
+        [Some(11), None, Some(5), Some(11), Some(5)],
+        [Some(11), None, Some(5), Some(11), Some(6)],
+    ];
+    for (exponents, expected) in exponents.zip(expected) {
+        assert_eq!((&exponents[..5], &exponents[5..]), (&expected[..], &[None; 3][..]));
+    }
+}
+
+/// What `schedule` says, and the groups that come of it.
+#[test]
+fn schedules() {
+    let bytes = Inside::WeightedByBytes;
+    let ets = ScheduleSettings::default_ets();
+    let mut weighted_ets = ets.clone();
+    weighted_ets.groups[0].inside = bytes([1, 1, 1, 1, 6, 1, 1, 1]);
+    weighted_ets.groups[1].inside = weighted_ets.groups[0].inside;
+    let strict = vec![SchedulerGroup::new("pg15", 0, 1, Inside::Strict).of(0xff)];
+    for (text, expected) in [
+        ("", ScheduleSettings::default()),
+        ("mode = \"sp-wrr\", wrr = \"byte-count\"", ScheduleSettings::default()),
+        ("queue.5.group = \"sp\"", ScheduleSettings::sp_wrr(0x20, 0xdf, 0, bytes(DEFAULT_WEIGHTS))),
+        ("mode = \"ets\"", ets),
+        ("mode = \"ets\", queue.4.weight = 6", weighted_ets),
+        ("mode = \"ets\", group.15.queues = [0, 1, 2, 3, 4, 5, 6, 7]", ScheduleSettings { groups: strict }),
+    ] {
+        assert_eq!(port(&format!("schedule = {{ {text} }}")).schedule, expected, "{text}");
+    }
+    // The seed's table 10-12, written out, is the default.
+    let written = "mode = \"ets\", group.0 = { queues = [0, 1, 2, 4, 5], bandwidth_percent = 50 }, \
+        group.1 = { queues = [3], bandwidth_percent = 50 }, group.15 = { queues = [6, 7] }";
+    assert_eq!(port(&format!("schedule = {{ {written} }}")).schedule, ScheduleSettings::default_ets());
+}
+
+/// A queue's settings win one by one, the groups together.
+#[test]
+fn a_ports_own_schedule_wins() {
+    let config = parse(
+        r#"
+        [port-defaults]
+        speed = "1G"
+        burst_bytes = 9000
+        [port-defaults.schedule]
+        mode = "ets"
+        queue.0 = { weight = 3, rate = "10M", burst_bytes = 5000 }
+        group.0 = { queues = [0, 1, 2, 3], bandwidth_percent = 90 }
+        group.1 = { queues = [4, 5, 6, 7], bandwidth_percent = 10 }
+        [port.plain]
+        interface = "veth0"
+        [port.groups]
+        interface = "veth1"
+        burst_bytes = 0
+        schedule.queue.0.rate = "20M"
+        schedule.group.4 = { queues = [0, 1, 2, 3, 4, 5, 6, 7], bandwidth_percent = 100 }
+        [port.mode]
+        interface = "veth2"
+        wire_overhead = false
+        schedule = { mode = "sp-wrr", queue.0.group = "wrr2", wrr = "packet-count" }
+        "#,
+    );
+    let [plain, groups, mode] = &config.switch.ports[..] else { panic!("three ports") };
+    let weighted = Inside::WeightedByBytes([3, 1, 1, 1, 1, 1, 1, 1]);
+    let halves = vec![
+        SchedulerGroup::new("pg0", 1, 90, weighted).of(0x0f),
+        SchedulerGroup::new("pg1", 1, 10, weighted).of(0xf0),
+    ];
+    assert_eq!(plain.schedule.groups, halves);
+    assert_eq!(groups.schedule.groups, [SchedulerGroup::new("pg4", 1, 100, weighted).of(0xff)]);
+    let weights = Inside::WeightedByFrames([3, 2, 3, 4, 5, 9, 13, 15]);
+    assert_eq!(mode.schedule, ScheduleSettings::sp_wrr(0, 0xfe, 0x01, weights));
+
+    assert_eq!(plain.queues[0].rate, rate(10_000_000, Some(5000)));
+    assert_eq!(groups.queues[0].rate, rate(20_000_000, Some(5000)));
+    let line = |port: &PortSettings| (port.burst_bytes, port.overhead_bytes);
+    assert_eq!([plain, groups, mode].map(line), [(Some(9000), 24), (Some(0), 24), (Some(9000), 0)]);
+}
+
+/// Frames are counted as on a wire where the port has a speed, and where it is asked for.
+#[test]
+fn wire_overhead() {
+    let rate = "schedule.queue.1.rate = \"1M\"";
+    let ets = "schedule.mode = \"ets\"";
+    for (text, overhead_bytes) in [
+        ("", 0),
+        ("speed = \"1G\"", 24),
+        ("speed = \"1G\"\nwire_overhead = true", 24),
+        ("speed = \"1G\"\nwire_overhead = false", 0),
+        (rate, 0),
+        (&format!("wire_overhead = true\n{rate}"), 24),
+        (&format!("wire_overhead = true\n{ets}"), 24),
+    ] {
+        assert_eq!(port(text).overhead_bytes, overhead_bytes, "{text}");
+    }
+}
+
+/// `drop_not_ect` goes with priorities that are listed as no-drop, whatever the mode is just now; and what the file says of
+/// one port counts for the queues of all.
+#[test]
+fn no_drop_queues() {
+    let asked = "[wred.t.queue.3]\necn = true\ndrop_not_ect = true\n";
+    let ports = |pfc: &str| {
+        format!(
+            "{asked}[port.a]\ninterface = \"veth0\"\nwred = \"t\"\n[port.b]\ninterface = \"veth1\"\npfc = {pfc}"
+        )
+    };
+    for pfc in ["{ mode = \"on\", no_drop = [3] }", "{ mode = \"off\", no_drop = [3] }"] {
+        assert!(parse(&ports(pfc)).switch.ports[0].queues[3].wred.is_some_and(|wred| wred.drop_not_ect));
+    }
+    // While PFC is off WRED may drop what PFC would protect.
+    let off = "[queue-profile.p]\naction = \"wred\"\n[port.a]\ninterface = \"veth0\"\nqueue_profile = { p = [3] }\n\
+        pfc = { mode = \"off\", no_drop = [3] }";
+    assert!(parse(off).switch.ports[0].queues[3].wred.is_some());
+}
+
+/// As many as a file may have.
+#[test]
+fn profiles_without_number() {
+    let text = |count: usize| {
+        let profiles: String =
+            (0..count).map(|n| format!("[queue-profile.p{n}]\naction = \"ecn\"\n")).collect();
+        format!("{profiles}[port.a]\ninterface = \"veth0\"\nqueue_profile = {{ p127 = [0], p1023 = [1] }}")
+    };
+    let queues = parse(&text(1024)).switch.ports[0].queues;
+    assert_eq!(queues.map(|queue| queue.wred.is_some())[..3], [true, true, false]);
+    let mistakes = config::parse("x.toml", &text(1026)).unwrap_err();
+    let expected = "x.toml:2049:16: queue-profile.p1024: this is the first of 2 queue profiles too many; a file has at \
+        most 1024";
+    assert_eq!(mistakes.to_string(), expected);
+}
