@@ -280,15 +280,16 @@ impl Default for PfcSettings {
     }
 }
 
-/// Thresholds of one priority group (port, 802.1p priority), in cells.
+/// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct GroupSettings {
-    /// Service pool of its shared cells.
-    pub pool: u8,
-    /// Cells that are the group's own.
-    pub reserved_cells: u32,
     /// When the neighbour is told to stop; for a lossy group, when frames drop.
     pub xoff: Threshold,
+    /// Cells that are the group's own.
+    pub reserved_cells: u32,
+    /// Service pool of its shared cells.
+    pub pool: u8,
     /// XON once shared use has come down by this much below the XOFF threshold …
     pub xon_offset_cells: u32,
     /// … or to this, whichever is more.

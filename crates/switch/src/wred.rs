@@ -20,6 +20,8 @@
 //! Jacobson, "Random early detection" (1993); RFC 3168 section 5.
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
+use wire::ethernet::Header;
+use wire::ip;
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,17 @@ impl Ecn {
             Some(_) | None => Ecn::NotCapable,
         }
     }
+}
+
+/// What the ECN field of a frame says.
+pub fn ecn_of(frame: &[u8]) -> Ecn {
+    Ecn::of(Header::parse(frame).ok().and_then(|header| ip::ecn(frame, &header)))
+}
+
+/// Sets CE in a frame whose sender understands it. False if not, or if it is marked already.
+pub fn mark(frame: &mut [u8]) -> bool {
+    let Ok(header) = Header::parse(frame) else { return false };
+    Ecn::of(ip::ecn(frame, &header)) == Ecn::Capable && ip::set_ce(frame, &header)
 }
 
 /// Bits of the average behind the binary point.
