@@ -88,6 +88,7 @@ impl Switch {
             name: port.name.clone(),
             mac,
             speed_bps: port.speed_bps.unwrap_or(0),
+            overhead_bytes: port.overhead_bytes,
             up: true,
             ingress: Ingress::new(port, settings.usage_percent),
             egress: Egress::new(port, &given, settings.seed.wrapping_add(number as u64)),
