@@ -23,7 +23,7 @@ use crate::pool::{Pool, Pools};
 use crate::port::Port;
 use crate::queue::Queue;
 use crate::rewrite;
-use crate::settings::{MAX_PORTS, PRIORITIES, RewriteSettings, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::time::Instant;
 use crate::watermark::Mark;
 use crate::wred::{Verdict, ecn_of};
@@ -325,9 +325,8 @@ impl Switch {
                 let bytes = memory.bytes_mut(&frame, usize::from(charge.len));
                 this.egress.queues[usize::from(charge.queue & 7)].mark(bytes);
             }
-            if *this.egress.rewrite() != RewriteSettings::default() {
-                let bytes = memory.bytes_mut(&frame, usize::from(charge.len));
-                rewrite::rewrite(this.egress.rewrite(), charge.queue, bytes);
+            if let Some(settings) = this.egress.rewrite() {
+                rewrite::rewrite(settings, charge.queue, memory.bytes_mut(&frame, usize::from(charge.len)));
             }
             out.push(Outgoing { frame, len: charge.len });
         }
