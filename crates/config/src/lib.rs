@@ -112,6 +112,7 @@ mod section;
 mod thresholds;
 mod values;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use switch::SwitchSettings;
@@ -123,11 +124,15 @@ use crate::checks::Port;
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};
 use crate::ports::Written;
+pub use crate::ports::{CABLE_M, MTU_BYTES};
 use crate::section::{Section, quoted};
 use crate::values::{NAME_CURE, is_name};
+pub use crate::values::{parse_speed, spell_speed};
 
+/// Bytes of a cell.
+pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
 /// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
-const MAX_CELLS: u32 = 1 << 24;
+pub const MAX_CELLS: u32 = 1 << 24;
 /// Longest file that is read; a real one has a hundredth of that.
 const MAX_FILE_BYTES: usize = 1 << 20;
 /// Longest path of a Unix socket: `sun_path` less the final zero.

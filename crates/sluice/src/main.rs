@@ -1,6 +1,7 @@
 //! The `sluice` command: what a switch is doing, and the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
+mod headroom;
 mod show;
 mod socket;
 
@@ -22,6 +23,8 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    /// How much headroom a lossless priority needs, and the lines of configuration that give it.
+    Headroom(headroom::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
 }
@@ -30,6 +33,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
     match done {
