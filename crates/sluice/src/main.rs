@@ -1,6 +1,7 @@
-//! The `sluice` command: what a switch is doing, and the hosts that a lossless network on one machine needs.
+//! The `sluice` command: what a switch is doing, whether its configuration is right, and the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
+mod check;
 mod headroom;
 mod show;
 mod socket;
@@ -23,6 +24,8 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    /// Say what is wrong with configuration files, and what cannot be lossless.
+    Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
     Headroom(headroom::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
