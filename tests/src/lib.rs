@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::{FlowReceived, Pause, Report};
-use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, idle, port};
+use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, port};
 
 pub use capture::Capture;
 
@@ -186,6 +186,17 @@ pub fn frames(count: Option<control::v1::Count>) -> u64 {
 /// The pauses of one priority that a host reports.
 pub fn pause(report: &Report, priority: u8) -> Pause {
     report.pauses.iter().find(|pause| pause.priority == priority).copied().unwrap_or_default()
+}
+
+/// Runs `sluice` with these arguments on a daemon; what it printed.
+///
+/// # Errors
+/// It failed; the error is what it said.
+pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
+    let output =
+        Command::new(binary("sluice")?).args(arguments).arg("--socket").arg(daemon.socket()).output()?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Compiles `bpf/NAME.c` of this package for the kernel; the object file lies in the bed's directory.

@@ -1,21 +1,11 @@
 //! `sluice show` against a running daemon: what a person and a script read is what the switch counted.
 
-use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Bed, Daemon, binary, port};
-use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, switch_config};
-
-/// Runs `sluice show WHAT`.
-fn show(daemon: &Daemon, what: &str, more: &[&str]) -> Result<String> {
-    let mut command = Command::new(binary("sluice")?);
-    command.args(["show", what]).args(more).arg("--socket").arg(daemon.socket());
-    let output = command.output()?;
-    ensure!(output.status.success(), "show {what}: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8(output.stdout)?)
-}
+use testbed::{Bed, port};
+use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
 
 /// Every number in a JSON value.
 fn numbers(value: &Value, found: &mut Vec<u64>) {
@@ -51,13 +41,13 @@ fn show_says_what_the_switch_counted() -> Result<()> {
         ("buffers", vec![group.shared.unwrap_or_default().peak_cells.into()]),
         ("pfc", vec![sent.xoff[3], sent.xon[3]]),
     ] {
-        let json: Value = serde_json::from_str(&show(&daemon, what, &["--json"])?).context(what)?;
+        let json: Value = serde_json::from_str(&sluice(&daemon, &["show", what, "--json"])?).context(what)?;
         let mut found = Vec::new();
         numbers(&json, &mut found);
         for number in expected {
             assert!(found.contains(&number), "show {what} --json has {number}: {json:#}");
         }
-        let table = show(&daemon, what, &[])?;
+        let table = sluice(&daemon, &["show", what])?;
         assert!(table.contains('a') && table.lines().count() > 2, "{table}");
         println!("sluice show {what}\n{table}");
     }

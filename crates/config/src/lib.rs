@@ -106,6 +106,7 @@
 mod advice;
 mod amount;
 mod buffer;
+mod changes;
 mod checks;
 mod classify;
 mod mistakes;
@@ -122,6 +123,7 @@ use switch::settings::{BridgeSettings, MAX_PORTS};
 use toml::de::DeTable;
 
 use crate::buffer::Buffer;
+pub use crate::changes::{Changes, changes};
 use crate::checks::Port;
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};

@@ -11,6 +11,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
+use crate::order::{Order, Reason};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 
@@ -43,7 +44,10 @@ pub enum ClientError {
         /// What the system or the transport said.
         cause: String,
     },
-    /// The daemon said no, or went away.
+    /// The daemon did not do what it was told; it says why, and what to do about it.
+    #[error("{0}")]
+    Declined(String),
+    /// The daemon could not answer, or went away.
     #[error("the daemon on {} answered: {} ({:?})", socket.display(), status.message(), status.code())]
     Refused {
         /// The socket.
@@ -85,16 +89,45 @@ impl Client {
 
     /// All of the switch now.
     pub async fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
-        let socket = self.socket.clone();
-        answer(socket, self.inner.get_snapshot(v1::GetSnapshotRequest {})).await
+        self.get_snapshot(false).await
     }
 
-    /// A snapshot every `interval` (50 ms at least), the first at once.
-    pub async fn watch(&mut self, interval: Duration) -> Result<Watch, ClientError> {
+    /// The same, and the watermarks since the last read begin anew.
+    pub async fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
+        self.get_snapshot(true).await
+    }
+
+    async fn get_snapshot(&mut self, read_watermarks: bool) -> Result<v1::Snapshot, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_snapshot(v1::GetSnapshotRequest { read_watermarks })).await
+    }
+
+    /// A snapshot every `interval` (50 ms at least), the first at once; each reads the watermarks if told so.
+    pub async fn watch(&mut self, interval: Duration, read_watermarks: bool) -> Result<Watch, ClientError> {
         let interval_ms = u32::try_from(interval.as_millis()).unwrap_or(u32::MAX);
         let socket = self.socket.clone();
-        let stream = answer(socket.clone(), self.inner.watch(v1::WatchRequest { interval_ms })).await?;
+        let request = v1::WatchRequest { interval_ms, read_watermarks };
+        let stream = answer(socket.clone(), self.inner.watch(request)).await?;
         Ok(Watch { socket, stream })
+    }
+
+    /// Has an order carried out; what changed, where that is worth a line.
+    pub async fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
+        let socket = self.socket.clone();
+        let inner = &mut self.inner;
+        match order {
+            Order::ClearWatermarks => {
+                answer(socket, inner.clear_watermarks(v1::ClearWatermarksRequest {})).await?;
+            }
+            Order::HoldPort { port, held } => {
+                answer(socket, inner.hold_port(v1::HoldPortRequest { port, held })).await?;
+            }
+            Order::SetPfc { enabled } => {
+                answer(socket, inner.set_pfc(v1::SetPfcRequest { enabled })).await?;
+            }
+            Order::Reload => return Ok(answer(socket, inner.reload(v1::ReloadRequest {})).await?.changes),
+        }
+        Ok(Vec::new())
     }
 }
 
@@ -108,10 +141,7 @@ pub struct Watch {
 impl Watch {
     /// The next snapshot; `None` when the daemon has ended the stream.
     pub async fn next(&mut self) -> Result<Option<v1::Snapshot>, ClientError> {
-        self.stream
-            .message()
-            .await
-            .map_err(|status| ClientError::Refused { socket: self.socket.clone(), status: Box::new(status) })
+        self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 
@@ -142,6 +172,16 @@ impl BlockingClient {
     pub fn snapshot(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.runtime.block_on(self.client.snapshot())
     }
+
+    /// The same, and the watermarks since the last read begin anew.
+    pub fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
+        self.runtime.block_on(self.client.read_watermarks())
+    }
+
+    /// Has an order carried out; what changed, where that is worth a line.
+    pub fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
+        self.runtime.block_on(self.client.order(order))
+    }
 }
 
 /// Waits for an answer, but not for ever.
@@ -151,8 +191,16 @@ async fn answer<T>(
 ) -> Result<T, ClientError> {
     match tokio::time::timeout(PATIENCE, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
-        Ok(Err(status)) => Err(ClientError::Refused { socket, status: Box::new(status) }),
+        Ok(Err(status)) => Err(no(socket, status)),
         Err(_) => Err(ClientError::Silent(socket)),
+    }
+}
+
+fn no(socket: PathBuf, status: Status) -> ClientError {
+    if Reason::explains(status.code()) {
+        ClientError::Declined(status.message().to_owned())
+    } else {
+        ClientError::Refused { socket, status: Box::new(status) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the switch's own snapshot to the message of the API. Every counter of the switch has its field there; a test
 //! sets each to another number, so that none is forgotten or exchanged with its neighbour.
 
-use switch::counters::{Count, GroupSnapshot, PfcCount, PortSnapshot, QueueSnapshot};
+use switch::counters::{Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot};
 use switch::{DropReason, KernelCounters, Level, Snapshot};
 
 use crate::v1;
@@ -17,17 +17,16 @@ pub struct PortFacts {
     pub vlan_tags_restored: bool,
 }
 
-/// The message of a snapshot. `facts` are the ports' in their order.
-pub fn snapshot(from: &Snapshot, facts: &[PortFacts]) -> v1::Snapshot {
+/// The message of a snapshot. `facts` are the ports' in their order; `pfc_enabled`: PFC is not off on all ports.
+pub fn snapshot(from: &Snapshot, facts: &[PortFacts], pfc_enabled: bool) -> v1::Snapshot {
     assert_eq!(from.ports.len(), facts.len(), "every port of the switch has an interface");
     v1::Snapshot {
         at_ns: from.at.0,
+        pfc_enabled,
         ports: from.ports.iter().zip(facts).map(|(port, facts)| self::port(port, facts)).collect(),
-        shared_ingress: Some(level(from.ingress_pools[0].level)),
-        shared_egress: Some(level(from.egress_pools[0].level)),
-        headroom: Some(level(from.headroom.level)),
-        shared_size_cells: from.ingress_pools[0].size_cells,
-        headroom_size_cells: from.headroom.size_cells,
+        ingress_pools: from.ingress_pools.iter().map(pool).collect(),
+        egress_pools: from.egress_pools.iter().map(pool).collect(),
+        headroom: Some(pool(&from.headroom)),
         cell_bytes: from.cell_bytes,
         bridge_entries: from.bridge_entries,
         bridge_full: from.bridge_full,
@@ -46,10 +45,13 @@ fn port(from: &PortSnapshot, facts: &PortFacts) -> v1::Port {
         name: from.name.clone(),
         interface: facts.interface.clone(),
         up: from.up,
+        held: from.held,
         speed_bps: from.speed_bps,
         xdp_mode: facts.xdp_mode.clone(),
         vlan_tags_restored: facts.vlan_tags_restored,
         received: Some(count(from.received)),
+        received_yellow_frames: from.received_yellow_frames,
+        received_red_frames: from.received_red_frames,
         transmitted: Some(count(from.transmitted)),
         consumed: Some(count(from.consumed)),
         drops: DropReason::ALL
@@ -75,7 +77,16 @@ fn count(from: Count) -> v1::Count {
 }
 
 fn level(from: Level) -> v1::Level {
-    v1::Level { cells: from.cells, peak_cells: from.peak_cells }
+    v1::Level {
+        cells: from.cells,
+        peak_read_cells: from.peak_read_cells,
+        peak_clear_cells: from.peak_clear_cells,
+        peak_cells: from.peak_cells,
+    }
+}
+
+fn pool(from: &PoolSnapshot) -> v1::Pool {
+    v1::Pool { level: Some(level(from.level)), size_cells: from.size_cells }
 }
 
 fn pfc(from: &PfcCount) -> v1::PfcCount {
@@ -85,12 +96,18 @@ fn pfc(from: &PfcCount) -> v1::PfcCount {
 fn group(from: &GroupSnapshot) -> v1::Group {
     v1::Group {
         no_drop: from.no_drop,
+        pool: from.pool.into(),
         xoff: from.xoff,
         xoff_episodes: from.xoff_episodes,
         reserved_cells: from.reserved_cells,
+        reserved_size_cells: from.reserved_size_cells,
         shared: Some(level(from.shared)),
         headroom: Some(level(from.headroom)),
+        headroom_size_cells: from.headroom_size_cells,
+        total: Some(level(from.total)),
         threshold_cells: from.threshold_cells,
+        is_dynamic: from.is_dynamic,
+        violations: from.violations,
         received: Some(count(from.received)),
         dropped: Some(count(from.dropped)),
     }
@@ -101,9 +118,13 @@ fn queue(from: &QueueSnapshot) -> v1::Queue {
         paused: from.paused,
         pauses: from.pauses,
         paused_ns: from.paused_ns,
+        pool: from.pool.into(),
         level: Some(level(from.level)),
+        guaranteed_cells: from.guaranteed_cells,
         waiting_frames: from.waiting_frames,
         threshold_cells: from.threshold_cells,
+        is_dynamic: from.is_dynamic,
+        violations: from.violations,
         transmitted: Some(count(from.transmitted)),
         dropped: Some(count(from.dropped)),
     }

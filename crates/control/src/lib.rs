@@ -6,11 +6,13 @@
 pub mod balance;
 pub mod client;
 pub mod convert;
+pub mod order;
 pub mod server;
 
 pub use balance::Balance;
 pub use client::{BlockingClient, Client, ClientError};
 pub use convert::PortFacts;
+pub use order::{Order, Outcome, Reason, Refusal};
 
 /// Messages, client and server of `sluice.v1`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

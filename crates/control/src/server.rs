@@ -1,5 +1,5 @@
-//! The server of the control API. It never touches the switch: it hands each wish for a snapshot to whoever owns the
-//! way to the poll loop, and waits for the answer on the client's behalf.
+//! The server of the control API. It never touches the switch: it hands each request for a snapshot and each order to
+//! whoever owns the way to the poll loop, and waits for the answer on the client's behalf.
 //!
 //! Rule: whatever clients do, memory stays bounded (design §7.7). So many connections, so many streams on each, so
 //! many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its next
@@ -19,8 +19,9 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tonic::transport::server::Connected;
-use tonic::{Request, Response, Status};
+use tonic::{Response, Status};
 
+use crate::order::{Order, Outcome};
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
 
@@ -30,19 +31,35 @@ pub const MAX_CLIENTS: usize = 32;
 pub const MAX_STREAMS: u32 = 8;
 /// `Watch` streams at once, over all connections.
 pub const MAX_WATCHERS: usize = 32;
-/// Wishes for a snapshot on their way to the owner of the loop.
-pub const MAX_WISHES: usize = 64;
-/// Bytes of a request; none has more than one number in it.
+/// Requests on their way to the owner of the loop.
+pub const MAX_REQUESTS: usize = 64;
+/// Bytes of a request; none has more than a port's name and a number in it.
 const MAX_REQUEST_BYTES: usize = 1024;
 /// Bytes of a request's headers.
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `Watch`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the loop may take for a snapshot; it takes a turn.
+/// How long the owner of the loop may take; the loop itself takes a turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Somebody wants a snapshot, taken after this moment.
-pub type Wish = oneshot::Sender<v1::Snapshot>;
+/// What a client wants of the owner of the loop, and the way back for the answer.
+#[derive(Debug)]
+pub enum Request {
+    /// A snapshot, taken after this moment.
+    Snapshot {
+        /// The watermark since the last read begins anew right after it.
+        read_watermarks: bool,
+        /// Where it goes.
+        answer: oneshot::Sender<v1::Snapshot>,
+    },
+    /// To do something; the answer comes when it is done.
+    Order {
+        /// What.
+        order: Order,
+        /// What became of it.
+        answer: oneshot::Sender<Outcome>,
+    },
+}
 
 /// What the daemon says of itself.
 #[derive(Debug, Clone)]
@@ -58,14 +75,14 @@ pub struct About {
 }
 
 /// Answers clients on `listener` until `stop` is done; then waits for the calls under way. `Watch` streams end when
-/// the receiver of `wishes` is dropped.
+/// the receiver of `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,
     about: About,
-    wishes: mpsc::Sender<Wish>,
+    requests: mpsc::Sender<Request>,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let api = Api { about, wishes: Wishes(wishes), watchers: Arc::new(Semaphore::new(MAX_WATCHERS)) };
+    let api = Api { about, owner: Owner(requests), watchers: Arc::new(Semaphore::new(MAX_WATCHERS)) };
     let service = ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES);
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
@@ -136,31 +153,39 @@ impl AsyncWrite for Connection {
 
 /// The way to the owner of the loop.
 #[derive(Clone)]
-struct Wishes(mpsc::Sender<Wish>);
+struct Owner(mpsc::Sender<Request>);
 
-impl Wishes {
-    async fn snapshot(&self) -> Result<v1::Snapshot, Status> {
+impl Owner {
+    async fn snapshot(&self, read_watermarks: bool) -> Result<v1::Snapshot, Status> {
+        self.ask(|answer| Request::Snapshot { read_watermarks, answer }).await
+    }
+
+    async fn carry_out(&self, order: Order) -> Result<Vec<String>, Status> {
+        self.ask(|answer| Request::Order { order, answer }).await?.map_err(Status::from)
+    }
+
+    async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Status> {
         let stopping = || Status::unavailable("the switch is stopping");
-        let (wish, granted) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let ask = async {
-            self.0.send(wish).await.map_err(|_| stopping())?;
-            granted.await.map_err(|_| stopping())
+            self.0.send(request(answer)).await.map_err(|_| stopping())?;
+            answered.await.map_err(|_| stopping())
         };
         tokio::time::timeout(PATIENCE, ask)
             .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the poll loop gave no snapshot within 2 s")))
+            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the poll loop did not answer within 2 s")))
     }
 }
 
 struct Api {
     about: About,
-    wishes: Wishes,
+    owner: Owner,
     watchers: Arc<Semaphore>,
 }
 
 #[tonic::async_trait]
 impl Control for Api {
-    async fn get_info(&self, _: Request<v1::GetInfoRequest>) -> Result<Response<v1::Info>, Status> {
+    async fn get_info(&self, _: tonic::Request<v1::GetInfoRequest>) -> Result<Response<v1::Info>, Status> {
         Ok(Response::new(v1::Info {
             name: self.about.name.clone(),
             version: self.about.version.clone(),
@@ -172,29 +197,66 @@ impl Control for Api {
 
     async fn get_snapshot(
         &self,
-        _: Request<v1::GetSnapshotRequest>,
+        request: tonic::Request<v1::GetSnapshotRequest>,
     ) -> Result<Response<v1::Snapshot>, Status> {
-        self.wishes.snapshot().await.map(Response::new)
+        self.owner.snapshot(request.into_inner().read_watermarks).await.map(Response::new)
     }
 
     type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::Snapshot, Status>> + Send>>;
 
-    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(
+        &self,
+        request: tonic::Request<v1::WatchRequest>,
+    ) -> Result<Response<Self::WatchStream>, Status> {
         let place = self.watchers.clone().try_acquire_owned().map_err(|_| {
             Status::resource_exhausted(format!("{MAX_WATCHERS} clients are watching already"))
         })?;
-        let interval = Duration::from_millis(request.into_inner().interval_ms.into()).max(MIN_INTERVAL);
-        let mut ticks = tokio::time::interval(interval);
+        let v1::WatchRequest { interval_ms, read_watermarks } = request.into_inner();
+        let mut ticks = tokio::time::interval(Duration::from_millis(interval_ms.into()).max(MIN_INTERVAL));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let watcher = Some((ticks, self.wishes.clone(), place));
+        let watcher = Some((ticks, self.owner.clone(), place));
         // The stream is asked for its next item when the client has room for it; after an error it is over.
-        let stream = futures::stream::unfold(watcher, |watcher| async {
-            let (mut ticks, wishes, place) = watcher?;
+        let stream = futures::stream::unfold(watcher, move |watcher| async move {
+            let (mut ticks, owner, place) = watcher?;
             ticks.tick().await;
-            let snapshot = wishes.snapshot().await;
-            let next = snapshot.is_ok().then_some((ticks, wishes, place));
+            let snapshot = owner.snapshot(read_watermarks).await;
+            let next = snapshot.is_ok().then_some((ticks, owner, place));
             Some((snapshot, next))
         });
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn clear_watermarks(
+        &self,
+        _: tonic::Request<v1::ClearWatermarksRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        self.done(Order::ClearWatermarks).await
+    }
+
+    async fn hold_port(
+        &self,
+        request: tonic::Request<v1::HoldPortRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let v1::HoldPortRequest { port, held } = request.into_inner();
+        self.done(Order::HoldPort { port, held }).await
+    }
+
+    async fn set_pfc(
+        &self,
+        request: tonic::Request<v1::SetPfcRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        self.done(Order::SetPfc { enabled: request.into_inner().enabled }).await
+    }
+
+    async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {
+        let changes = self.owner.carry_out(Order::Reload).await?;
+        Ok(Response::new(v1::Reloaded { changes }))
+    }
+}
+
+impl Api {
+    /// An order with nothing to say but that it is done.
+    async fn done(&self, order: Order) -> Result<Response<v1::Done>, Status> {
+        self.owner.carry_out(order).await.map(|_| Response::new(v1::Done {}))
     }
 }

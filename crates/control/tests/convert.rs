@@ -1,8 +1,12 @@
 //! Every counter of the switch arrives in its own field of the message.
 
 use control::{PortFacts, convert};
-use switch::counters::{Count, GroupSnapshot, Level, PfcCount, PortSnapshot, QueueSnapshot};
-use switch::{Instant, KernelCounters, Snapshot};
+use switch::counters::{Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot};
+use switch::{Instant, KernelCounters, Level, Snapshot};
+
+/// Pools are numbers too small to be all different.
+const GROUP_POOL: u8 = 1;
+const QUEUE_POOL: u8 = 2;
 
 /// 1, 2, 3, … so that no two counters are equal.
 struct Numbers(u64);
@@ -22,7 +26,16 @@ impl Numbers {
     }
 
     fn level(&mut self) -> Level {
-        Level { cells: self.next_u32(), peak_cells: self.next_u32() }
+        Level {
+            cells: self.next_u32(),
+            peak_read_cells: self.next_u32(),
+            peak_clear_cells: self.next_u32(),
+            peak_cells: self.next_u32(),
+        }
+    }
+
+    fn pool(&mut self) -> PoolSnapshot {
+        PoolSnapshot { level: self.level(), size_cells: self.next_u32() }
     }
 
     fn pfc(&mut self) -> PfcCount {
@@ -36,12 +49,18 @@ impl Numbers {
     fn group(&mut self) -> GroupSnapshot {
         GroupSnapshot {
             no_drop: true,
+            pool: GROUP_POOL,
             xoff: false,
             xoff_episodes: self.next(),
             reserved_cells: self.next_u32(),
+            reserved_size_cells: self.next_u32(),
             shared: self.level(),
             headroom: self.level(),
+            headroom_size_cells: self.next_u32(),
+            total: self.level(),
             threshold_cells: self.next_u32(),
+            is_dynamic: true,
+            violations: self.next(),
             received: self.count(),
             dropped: self.count(),
         }
@@ -52,9 +71,13 @@ impl Numbers {
             paused: true,
             pauses: self.next(),
             paused_ns: self.next(),
+            pool: QUEUE_POOL,
             level: self.level(),
+            guaranteed_cells: self.next_u32(),
             waiting_frames: self.next(),
             threshold_cells: self.next_u32(),
+            is_dynamic: false,
+            violations: self.next(),
             transmitted: self.count(),
             dropped: self.count(),
         }
@@ -79,8 +102,11 @@ impl Numbers {
         PortSnapshot {
             name: name.into(),
             up: true,
+            held: name == "right",
             speed_bps: self.next(),
             received: self.count(),
+            received_yellow_frames: self.next(),
+            received_red_frames: self.next(),
             transmitted: self.count(),
             consumed: self.count(),
             drops: std::array::from_fn(|_| self.count()),
@@ -99,11 +125,9 @@ impl Numbers {
         Snapshot {
             at: Instant(self.next()),
             ports: vec![self.port("left"), self.port("right")],
-            shared_ingress: self.level(),
-            shared_egress: self.level(),
-            headroom: self.level(),
-            shared_size_cells: self.next_u32(),
-            headroom_size_cells: self.next_u32(),
+            ingress_pools: std::array::from_fn(|_| self.pool()),
+            egress_pools: std::array::from_fn(|_| self.pool()),
+            headroom: self.pool(),
             cell_bytes: self.next_u32(),
             bridge_entries: self.next(),
             bridge_full: self.next(),
@@ -127,9 +151,10 @@ fn facts(interface: &str) -> PortFacts {
 fn no_counter_is_lost_or_exchanged() {
     let mut numbers = Numbers(0);
     let snapshot = numbers.snapshot();
-    let message = convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")]);
+    let message = convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")], true);
 
     let text = format!("{message:?}");
+    let text = text.replace(&format!("pool: {GROUP_POOL},"), "").replace(&format!("pool: {QUEUE_POOL},"), "");
     let found: Vec<u64> = text
         .split(|c: char| !c.is_ascii_digit())
         .filter(|digits| !digits.is_empty())
@@ -141,15 +166,18 @@ fn no_counter_is_lost_or_exchanged() {
 #[test]
 fn names_and_flags_arrive() {
     let snapshot = Numbers(0).snapshot();
-    let message = convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")]);
+    let message = convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")], true);
 
     let right = &message.ports[1];
     assert_eq!((right.name.as_str(), right.interface.as_str()), ("right", "a-right"));
     assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored, right.up), ("native", true, true));
+    assert!(right.held && !message.ports[0].held && message.pfc_enabled);
     assert_eq!(right.drops.len(), switch::DropReason::ALL.len());
     assert_eq!(
         (right.drops[0].reason.as_str(), right.drops[9].reason.as_str()),
         ("malformed", "kernel_lost")
     );
-    assert_eq!((right.groups[0].no_drop, right.groups[0].xoff, right.queues[7].paused), (true, false, true));
+    let (group, queue) = (&right.groups[0], &right.queues[7]);
+    assert_eq!((group.no_drop, group.xoff, group.is_dynamic, group.pool), (true, false, true, 1));
+    assert_eq!((queue.paused, queue.is_dynamic, queue.pool), (true, false, 2));
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use control::server::{About, MAX_CLIENTS, MAX_WATCHERS, Wish};
-use control::{BlockingClient, Client, ClientError, server, v1};
+use control::server::{About, MAX_CLIENTS, MAX_WATCHERS, Request};
+use control::{BlockingClient, Client, ClientError, Order, Outcome, Reason, Refusal, server, v1};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tonic::Code;
 
-/// A daemon without a switch: its n-th snapshot says `at_ns = n`.
+/// A daemon without a switch: its n-th snapshot says `at_ns = n`, and `bridge_entries = 1` if watermarks were read. It
+/// carries out orders as [`carry_out`] has it.
 struct Fake {
     _folder: tempfile::TempDir,
     socket: PathBuf,
@@ -33,14 +34,22 @@ impl Fake {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("fake.sock");
         let listener = UnixListener::bind(&socket).unwrap();
-        let (wishes, mut wished) = mpsc::channel::<Wish>(server::MAX_WISHES);
+        let (requests, mut requested) = mpsc::channel::<Request>(server::MAX_REQUESTS);
         let made = Arc::new(AtomicU64::new(0));
         let counter = made.clone();
         let switch = tokio::spawn(async move {
-            while let Some(wish) = wished.recv().await {
-                let at_ns = counter.fetch_add(1, Ordering::Relaxed) + 1;
-                let ballast = v1::Port { name: "x".repeat(ballast_bytes), ..Default::default() };
-                let _ = wish.send(v1::Snapshot { at_ns, ports: vec![ballast], ..Default::default() });
+            while let Some(request) = requested.recv().await {
+                match request {
+                    Request::Snapshot { read_watermarks, answer } => {
+                        let at_ns = counter.fetch_add(1, Ordering::Relaxed) + 1;
+                        let ballast = v1::Port { name: "x".repeat(ballast_bytes), ..Default::default() };
+                        let bridge_entries = read_watermarks.into();
+                        let ports = vec![ballast];
+                        let _ =
+                            answer.send(v1::Snapshot { at_ns, bridge_entries, ports, ..Default::default() });
+                    }
+                    Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
+                }
             }
         });
         let about = About {
@@ -50,10 +59,26 @@ impl Fake {
             started: Instant::now(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let api = tokio::spawn(server::serve(listener, about, wishes, async {
+        let api = tokio::spawn(server::serve(listener, about, requests, async {
             let _ = stopped.await;
         }));
         Self { _folder: folder, socket, switch, api, stop: Some(stop), made }
+    }
+}
+
+/// Says back what it was told, or no.
+fn carry_out(order: &Order) -> Outcome {
+    match order {
+        Order::HoldPort { port, .. } if port == "nowhere" => {
+            Err(Refusal { reason: Reason::NotFound, message: "no such port; there is x".into() })
+        }
+        Order::SetPfc { enabled: false } => {
+            Err(Refusal { reason: Reason::Precondition, message: "first\nsecond".into() })
+        }
+        Order::HoldPort { port, .. } if port == "many" => {
+            Err(Refusal { reason: Reason::Invalid, message: vec!["… {\"wörds\"}"; 1000].join("\n") })
+        }
+        order => Ok(vec![format!("{order:?}"), "and more".into()]),
     }
 }
 
@@ -67,8 +92,40 @@ async fn a_client_learns_who_answers_and_gets_snapshots() {
     assert_eq!((info.config.as_str(), info.pid), ("/etc/sluice/fake.toml", std::process::id()));
     assert!(info.uptime_ns > 0);
 
-    assert_eq!(client.snapshot().await.unwrap().at_ns, 1);
-    assert_eq!(client.snapshot().await.unwrap().at_ns, 2);
+    let first = client.snapshot().await.unwrap();
+    let second = client.read_watermarks().await.unwrap();
+    assert_eq!((first.at_ns, first.bridge_entries), (1, 0));
+    assert_eq!((second.at_ns, second.bridge_entries), (2, 1), "watermarks are read when asked for");
+    for read in [false, true] {
+        let mut watch = client.watch(Duration::ZERO, read).await.unwrap();
+        assert_eq!(watch.next().await.unwrap().unwrap().bridge_entries, u64::from(read));
+    }
+}
+
+#[tokio::test]
+async fn orders_arrive_and_their_outcome_comes_back() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let hold = |port: &str| Order::HoldPort { port: port.into(), held: true };
+    let nothing: [String; 0] = [];
+    for order in [Order::ClearWatermarks, hold("x"), Order::SetPfc { enabled: true }] {
+        assert_eq!(client.order(order).await.unwrap(), nothing);
+    }
+    assert_eq!(client.order(Order::Reload).await.unwrap(), ["Reload", "and more"]);
+    // What the daemon says no with is said as it is.
+    let no = client.order(hold("nowhere")).await.unwrap_err();
+    assert_eq!(no.to_string(), "no such port; there is x");
+    let no = client.order(Order::SetPfc { enabled: false }).await.unwrap_err();
+    assert!(matches!(&no, ClientError::Declined(message) if message == "first\nsecond"), "{no:?}");
+    // A message that no header could hold is shortened.
+    let no = client.order(hold("many")).await.unwrap_err().to_string();
+    assert!(no.starts_with("… {\"wörds\"}\n") && no.ends_with(" more"), "{no}");
+    // No request is large.
+    let large = client.order(hold(&"x".repeat(2000))).await.unwrap_err();
+    assert!(
+        matches!(&large, ClientError::Refused { status, .. } if status.code() == Code::OutOfRange),
+        "{large:?}"
+    );
 }
 
 #[test]
@@ -86,6 +143,8 @@ fn a_client_without_async_gets_the_same() {
     let mut client = BlockingClient::connect(&told.recv().unwrap()).unwrap();
     assert_eq!(client.info().unwrap().name, "fake");
     assert_eq!(client.snapshot().unwrap().at_ns, 1);
+    assert_eq!(client.read_watermarks().unwrap().at_ns, 2);
+    assert_eq!(client.order(Order::Reload).unwrap()[0], "Reload");
     end.send(()).unwrap();
     daemon.join().unwrap();
 }
@@ -95,7 +154,7 @@ async fn a_watcher_gets_one_snapshot_after_the_other_no_faster_than_the_least_in
     let fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
     let began = Instant::now();
-    let mut watch = client.watch(Duration::ZERO).await.unwrap();
+    let mut watch = client.watch(Duration::ZERO, false).await.unwrap();
     for at_ns in 1..=4 {
         assert_eq!(watch.next().await.unwrap().unwrap().at_ns, at_ns);
     }
@@ -107,7 +166,7 @@ async fn a_watcher_gets_one_snapshot_after_the_other_no_faster_than_the_least_in
 async fn a_watcher_that_takes_nothing_piles_nothing_up() {
     let fake = Fake::start_with(4 << 20); // each snapshot alone is more than the client's window
     let mut client = Client::connect(&fake.socket).await.unwrap();
-    let _unread = client.watch(Duration::ZERO).await.unwrap();
+    let _unread = client.watch(Duration::ZERO, false).await.unwrap();
     until("the first is made", async || fake.made.load(Ordering::Relaxed) > 0).await;
     tokio::time::sleep(20 * server::MIN_INTERVAL).await;
     let made = fake.made.load(Ordering::Relaxed);
@@ -122,20 +181,20 @@ async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
     for _ in 0..MAX_WATCHERS / 4 {
         let mut client = Client::connect(&fake.socket).await.unwrap();
         for _ in 0..4 {
-            watches.push(client.watch(Duration::from_secs(60)).await.unwrap());
+            watches.push(client.watch(Duration::from_secs(60), false).await.unwrap());
         }
         clients.push(client);
     }
 
     let mut one_more = Client::connect(&fake.socket).await.unwrap();
-    match one_more.watch(Duration::from_secs(60)).await {
+    match one_more.watch(Duration::from_secs(60), false).await {
         Err(ClientError::Refused { status, .. }) => assert_eq!(status.code(), Code::ResourceExhausted),
         other => panic!("{other:?}"),
     }
     assert!(one_more.snapshot().await.is_ok(), "single questions are still answered");
 
     watches.pop();
-    until("a place is free", async || one_more.watch(Duration::from_secs(60)).await.is_ok()).await;
+    until("a place is free", async || one_more.watch(Duration::from_secs(60), false).await.is_ok()).await;
 }
 
 #[tokio::test]
@@ -178,7 +237,7 @@ async fn rubbish_does_not_disturb_other_clients() {
 async fn when_the_switch_stops_clients_are_told_and_the_server_ends() {
     let mut fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
-    let mut watch = client.watch(Duration::ZERO).await.unwrap();
+    let mut watch = client.watch(Duration::ZERO, false).await.unwrap();
     assert!(watch.next().await.unwrap().is_some());
 
     fake.switch.abort();

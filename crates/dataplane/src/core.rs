@@ -4,7 +4,7 @@
 use std::io;
 
 use crate::mailbox::{Command, Mailbox, Reply};
-use switch::{FrameId, Instant, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
+use switch::{FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
 use wire::checksum;
 use wire::ethernet::Header;
 use xdp::{PortIo, Waiter};
@@ -196,17 +196,10 @@ impl<P: PortIo> Core<P> {
         let mut moved = false;
         while let Some(command) = self.mailbox.next_command() {
             moved = true;
-            match command {
-                Command::Snapshot(mut snapshot) => {
-                    self.snapshot(now, &mut snapshot);
-                    self.mailbox.reply(Reply::Snapshot(snapshot));
-                }
-                Command::PortDown(port) => self.close(port, now),
-                Command::Stop(snapshot) => self.stop = Some(snapshot),
-            }
+            self.obey(command, now);
         }
         for (at, event) in self.switch.drain_events() {
-            self.mailbox.reply(Reply::Event(at, event));
+            self.mailbox.tell(at, event);
         }
         for port in 0..self.ports.len() {
             if self.open & (1 << port) != 0 && !self.ports[port].is_up() {
@@ -215,6 +208,35 @@ impl<P: PortIo> Core<P> {
             }
         }
         moved
+    }
+
+    fn obey(&mut self, command: Command, now: Instant) {
+        match command {
+            Command::Snapshot { mut snapshot, read_watermarks } => {
+                self.snapshot(now, &mut snapshot);
+                if read_watermarks {
+                    self.switch.mark_watermarks(Mark::Read);
+                }
+                self.mailbox.answer(Reply::Snapshot(snapshot));
+            }
+            Command::ClearWatermarks => {
+                self.switch.mark_watermarks(Mark::Clear);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::Hold { port, held } => {
+                self.switch.hold(port, held);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::Apply(settings) => {
+                self.switch.apply(&settings.switch, now);
+                for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
+                    port.set_min_posted(frames);
+                }
+                self.mailbox.answer(Reply::Applied(settings));
+            }
+            Command::PortDown(port) => self.close(port, now),
+            Command::Stop(snapshot) => self.stop = Some(snapshot),
+        }
     }
 
     /// Closes a port for good; what it held is dropped and counted.
@@ -240,9 +262,11 @@ impl<P: PortIo> Core<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more frames in, queues out, what cannot leave dropped and counted, XON told, ports closed.
+    /// The end: no more frames in, held ports released, queues out, what cannot leave dropped and counted, XON told,
+    /// ports closed.
     fn wind_up(&mut self, clock: impl Fn() -> Instant) {
         self.receiving = false;
+        (0..self.ports.len()).for_each(|port| self.switch.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
             self.switch.flush(port, clock(), &mut self.memory);
@@ -253,7 +277,7 @@ impl<P: PortIo> Core<P> {
         }
         let mut snapshot = self.stop.take().unwrap_or_default();
         self.snapshot(clock(), &mut snapshot);
-        self.mailbox.reply(Reply::Stopped(snapshot));
+        self.mailbox.answer(Reply::Stopped(snapshot));
     }
 
     fn turn_until(&mut self, clock: &impl Fn() -> Instant, done: impl Fn(&Self) -> bool) {

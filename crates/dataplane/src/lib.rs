@@ -7,4 +7,4 @@ pub mod core;
 pub mod mailbox;
 
 pub use crate::core::{Core, CoreSettings};
-pub use mailbox::{Command, Handle, Mailbox, Reply, mailbox};
+pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};

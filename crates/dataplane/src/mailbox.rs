@@ -1,21 +1,48 @@
 //! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits for the other.
 
 use rtrb::{Consumer, Producer, RingBuffer};
-use switch::{Event, Instant, Snapshot};
+use switch::{Event, Instant, Snapshot, SwitchSettings};
 use xdp::Waker;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
+/// Places among the replies that events leave free, for the answers to commands: whoever asked waits for them.
+const ANSWERS: usize = 64;
 
-/// What a loop is told.
+/// What a loop is told. Each but `PortDown` is answered.
 #[derive(Debug)]
 pub enum Command {
     /// Fill this snapshot and send it back.
-    Snapshot(Box<Snapshot>),
+    Snapshot {
+        /// To be filled.
+        snapshot: Box<Snapshot>,
+        /// The watermarks since the last read begin anew right after it.
+        read_watermarks: bool,
+    },
+    /// The watermarks since the last clear begin anew.
+    ClearWatermarks,
+    /// Hold a port's transmission, or let it go on; for tests.
+    Hold {
+        /// Port number.
+        port: usize,
+        /// Hold it.
+        held: bool,
+    },
+    /// Other settings from now on; they come back in [`Reply::Applied`], so that the loop frees nothing.
+    Apply(Box<Settings>),
     /// The interface of this port is gone, or has no carrier any more.
     PortDown(usize),
     /// Take no more frames, let the queues drain, end. The snapshot comes back in [`Reply::Stopped`].
     Stop(Box<Snapshot>),
+}
+
+/// What can be set on a running loop.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Settings {
+    /// The switch: as many ports, with cells of the same size, as it has.
+    pub switch: SwitchSettings,
+    /// For each port, the fewest frames posted for receipt.
+    pub min_posted: Vec<u32>,
 }
 
 /// What a loop says.
@@ -23,6 +50,10 @@ pub enum Command {
 pub enum Reply {
     /// As asked for.
     Snapshot(Box<Snapshot>),
+    /// Watermarks are cleared, or a port is held or released.
+    Done,
+    /// These settings are in force.
+    Applied(Box<Settings>),
     /// Something happened.
     Event(Instant, Event),
     /// The loop has ended; these are the totals.
@@ -42,7 +73,7 @@ pub struct Handle {
 pub struct Mailbox {
     commands: Consumer<Command>,
     replies: Producer<Reply>,
-    /// Replies that found the ring full.
+    /// Events that found the ring full.
     pub(crate) lost: u64,
 }
 
@@ -75,8 +106,15 @@ impl Mailbox {
         self.commands.pop().ok()
     }
 
-    pub(crate) fn reply(&mut self, reply: Reply) {
-        if self.replies.push(reply).is_err() {
+    /// Answers a command. There is room as long as no more than [`ANSWERS`] commands at a time wait for theirs.
+    pub(crate) fn answer(&mut self, reply: Reply) {
+        let pushed = self.replies.push(reply);
+        debug_assert!(pushed.is_ok(), "no room for an answer");
+    }
+
+    /// Tells of something that happened, if there is room.
+    pub(crate) fn tell(&mut self, at: Instant, event: Event) {
+        if self.replies.slots() <= ANSWERS || self.replies.push(Reply::Event(at, event)).is_err() {
             self.lost += 1;
         }
     }

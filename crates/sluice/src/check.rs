@@ -1,7 +1,8 @@
 //! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a no-drop priority lossless.
 //! The rules are the `config` crate's; nothing is started.
 
-use std::io::{self, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -9,6 +10,8 @@ use clap::Args;
 use config::{Config, Mistake, Mistakes};
 use serde::Serialize;
 
+/// More than the longest file that `config` takes: it refuses what is cut off here.
+const MAX_FILE_BYTES: u64 = 2 << 20;
 /// With --strict: there are warnings.
 const EXIT_WARNINGS: u8 = 1;
 /// A file is wrong, or cannot be read.
@@ -68,7 +71,7 @@ enum Outcome {
 impl Checked {
     fn new(file: &Path) -> Self {
         let name = file.display().to_string();
-        let outcome = match std::fs::read_to_string(file) {
+        let outcome = match text(file) {
             Err(error) => Outcome::Unreadable(error),
             Ok(text) => match config::parse(&name, &text) {
                 Ok(config) => Outcome::Right(Box::new(config)),
@@ -122,6 +125,13 @@ impl Checked {
         };
         mistakes.list().iter().map(said).collect()
     }
+}
+
+/// The text of a file, or as much of it as `config` refuses to take.
+fn text(file: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// A mistake or a warning.

@@ -2,20 +2,19 @@
 //! loops in software add. The rule is [`switch::headroom`]'s.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
-use control::BlockingClient;
 use serde::Serialize;
 use switch::PortSettings;
 use switch::cells::CellSize;
 use switch::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
-use crate::socket;
+use crate::output;
+use crate::socket::Daemon;
 
 /// The link, and how its ends are held up.
 #[derive(Args)]
@@ -43,9 +42,8 @@ pub struct Arguments {
     /// Print JSON.
     #[arg(long)]
     json: bool,
-    /// With --measured, the daemon's control socket [default: $SLUICE_SOCKET, or the only one in /run/sluice].
-    #[arg(long, value_name = "PATH", requires = "measured")]
-    socket: Option<PathBuf>,
+    #[command(flatten)]
+    daemon: Daemon,
 }
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
@@ -108,10 +106,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         mtu_bytes: u64::from(arguments.mtu),
     };
     let report = Report::new(link, CellSize::new(arguments.cell), stall(arguments)?.as_ref());
-    let text = if arguments.json { serde_json::to_string_pretty(&report)? } else { report.text() };
-    let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", text.trim_end())?;
-    Ok(())
+    output::print(&if arguments.json { output::json(&report, true)? } else { report.text() })
 }
 
 /// How long a loop was held up at most, and who says so.
@@ -133,11 +128,17 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     if let Some(us) = arguments.stall_us {
         return Ok(Some(Stall { ns: us * 1000, source: Source::Given }));
     }
-    let Some(measured) = arguments.measured else { return Ok(None) };
-    let stall = match ask_daemon(arguments.socket.as_deref()) {
+    let Some(measured) = arguments.measured else {
+        ensure!(
+            !arguments.daemon.is_named(),
+            "--socket is of no effect without --measured: add it, or leave it out"
+        );
+        return Ok(None);
+    };
+    let stall = match ask(&arguments.daemon) {
         Ok(stall) => stall,
         // Who names a socket means that daemon, not just any loop.
-        Err(error) if arguments.socket.is_some() => return Err(error),
+        Err(error) if arguments.daemon.is_named() => return Err(error),
         Err(error) => {
             eprintln!("sluice: measuring here for {} s: {error:#}", measured.as_secs_f64());
             Stall { ns: longest_gap_ns(measured), source: Source::Measured(measured) }
@@ -146,10 +147,9 @@ fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     Ok(Some(stall))
 }
 
-fn ask_daemon(socket: Option<&Path>) -> Result<Stall> {
-    let socket = socket::choose(socket)?;
-    let snapshot = BlockingClient::connect(&socket)?.snapshot()?;
-    Ok(Stall { ns: snapshot.loop_worst_stall_ns, source: Source::Daemon(socket) })
+fn ask(daemon: &Daemon) -> Result<Stall> {
+    let snapshot = daemon.talk(async |client| Ok(client.snapshot().await?))?;
+    Ok(Stall { ns: snapshot.loop_worst_stall_ns, source: Source::Daemon(daemon.socket()?) })
 }
 
 /// The longest time that passes between two looks at the clock, looking all the time for `duration`.

@@ -1,8 +1,11 @@
-//! The `sluice` command: what a switch is doing, whether its configuration is right, and the hosts that a lossless network on one machine needs.
+//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration is right, and the hosts
+//! that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
 mod check;
 mod headroom;
+mod orders;
+mod output;
 mod show;
 mod socket;
 
@@ -12,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, and plays the hosts on its ports.
+/// Looks into a running Sluice switch, tells it what to do, and plays the hosts on its ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -24,6 +27,10 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
+    Reload(orders::Reload),
+    Pfc(orders::Pfc),
+    Port(orders::Port),
+    Clear(orders::Clear),
     /// Say what is wrong with configuration files, and what cannot be lossless.
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
@@ -36,6 +43,10 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
+        Task::Reload(arguments) => orders::reload(&arguments),
+        Task::Pfc(arguments) => orders::pfc(&arguments),
+        Task::Port(arguments) => orders::port(&arguments),
+        Task::Clear(arguments) => orders::clear(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),

@@ -3,15 +3,49 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
+use clap::Args;
+use control::{Client, Order};
 
 /// Where daemons listen unless their configuration says otherwise.
-pub const DIRECTORY: &str = "/run/sluice";
+const DIRECTORY: &str = "/run/sluice";
 
 /// The environment variable that stands for `--socket`.
-pub const VARIABLE: &str = "SLUICE_SOCKET";
+const VARIABLE: &str = "SLUICE_SOCKET";
+
+/// The daemon that a command talks to.
+#[derive(Args)]
+pub struct Daemon {
+    /// The daemon's control socket [default: $SLUICE_SOCKET, or the only one in /run/sluice].
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl Daemon {
+    /// The command line names it.
+    pub fn is_named(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> Result<PathBuf> {
+        choose(self.socket.as_deref())
+    }
+
+    /// Connects, and lets `talk` say and ask what it wants.
+    pub fn talk<T>(&self, talk: impl AsyncFnOnce(&mut Client) -> Result<T>) -> Result<T> {
+        let socket = self.socket()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async { talk(&mut Client::connect(&socket).await?).await })
+    }
+
+    /// Has an order carried out; what changed, where that is worth a line.
+    pub fn order(&self, order: Order) -> Result<Vec<String>> {
+        self.talk(async |client| Ok(client.order(order).await?))
+    }
+}
 
 /// The socket to talk to.
-pub fn choose(given: Option<&Path>) -> Result<PathBuf> {
+fn choose(given: Option<&Path>) -> Result<PathBuf> {
     match (given, std::env::var_os(VARIABLE)) {
         (Some(socket), _) => Ok(socket.to_path_buf()),
         (None, Some(socket)) if !socket.is_empty() => Ok(socket.into()),

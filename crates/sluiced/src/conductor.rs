@@ -1,5 +1,5 @@
-//! What happens beside the poll loop, on the daemon's first thread: clients' wishes for snapshots go to the loop and come
-//! back, changes of interfaces become commands, events become log lines, and signals end it all.
+//! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the loop and the answers come
+//! back, changes of interfaces become commands, events become log lines, and signals reload the file or end it all.
 //!
 //! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop does not wake this
 //! thread either; replies are looked for every few milliseconds.
@@ -8,17 +8,19 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use control::server::{MAX_WISHES, Wish};
-use control::{PortFacts, convert};
+use control::server::{MAX_REQUESTS, Request};
+use control::{Order, Outcome, PortFacts, convert, v1};
 use dataplane::{Command, Handle, Reply};
 use switch::{Event, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use crate::carrier::{Change, Seen};
 use crate::links::Notice;
+use crate::live::Live;
 use crate::machine::Machine;
+use crate::orders::{self, Step};
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -27,23 +29,41 @@ const IDLE_PACE: Duration = Duration::from_millis(20);
 /// How long the loop may take to stop: it drains for 2 s at most.
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 
-/// SIGINT and SIGTERM.
+/// SIGINT and SIGTERM, which end it, and SIGHUP, which has the file read again.
 pub struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
+}
+
+/// What a signal says.
+enum Told {
+    /// Its name.
+    Stop(&'static str),
+    Reload,
 }
 
 impl Signals {
     /// From now on they are ours.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
     }
 
-    async fn next(&mut self) -> &'static str {
+    async fn next(&mut self) -> Told {
         tokio::select! {
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
+            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
+            _ = self.hangup.recv() => Told::Reload,
         }
+    }
+
+    /// Waits for one that ends it.
+    async fn stop(&mut self) {
+        while !matches!(self.next().await, Told::Stop(_)) {}
     }
 }
 
@@ -51,9 +71,28 @@ impl Signals {
 #[derive(Debug)]
 pub enum End {
     /// The loop has stopped, and these are its totals.
-    Stopped(Box<Snapshot>),
+    Stopped(Box<v1::Snapshot>),
     /// A second signal came.
     Forced,
+}
+
+/// Somebody who waits for a snapshot.
+struct Wish {
+    read_watermarks: bool,
+    answer: oneshot::Sender<v1::Snapshot>,
+}
+
+/// An order, and who waits for its outcome; nobody does where a signal gave it.
+struct Asked {
+    order: Order,
+    answer: Option<oneshot::Sender<Outcome>>,
+}
+
+/// An order that the loop is carrying out.
+struct UnderWay {
+    asked: Asked,
+    changes: Vec<String>,
+    live: Option<Live>,
 }
 
 /// Both ways to the loop, and who waits for what.
@@ -61,6 +100,8 @@ pub struct Conductor {
     handle: Handle,
     ports: Vec<String>,
     facts: Vec<PortFacts>,
+    /// What the loop runs with, after all that it has answered so far.
+    live: Live,
     /// Commands that found the ring full.
     commands: VecDeque<Command>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
@@ -69,20 +110,26 @@ pub struct Conductor {
     asked: Vec<Wish>,
     /// Who came later: theirs must be taken later, too.
     waiting: Vec<Wish>,
+    /// Orders that wait their turn: one at a time is carried out.
+    orders: VecDeque<Asked>,
+    under_way: Option<UnderWay>,
     stopped: Option<Box<Snapshot>>,
 }
 
 impl Conductor {
-    /// `facts` are the ports' in their order, as are their names `ports`.
-    pub fn new(handle: Handle, ports: Vec<String>, facts: Vec<PortFacts>) -> Self {
+    /// For a loop that runs with `live`; `facts` are its ports' in their order.
+    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>) -> Self {
         Self {
             handle,
-            ports,
+            ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
+            live,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             asked: Vec::new(),
             waiting: Vec::new(),
+            orders: VecDeque::new(),
+            under_way: None,
             stopped: None,
         }
     }
@@ -93,7 +140,7 @@ impl Conductor {
     /// The loop ended by itself, or does not stop.
     pub async fn run(
         mut self,
-        mut wishes: mpsc::Receiver<Wish>,
+        mut requests: mpsc::Receiver<Request>,
         mut notices: mpsc::Receiver<Notice>,
         machine: &Machine,
         signals: &mut Signals,
@@ -104,21 +151,28 @@ impl Conductor {
                 bail!("the poll loop ended by itself");
             }
             tokio::select! {
-                Some(wish) = wishes.recv(), if self.waiting.len() < MAX_WISHES => self.waiting.push(wish),
+                Some(request) = requests.recv(), if self.has_room() => self.accept(request),
                 Some(notice) = notices.recv() => self.note(notice),
-                name = signals.next() => {
-                    info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
-                    break;
-                }
+                told = signals.next() => match told {
+                    Told::Reload if self.has_room() => {
+                        self.orders.push_back(Asked { order: Order::Reload, answer: None });
+                    }
+                    Told::Reload => warn!("SIGHUP: too much to do; send it again"),
+                    Told::Stop(name) => {
+                        info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
+                        break;
+                    }
+                },
                 () = tokio::time::sleep(self.pace()) => {}
             }
         }
-        drop(wishes); // whoever still asks is told that the switch is stopping
+        drop(requests); // whoever still asks is told that the switch is stopping
         self.stop(machine, signals).await
     }
 
     async fn stop(mut self, machine: &Machine, signals: &mut Signals) -> Result<End> {
         self.waiting.clear();
+        self.orders.clear();
         self.commands.push_back(Command::Stop(Box::default()));
         let asked = Instant::now();
         loop {
@@ -126,7 +180,7 @@ impl Conductor {
             let has_ended = machine.has_ended();
             self.exchange();
             if let Some(totals) = self.stopped.take() {
-                return Ok(End::Stopped(totals));
+                return Ok(End::Stopped(Box::new(self.message(&totals))));
             }
             if has_ended {
                 bail!("the poll loop ended without its totals");
@@ -135,18 +189,34 @@ impl Conductor {
                 bail!("the poll loop does not stop");
             }
             tokio::select! {
-                _ = signals.next() => return Ok(End::Forced),
+                () = signals.stop() => return Ok(End::Forced),
                 () = tokio::time::sleep(BUSY_PACE) => {}
             }
         }
     }
 
-    fn pace(&self) -> Duration {
-        if self.asked.is_empty() && self.waiting.is_empty() && self.commands.is_empty() {
-            IDLE_PACE
-        } else {
-            BUSY_PACE
+    fn has_room(&self) -> bool {
+        self.waiting.len() + self.orders.len() < MAX_REQUESTS
+    }
+
+    fn accept(&mut self, request: Request) {
+        match request {
+            Request::Snapshot { read_watermarks, answer } => {
+                self.waiting.push(Wish { read_watermarks, answer });
+            }
+            Request::Order { order, answer } => {
+                self.orders.push_back(Asked { order, answer: Some(answer) });
+            }
         }
+    }
+
+    fn pace(&self) -> Duration {
+        let idle = self.asked.is_empty()
+            && self.waiting.is_empty()
+            && self.orders.is_empty()
+            && self.under_way.is_none()
+            && self.commands.is_empty();
+        if idle { IDLE_PACE } else { BUSY_PACE }
     }
 
     /// Takes what the loop said, and tells it what there is to tell.
@@ -154,6 +224,7 @@ impl Conductor {
         while let Some(reply) = self.handle.receive() {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
+                Reply::Done | Reply::Applied(_) => self.finish_order(),
                 Reply::Event(_, event) => self.log(event),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
@@ -162,7 +233,13 @@ impl Conductor {
             && let Some(snapshot) = self.snapshot.take()
         {
             self.asked.append(&mut self.waiting);
-            self.commands.push_back(Command::Snapshot(snapshot));
+            let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
+            self.commands.push_back(Command::Snapshot { snapshot, read_watermarks });
+        }
+        while self.under_way.is_none()
+            && let Some(asked) = self.orders.pop_front()
+        {
+            self.begin_order(asked);
         }
         while let Some(command) = self.commands.pop_front() {
             if let Err(command) = self.handle.send(command) {
@@ -173,11 +250,39 @@ impl Conductor {
     }
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
-        let message = convert::snapshot(&snapshot, &self.facts);
+        let message = self.message(&snapshot);
         for wish in self.asked.drain(..) {
-            let _ = wish.send(message.clone()); // a client that is gone needs none
+            let _ = wish.answer.send(message.clone()); // a client that is gone needs none
         }
         self.snapshot = Some(snapshot);
+    }
+
+    /// What clients are told of a snapshot that the loop has just filled.
+    fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
+        convert::snapshot(snapshot, &self.facts, self.live.config().pfc_enabled)
+    }
+
+    fn begin_order(&mut self, asked: Asked) {
+        if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
+            return; // it waited so long that its client was told that it failed
+        }
+        match orders::plan(&asked.order, &self.live) {
+            Ok(Some(Step { command, changes, live })) => {
+                self.commands.push_back(command);
+                self.under_way = Some(UnderWay { asked, changes, live });
+            }
+            Ok(None) => conclude(asked, Ok(Vec::new())),
+            Err(refusal) => conclude(asked, Err(refusal)),
+        }
+    }
+
+    /// The loop has done what it was told.
+    fn finish_order(&mut self) {
+        let Some(UnderWay { asked, changes, live }) = self.under_way.take() else { return };
+        if let Some(live) = live {
+            self.live = live;
+        }
+        conclude(asked, Ok(changes));
     }
 
     /// A change of a port's interface.
@@ -227,5 +332,13 @@ impl Conductor {
                 warn!(port = self.ports[port], interface, "port down");
             }
         }
+    }
+}
+
+/// Logs the outcome of an order and tells whoever waits for it.
+fn conclude(Asked { order, answer }: Asked, outcome: Outcome) {
+    orders::log(&order, &outcome);
+    if let Some(answer) = answer {
+        let _ = answer.send(outcome); // a client that is gone needs none
     }
 }

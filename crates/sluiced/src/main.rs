@@ -4,8 +4,11 @@
 
 mod carrier;
 mod conductor;
+mod file;
 mod links;
+mod live;
 mod machine;
+mod orders;
 mod ports;
 mod report;
 mod run;
@@ -17,6 +20,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use config::Config;
+use file::Wrong;
 use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
@@ -42,7 +46,8 @@ struct Arguments {
 const AFTER_HELP: &str = "\
 It logs to standard error; `sluiced is ready` says that frames are forwarded. SIGINT or SIGTERM stops it: it takes no \
 more frames, lets its queues drain, releases whom it paused and prints totals on standard output. A second signal ends \
-it at once. Look into it with `sluice show`.
+it at once. SIGHUP, or `sluice reload`, makes it read FILE again and apply it, whole or not at all. Look into it with \
+`sluice show`.
 
 Exit codes: 0 stopped when told to (or the file is right), 1 it could not start or go on, 2 the file is wrong.";
 
@@ -61,7 +66,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
-    match run::run(&config, &arguments.config) {
+    match run::run(config, &arguments.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("sluiced: {error:#}");
@@ -72,21 +77,12 @@ fn main() -> ExitCode {
 
 /// Reads the file; if it is wrong says so, with line and column, and returns nothing.
 fn read(file: &Path) -> Option<Config> {
-    let name = file.display().to_string();
-    let text = match std::fs::read_to_string(file) {
-        Ok(text) => text,
-        Err(error) => {
-            eprintln!("sluiced: cannot read {name}: {error}");
-            return None;
-        }
-    };
-    match config::parse(&name, &text) {
-        Ok(config) => Some(config),
-        Err(mistakes) => {
-            eprintln!("{:?}", miette::Report::new(mistakes));
-            None
-        }
+    match file::read(file) {
+        Ok(config) => return Some(config),
+        Err(Wrong::Unreadable(why)) => eprintln!("sluiced: {why}"),
+        Err(Wrong::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),
     }
+    None
 }
 
 fn log_to_stderr(level: Option<&str>) -> Result<(), String> {

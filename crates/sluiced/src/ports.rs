@@ -32,7 +32,8 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let port = XdpPort::open(&mut memory, interface, &setup_for(settings))
+            let setup = PortSetup { min_posted: min_posted(settings), ..PortSetup::default() };
+            let port = XdpPort::open(&mut memory, interface, &setup)
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
         }
@@ -56,16 +57,16 @@ impl OpenPorts {
     }
 }
 
-/// How a port uses its rings. Frames that the kernel has no place for are lost whatever their priority, so where one of
-/// them is no-drop, and the rate is known, enough are posted for a stall at that rate.
-fn setup_for(settings: &PortSettings) -> PortSetup {
-    let mut setup = PortSetup::default();
+/// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
+/// their priority, so where one of them is no-drop, and the rate is known, enough are posted for a stall at that rate.
+pub fn min_posted(settings: &PortSettings) -> u32 {
+    let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
     if let (true, Some(speed_bps)) = (settings.pfc.no_drop != 0, settings.speed_bps) {
         let frames =
             u128::from(speed_bps) * u128::from(STALL_NS) / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
-        setup.min_posted = frames.clamp(setup.min_posted.into(), setup.max_posted.into()) as u32;
+        return frames.clamp(min_posted.into(), max_posted.into()) as u32;
     }
-    setup
+    min_posted
 }
 
 /// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
@@ -145,7 +146,7 @@ mod tests {
         let posted = |speed_bps, no_drop| {
             let mut settings = PortSettings::new("a", speed_bps);
             settings.pfc.no_drop = no_drop;
-            setup_for(&settings).min_posted
+            super::min_posted(&settings)
         };
         let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
         assert_eq!(posted(Some(1_000_000_000), 0b1000), 4464);

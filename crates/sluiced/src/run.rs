@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use config::Config;
-use control::convert;
-use control::server::{self, About, MAX_WISHES};
+use control::server::{self, About, MAX_REQUESTS};
 use dataplane::{Core, CoreSettings, mailbox};
 use switch::Switch;
 use tokio::net::UnixListener;
@@ -19,6 +18,7 @@ use xdp::Waiter;
 
 use crate::conductor::{Conductor, End, Signals};
 use crate::links::{Interface, Links, look_up};
+use crate::live::Live;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
 use crate::{report, socket};
@@ -32,15 +32,16 @@ const EXIT_FORCED: i32 = 130;
 ///
 /// # Errors
 /// It could not start, or not go on; nothing is left behind.
-pub fn run(config: &Config, file: &Path) -> Result<()> {
+pub fn run(config: Config, file: &Path) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(live(config, file));
+    let done = runtime.block_on(run_live(Live::new(config, file)));
     runtime.shutdown_background();
     done
 }
 
-async fn live(config: &Config, file: &Path) -> Result<()> {
+async fn run_live(live: Live) -> Result<()> {
     let started = Instant::now();
+    let config = &live.config().clone();
     let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
     check_core(core)?;
     socket::must_be_free(&config.control_socket)?;
@@ -57,17 +58,20 @@ async fn live(config: &Config, file: &Path) -> Result<()> {
 
     let waiter = Waiter::new().context("a way to sleep")?;
     let (handle, core_mailbox) = mailbox(waiter.waker());
-    let loop_of_core = assemble(config, &interfaces, open, core_mailbox);
+    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox);
     let machine = Machine::start(loop_of_core, waiter, core, started)?;
 
-    let (wishes, wished) = mpsc::channel(MAX_WISHES);
+    let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
-    let api = tokio::spawn(server::serve(listener, about(config, file, started), wishes, async {
+    let api = tokio::spawn(server::serve(listener, about(&live, started), requests, async {
         let _ = api_ends.await;
     }));
 
     ports::log(config, &interfaces, &facts);
     warn_of_missing_carriers(config, &links);
+    if !config.pfc_enabled {
+        warn!("PFC is off on all ports, as the file says; `sluice pfc on` turns it on");
+    }
     info!(
         switch = config.name,
         ports = config.interfaces.len(),
@@ -76,17 +80,14 @@ async fn live(config: &Config, file: &Path) -> Result<()> {
         "sluiced is ready"
     );
 
-    let names = config.switch.ports.iter().map(|port| port.name.clone()).collect();
-    let end = Conductor::new(handle, names, facts.clone())
-        .run(wished, links.notices(), &machine, &mut signals)
-        .await;
+    let end =
+        Conductor::new(handle, live, facts).run(requested, links.notices(), &machine, &mut signals).await;
     drop(socket_file);
     drop(end_api);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
     match end {
         Ok(End::Stopped(totals)) => {
             machine.join()?;
-            let totals = convert::snapshot(&totals, &facts);
             println!("{}", report::totals(&totals));
             if !report::is_clean(&totals) {
                 error!("frames are missing from the totals: this is a fault of sluiced, please report it");
@@ -107,23 +108,23 @@ async fn live(config: &Config, file: &Path) -> Result<()> {
 
 /// The loop with all that it owns.
 fn assemble(
-    config: &Config,
+    live: &Live,
     interfaces: &[Interface],
     open: OpenPorts,
     mailbox: dataplane::Mailbox,
 ) -> Core<xdp::XdpPort> {
     let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
     let memory_frames = open.memory.frames();
-    let switch = Switch::new(&config.switch, &macs, memory_frames);
+    let switch = Switch::new(&live.settings().switch, &macs, memory_frames);
     let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
     Core::new(switch, open.ports, open.memory, memory_frames, mailbox, CoreSettings { finish_checksums })
 }
 
-fn about(config: &Config, file: &Path, started: Instant) -> About {
+fn about(live: &Live, started: Instant) -> About {
     About {
-        name: config.name.clone(),
+        name: live.config().name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        config: std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf()),
+        config: live.file().to_path_buf(),
         started,
     }
 }

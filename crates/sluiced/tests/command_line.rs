@@ -133,7 +133,9 @@ fn the_help_tells_of_signals_and_exit_codes() {
     let output = sluiced(&["--help"]);
     assert_eq!(output.status.code(), Some(0));
     let help = String::from_utf8_lossy(&output.stdout);
-    for word in ["--config <FILE>", "--check", "RUST_LOG", "SIGTERM", "Exit codes: 0", "sluice show"] {
+    for word in
+        ["--config <FILE>", "--check", "RUST_LOG", "SIGTERM", "SIGHUP", "Exit codes: 0", "sluice show"]
+    {
         assert!(help.contains(word), "{word}:\n{help}");
     }
 }

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result, anyhow};
 use control::Balance;
-use control::v1::Group;
+use control::v1::{Group, Pool};
 use host::report::Report;
 
 use crate::Snapshot;
@@ -96,9 +96,10 @@ fn whole_switch(ledger: &mut Ledger, snapshot: &Snapshot) {
         snapshot.memory_frames,
         snapshot.memory_free + snapshot.memory_in_rings,
     );
-    ledger.equal("cells of the shared pool (ingress) at rest", cells(&snapshot.shared_ingress), 0);
-    ledger.equal("cells of the shared pool (egress) at rest", cells(&snapshot.shared_egress), 0);
-    ledger.equal("cells of the headroom pool at rest", cells(&snapshot.headroom), 0);
+    let pools = |pools: &[Pool]| pools.iter().map(|pool| cells(&pool.level)).sum();
+    ledger.equal("cells of the shared pools (ingress) at rest", pools(&snapshot.ingress_pools), 0);
+    ledger.equal("cells of the shared pools (egress) at rest", pools(&snapshot.egress_pools), 0);
+    ledger.equal("cells of the headroom pool at rest", pools(snapshot.headroom.as_slice()), 0);
 }
 
 fn one_port(ledger: &mut Ledger, port: &Port) {

@@ -75,6 +75,12 @@ impl FillPolicy {
         }
     }
 
+    /// From now on it holds `floor` to `ceiling` frames.
+    pub(crate) fn set_bounds(&mut self, floor: u32, ceiling: u32) {
+        (self.floor, self.ceiling) = (floor.min(ceiling), ceiling);
+        self.target = self.target.clamp(self.floor, self.ceiling);
+    }
+
     /// Frames to hold as things stand.
     pub(crate) fn target(&self) -> u32 {
         self.target
@@ -140,6 +146,19 @@ mod tests {
         let mut policy = FillPolicy::new(8192, 8192);
         run(&mut policy, Instant(7), 10 * SECOND, 50_000, 0);
         assert_eq!(policy.target(), 8192);
+    }
+
+    #[test]
+    fn other_bounds_hold_at_once_and_later() {
+        let mut policy = FillPolicy::new(FLOOR_FRAMES, 1024);
+        let now = run(&mut policy, Instant(7), 10 * SECOND, 50_000, 50);
+        assert_eq!(policy.target(), FLOOR_FRAMES);
+        policy.set_bounds(4464, 8192);
+        assert_eq!(policy.target(), 4464);
+        run(&mut policy, now, SECOND, 50_000, 50);
+        assert_eq!(policy.target(), 4464);
+        policy.set_bounds(FLOOR_FRAMES, 1024);
+        assert_eq!(policy.target(), 1024);
     }
 
     #[test]

@@ -42,6 +42,7 @@ struct Shared {
     blocked: bool,
     lose: u32,
     up: bool,
+    min_posted: u32,
     counters: KernelCounters,
 }
 
@@ -73,6 +74,7 @@ impl MemoryPort {
             blocked: false,
             lose: 0,
             up: true,
+            min_posted: 0,
             counters: KernelCounters::default(),
         }));
         (MemoryPort { shared: Arc::clone(&shared), closed: false }, Wire { shared })
@@ -105,6 +107,11 @@ impl Wire {
     /// The frames that left since the last call, in order.
     pub fn take_sent(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.shared().sent)
+    }
+
+    /// What the loop last said of the frames to be posted for receipt; 0: nothing.
+    pub fn min_posted(&self) -> u32 {
+        self.shared().min_posted
     }
 
     /// At most so many frames may be outstanding.
@@ -154,6 +161,10 @@ impl PortIo for MemoryPort {
             room.copy_from_slice(&bytes);
             out.push(Received { frame, len: bytes.len() as u16 });
         }
+    }
+
+    fn set_min_posted(&mut self, frames: u32) {
+        self.shared().min_posted = frames;
     }
 
     fn transmit_room(&self) -> usize {

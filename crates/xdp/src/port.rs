@@ -91,6 +91,8 @@ pub struct XdpPort {
     index: i32,
     number: u8,
     frames: Arc<Frames>,
+    memory_frames: usize,
+    setup: PortSetup,
     receivers: Vec<Receiver>,
     /// The queue that `receive` begins with.
     first: usize,
@@ -122,7 +124,7 @@ impl XdpPort {
         let ports = umem.port_count();
         let number =
             umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
-        let mut port = XdpPort::without_sockets(umem.shared(), interface, link.index, number);
+        let mut port = XdpPort::without_sockets(umem, (interface, link.index), number, setup);
         match port.bring_up(umem, &link, route, queues, setup) {
             Ok(()) => Ok(port),
             Err(error) => {
@@ -152,12 +154,14 @@ impl XdpPort {
         self.receivers.len()
     }
 
-    fn without_sockets(frames: Arc<Frames>, name: &str, index: i32, number: u8) -> XdpPort {
+    fn without_sockets(umem: &Umem, (name, index): (&str, i32), number: u8, setup: &PortSetup) -> XdpPort {
         XdpPort {
             interface: name.into(),
             index,
             number,
-            frames,
+            frames: umem.shared(),
+            memory_frames: umem.frames(),
+            setup: *setup,
             receivers: Vec::new(),
             first: 0,
             sender: None,
@@ -179,11 +183,11 @@ impl XdpPort {
         queues: u32,
         setup: &PortSetup,
     ) -> Result<(), Error> {
-        let (least, most) = (setup.min_posted, Receiver::most_posted(umem, setup));
+        let bounds = Receiver::bounds(umem.frames(), setup);
         for queue in 0..queues {
             let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
             let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, (least, most)));
+            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, bounds));
             if queue == 0 {
                 self.sender = Some(self.new_sender(&link.kind, (rings.tx, rings.completion), setup)?);
             }
@@ -275,6 +279,12 @@ impl PortIo for XdpPort {
         }
         // Another queue comes first next time, lest a busy one take all there is to take.
         self.first = (self.first + 1) % queues.max(1);
+    }
+
+    fn set_min_posted(&mut self, frames: u32) {
+        self.setup.min_posted = frames.min(self.setup.max_posted);
+        let bounds = Receiver::bounds(self.memory_frames, &self.setup);
+        self.receivers.iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
     }
 
     fn transmit_room(&self) -> usize {

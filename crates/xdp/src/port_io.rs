@@ -13,6 +13,9 @@ pub trait PortIo {
     /// any, and takes no more than it could replace (or a few, lest it stop for good).
     fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<Received>);
 
+    /// The fewest frames posted for receipt from now on, whatever the need, as far as the rings allow.
+    fn set_min_posted(&mut self, frames: u32);
+
     /// Frames that `transmit` would take now.
     fn transmit_room(&self) -> usize;
 

@@ -33,16 +33,24 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    /// What one queue may post of `umem`, where the user wants `setup`.
-    pub(crate) fn most_posted(umem: &Umem, setup: &PortSetup) -> u32 {
-        let part = ((umem.frames() / MEMORY_PART) as u32).max(1);
-        if setup.min_posted > FLOOR_FRAMES { setup.max_posted } else { setup.max_posted.min(part) }
+    /// The fewest and the most frames that one queue may hold posted, of a memory of `frames`, where the user wants
+    /// `setup`.
+    pub(crate) fn bounds(frames: usize, setup: &PortSetup) -> (u32, u32) {
+        let part = ((frames / MEMORY_PART) as u32).max(1);
+        let most =
+            if setup.min_posted > FLOOR_FRAMES { setup.max_posted } else { setup.max_posted.min(part) };
+        (setup.min_posted, most)
     }
 
-    /// The receiving half of a socket of `port`, which holds nothing yet and will never post more than `most` frames.
+    /// The receiving half of a socket of `port`, which holds nothing yet and keeps at least and at most so many posted.
     pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, (least, most): (u32, u32)) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
         Receiver { rx, fill, port, policy: FillPolicy::new(least, most), held: 0, batch }
+    }
+
+    /// It keeps so many posted from now on, at least and at most.
+    pub(crate) fn set_bounds(&mut self, (least, most): (u32, u32)) {
+        self.policy.set_bounds(least, most);
     }
 
     pub(crate) fn socket(&self) -> &Fd {

@@ -19,7 +19,9 @@ pub fn table(snapshot: &Snapshot) -> String {
             grouped(port.pause_received),
         ]);
     }
-    format!("{}\n\n{}", ports.trim_fmt(), priorities(snapshot))
+    let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
+    let off = if snapshot.pfc_enabled { "" } else { off };
+    format!("{off}{}\n\n{}", ports.trim_fmt(), priorities(snapshot))
 }
 
 fn priorities(snapshot: &Snapshot) -> String {
@@ -68,12 +70,17 @@ fn priorities(snapshot: &Snapshot) -> String {
 
 /// For programs: every priority.
 pub fn json(snapshot: &Snapshot) -> impl Serialize {
-    Pfc { at_ns: snapshot.at_ns, ports: snapshot.ports.iter().map(PortJson::of).collect() }
+    Pfc {
+        at_ns: snapshot.at_ns,
+        pfc_enabled: snapshot.pfc_enabled,
+        ports: snapshot.ports.iter().map(PortJson::of).collect(),
+    }
 }
 
 #[derive(Serialize)]
 struct Pfc {
     at_ns: u64,
+    pfc_enabled: bool,
     ports: Vec<PortJson>,
 }
 
@@ -146,6 +153,13 @@ mod tests {
     }
 
     #[test]
+    fn pfc_that_is_off_is_seen() {
+        let off = Snapshot { pfc_enabled: false, ..sample::snapshot() };
+        let text = table(&off);
+        assert!(text.starts_with("PFC is off on all ports; `sluice pfc on` turns it on.\n\nPort"), "{text}");
+    }
+
+    #[test]
     fn json_of_a_port() {
         let value = serde_json::to_value(json(&sample::snapshot())).unwrap();
         let port = &value["ports"][0];
@@ -153,6 +167,7 @@ mod tests {
         insta::assert_snapshot!(
             serde_json::to_string_pretty(&serde_json::json!({
                 "at_ns": value["at_ns"],
+                "pfc_enabled": value["pfc_enabled"],
                 "sent_frames": port["sent_frames"],
                 "received_frames": port["received_frames"],
                 "malformed_frames": port["malformed_frames"],

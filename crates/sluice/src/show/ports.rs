@@ -43,10 +43,11 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
 }
 
 fn state(port: &Port) -> &'static str {
-    match (port.up, port.xdp_mode.as_str()) {
-        (false, _) => "down",
-        (true, "generic") => "up, generic XDP",
-        (true, _) => "up",
+    match (port.up, port.held, port.xdp_mode.as_str()) {
+        (false, ..) => "down",
+        (true, true, _) => "up, held",
+        (true, false, "generic") => "up, generic XDP",
+        (true, false, _) => "up",
     }
 }
 
@@ -117,11 +118,14 @@ struct PortJson {
     port: String,
     interface: String,
     up: bool,
+    held: bool,
     speed_bps: u64,
     xdp_mode: String,
     vlan_tags_restored: bool,
     received_frames: u64,
     received_bytes: u64,
+    received_yellow_frames: u64,
+    received_red_frames: u64,
     transmitted_frames: u64,
     transmitted_bytes: u64,
     consumed_frames: u64,
@@ -161,11 +165,14 @@ impl PortJson {
             port: port.name.clone(),
             interface: port.interface.clone(),
             up: port.up,
+            held: port.held,
             speed_bps: port.speed_bps,
             xdp_mode: port.xdp_mode.clone(),
             vlan_tags_restored: port.vlan_tags_restored,
             received_frames: received.frames,
             received_bytes: received.bytes,
+            received_yellow_frames: port.received_yellow_frames,
+            received_red_frames: port.received_red_frames,
             transmitted_frames: transmitted.frames,
             transmitted_bytes: transmitted.bytes,
             consumed_frames: consumed.frames,

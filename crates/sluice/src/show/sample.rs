@@ -1,7 +1,7 @@
 //! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3 to a slow uplink,
 //! and a port without anything on it.
 
-use control::v1::{Count, Drop, Group, Kernel, Level, PfcCount, Port, Queue, Snapshot};
+use control::v1::{Count, Drop, Group, Kernel, Level, PfcCount, Pool, Port, Queue, Snapshot};
 
 const REASONS: [&str; 10] = [
     "malformed",
@@ -20,12 +20,11 @@ const REASONS: [&str; 10] = [
 pub fn snapshot() -> Snapshot {
     Snapshot {
         at_ns: 10_000_000_000,
+        pfc_enabled: true,
         ports: vec![server(), uplink(), spare()],
-        shared_ingress: level(1_304, 1_412),
-        shared_egress: level(1_204, 1_310),
-        headroom: level(38, 91),
-        shared_size_cells: 102_400,
-        headroom_size_cells: 12_288,
+        ingress_pools: vec![pool(1_304, 1_412, 71_680), pool(0, 0, 30_720), pool(0, 0, 0), pool(0, 0, 0)],
+        egress_pools: vec![pool(1_204, 1_310, 102_400), pool(0, 0, 0), pool(0, 0, 0), pool(0, 0, 0)],
+        headroom: Some(pool(38, 91, 12_288)),
         cell_bytes: 256,
         bridge_entries: 2,
         bridge_full: 0,
@@ -53,8 +52,14 @@ fn count(frames: u64, bytes: u64) -> Option<Count> {
     Some(Count { frames, bytes })
 }
 
-fn level(cells: u32, peak_cells: u32) -> Option<Level> {
-    Some(Level { cells, peak_cells })
+/// The peak since the last read, a higher one since the last clear, and one since the start.
+fn level(cells: u32, peak_read_cells: u32) -> Option<Level> {
+    let higher = |by| if peak_read_cells == 0 { 0 } else { peak_read_cells + by };
+    Some(Level { cells, peak_read_cells, peak_clear_cells: higher(100), peak_cells: higher(200) })
+}
+
+fn pool(cells: u32, peak_cells: u32, size_cells: u32) -> Pool {
+    Pool { level: level(cells, peak_cells), size_cells }
 }
 
 fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
@@ -73,8 +78,16 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         drops: REASONS.iter().map(drop).collect(),
         pfc_received: zeros(),
         pfc_sent: zeros(),
-        groups: vec![Group { threshold_cells: 6_318, ..Group::default() }; 8],
-        queues: vec![Queue { threshold_cells: 640, ..Queue::default() }; 8],
+        groups: vec![Group { threshold_cells: 568_000, is_dynamic: true, ..Group::default() }; 8],
+        queues: vec![
+            Queue {
+                threshold_cells: 640,
+                guaranteed_cells: 266,
+                is_dynamic: true,
+                ..Queue::default()
+            };
+            8
+        ],
         kernel: Some(Kernel::default()),
         ..Port::default()
     }
@@ -83,6 +96,7 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
 fn server() -> Port {
     let mut port = port("server1", "a-server1", 25_000_000_000);
     port.received = count(1_000_000, 1_375_000_000);
+    (port.received_yellow_frames, port.received_red_frames) = (1_000, 20);
     port.transmitted = count(12, 768);
     port.drops[6].count = count(399_412, 549_191_500);
     port.drops[3].count = count(2, 128);
@@ -92,12 +106,18 @@ fn server() -> Port {
     port.groups[0].received = count(500_000, 687_500_000);
     port.groups[3] = Group {
         no_drop: true,
+        pool: 1,
         xoff: true,
         xoff_episodes: 503,
         reserved_cells: 17,
+        reserved_size_cells: 17,
         shared: level(1_304, 1_412),
         headroom: level(38, 91),
+        headroom_size_cells: 1_000,
+        total: level(1_359, 1_520),
         threshold_cells: 1_304,
+        is_dynamic: false,
+        violations: 4,
         received: count(500_000, 687_500_000),
         dropped: count(0, 0),
     };
@@ -117,8 +137,11 @@ fn uplink() -> Port {
         Some(PfcCount { frames: 9, xoff: vec![0, 0, 0, 5, 0, 0, 0, 0], xon: vec![0, 0, 0, 4, 0, 0, 0, 0] });
     port.queues[2] = Queue {
         level: level(640, 641),
+        guaranteed_cells: 266,
         waiting_frames: 106,
         threshold_cells: 640,
+        is_dynamic: true,
+        violations: 12,
         transmitted: count(165_284, 250_000_000),
         dropped: count(399_412, 549_191_500),
         ..Queue::default()
@@ -128,10 +151,12 @@ fn uplink() -> Port {
         pauses: 5,
         paused_ns: 16_800_000,
         level: level(564, 670),
+        guaranteed_cells: 266,
         waiting_frames: 94,
         threshold_cells: u32::MAX,
         transmitted: count(247_917, 375_000_000),
         dropped: count(0, 0),
+        ..Queue::default()
     };
     port
 }

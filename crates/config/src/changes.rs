@@ -1,0 +1,309 @@
+//! What differs between two configurations, and which of it a running switch can take on.
+//!
+//! Rule: the switch keeps its ports, its interfaces, its memory and its poll loop; everything else is applied live. A
+//! change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
+
+use std::fmt::{Debug, Display};
+
+use switch::settings::{
+    BridgeSettings, BufferSettings, GroupSettings, PRIORITIES, PfcSettings, PortSettings, QueueSettings,
+};
+use switch::{Nanos, SwitchSettings};
+
+use crate::{Config, Dataplane};
+
+/// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What a running switch takes on.
+    pub live: Vec<String>,
+    /// What only a restart changes.
+    pub restart: Vec<String>,
+}
+
+impl Changes {
+    /// Nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.restart.is_empty()
+    }
+
+    fn live<T: PartialEq>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.live.push(what.to_string());
+        }
+    }
+
+    fn live_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.live.push(format!("{what} {old:?} → {new:?}"));
+        }
+    }
+
+    fn restart_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.restart.push(format!("{what} {old:?} → {new:?}"));
+        }
+    }
+}
+
+/// What is different in `new`.
+pub fn changes(old: &Config, new: &Config) -> Changes {
+    // Links and warnings are advice: the switch does not know them.
+    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
+        new;
+    let Dataplane { cores } = dataplane;
+    let mut changes = Changes::default();
+    changes.restart_value("switch: name", &old.name, name);
+    changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
+    changes.restart_value("control: socket", &old.control_socket, control_socket);
+    if old.pfc_enabled != *pfc_enabled {
+        changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
+    }
+    whole_switch(&mut changes, &old.switch, switch);
+    if same_ports(&mut changes, &old.switch.ports, &switch.ports) {
+        for (n, (old_port, port)) in old.switch.ports.iter().zip(&switch.ports).enumerate() {
+            let what = format!("port.{}: interface", port.name);
+            changes.restart_value(what, &old.interfaces[n], &interfaces[n]);
+            one_port(&mut changes, old_port, port);
+        }
+    }
+    changes
+}
+
+/// The ports are the same, in the same order; if not, which are not.
+fn same_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]) -> bool {
+    let place = |ports: &[PortSettings], name: &str| ports.iter().position(|port| port.name == name);
+    let before = changes.restart.len();
+    for (number, port) in old.iter().enumerate() {
+        match place(new, &port.name) {
+            None => changes.restart.push(format!("port.{}: removed", port.name)),
+            // With ports added or removed the others move up or down: that is no news of its own.
+            Some(now) if now != number && old.len() == new.len() => {
+                changes.restart.push(format!("port.{}: place among the ports {number} → {now}", port.name));
+            }
+            Some(_) => {}
+        }
+    }
+    for port in new.iter().filter(|port| place(old, &port.name).is_none()) {
+        changes.restart.push(format!("port.{}: added", port.name));
+    }
+    // Names are unique, so equally many without any of that are the same in the same order.
+    changes.restart.len() == before
+}
+
+fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
+    let SwitchSettings { buffer, bridge, usage_percent, ports: _ } = new;
+    let BufferSettings {
+        cell_bytes,
+        total_cells,
+        fixed_cells,
+        headroom_cells,
+        ingress_pool_percent,
+        egress_pool_percent,
+    } = buffer;
+    changes.restart_value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
+    changes.live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
+    changes.live_value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
+    changes.live_value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
+    let what = "buffer: shares of the service pools at ingress in percent";
+    changes.live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
+    let what = "buffer: shares of the service pools at egress in percent";
+    changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
+    changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+
+    let BridgeSettings { max_entries, aging_ns, unknown_unicast_to_queue } = bridge;
+    changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
+    changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
+    let what = "bridge: queues of unknown unicast";
+    changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
+}
+
+fn seconds(nanos: Nanos) -> u64 {
+    nanos / 1_000_000_000
+}
+
+fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
+    let PortSettings { name, speed_bps, classify, rewrite, pfc, groups, queues, in_flight_bytes } = new;
+    let of = |what: &str| format!("port.{name}: {what}");
+    let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));
+    if old.speed_bps != *speed_bps {
+        changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
+    }
+    changes.live(of("classification"), &old.classify, classify);
+    changes.live(of("rewriting"), &old.rewrite, rewrite);
+    changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
+
+    let PfcSettings { rx, tx, no_drop, pause_quanta } = pfc;
+    changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
+    changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);
+    changes.live_value(of("PFC: tx"), &old.pfc.tx, tx);
+    changes.live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
+    for (priority, (old, new)) in old.groups.iter().zip(groups).enumerate() {
+        changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old, new);
+    }
+    for (queue, (old, new)) in old.queues.iter().zip(queues).enumerate() {
+        let QueueSettings { pool, guaranteed, shared, schedule } = new;
+        let buffer = (&old.pool, &old.guaranteed, &old.shared);
+        changes.live(of(&format!("buffer of queue {queue}")), &buffer, &(pool, guaranteed, shared));
+        changes.live(of(&format!("schedule of queue {queue}")), &old.schedule, schedule);
+    }
+}
+
+/// The priorities of a mask.
+fn priorities(mask: u8) -> Vec<usize> {
+    (0..PRIORITIES).filter(|priority| mask & (1 << priority) != 0).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "\
+[switch]
+name = \"lab\"
+[buffer]
+total_cells = 16384
+headroom_cells = 2048
+[bridge]
+aging_s = 300
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port.a]
+interface = \"veth0\"
+speed = \"1G\"
+[port.b]
+interface = \"veth1\"
+";
+
+    fn parse(text: &str) -> Config {
+        crate::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    }
+
+    /// What is written in its place, then what can be done live and what cannot.
+    #[test]
+    fn each_change_is_named_and_judged() {
+        let old = parse(FILE);
+        let (a, b) = (FILE.find("[port.a]").unwrap(), FILE.find("[port.b]").unwrap());
+        let (ports, port_b) = (&FILE[a..], &FILE[b..]);
+        let swapped = format!("{port_b}{}", &FILE[a..b]);
+        for (from, to, live, restart) in [
+            ("", "", &[][..], &[][..]),
+            (
+                "total_cells = 16384",
+                "total_cells = 20480",
+                &["buffer: total cells 16384 → 20480", "buffer: fixed cells 2048 → 2560"],
+                &[],
+            ),
+            ("headroom_cells = 2048", "headroom_cells = 1024", &["buffer: headroom cells 2048 → 1024"], &[]),
+            ("[bridge]", "cell_bytes = 208\n[bridge]", &[], &["buffer: cell_bytes 256 → 208"]),
+            ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
+            ("aging_s = 300", "max_entries = 10", &[], &["bridge: max_entries 16384 → 10"]),
+            ("speed = \"1G\"", "", &["port.a: speed 1000000000 bit/s → unbounded"], &[]),
+            ("speed = \"1G\"", "speed = \"1G\"\ntrust = \"none\"", &["port.a: classification"], &[]),
+            (
+                "speed = \"1G\"",
+                "speed = \"1G\"\nin_flight_bytes = 9000",
+                &["port.a: in_flight_bytes 65536 → 9000"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "[port.a.pfc.priority.3]\nheadroom_cells = 8\n[port.b]",
+                &["port.a: PFC thresholds of priority 3"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "[port.a.pfc]\npause_time = 9\nrx = false\n[port.b]",
+                &["port.a: PFC: rx true → false", "port.a: PFC: pause_time 65535 → 9"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "[port.a.schedule]\nqueue.1 = { group = \"sp\" }\n[port.b]",
+                &["port.a: schedule of queue 1"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "[port.a.buffer.egress.queue.5]\nshared_cells = 9\n[port.b]",
+                &["port.a: buffer of queue 5"],
+                &[],
+            ),
+            (
+                "no_drop = [3]",
+                "no_drop = [4]",
+                &[
+                    "port.a: PFC: no-drop priorities [3] → [4]",
+                    "port.a: PFC thresholds of priority 3",
+                    "port.a: PFC thresholds of priority 4",
+                    "port.b: PFC: no-drop priorities [3] → [4]",
+                    "port.b: PFC thresholds of priority 3",
+                    "port.b: PFC thresholds of priority 4",
+                ],
+                &[],
+            ),
+            (
+                "\"lab\"",
+                "\"prod\"",
+                &[],
+                &[
+                    "switch: name \"lab\" → \"prod\"",
+                    "control: socket \"/run/sluice/lab.sock\" → \"/run/sluice/prod.sock\"",
+                ],
+            ),
+            ("[buffer]", "[dataplane]\ncores = [1]\n[buffer]", &[], &["dataplane: cores [0] → [1]"]),
+            ("veth1", "veth2", &[], &["port.b: interface \"veth1\" → \"veth2\""]),
+            (port_b, "", &[], &["port.b: removed"]),
+            ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &[], &["port.c: added"]),
+            ("[port.b]", "[port.c]", &[], &["port.b: removed", "port.c: added"]),
+            (
+                ports,
+                &swapped,
+                &[],
+                &["port.a: place among the ports 0 → 1", "port.b: place among the ports 1 → 0"],
+            ),
+        ] {
+            let new = parse(&FILE.replacen(from, to, 1));
+            let found = changes(&old, &new);
+            assert_eq!(
+                (found.live.as_slice(), found.restart.as_slice()),
+                (&*own(live), &*own(restart)),
+                "{from} → {to}"
+            );
+            assert_eq!(found.is_empty(), old == new);
+        }
+    }
+
+    fn own(lines: &[&str]) -> Vec<String> {
+        lines.iter().map(|&line| line.to_owned()).collect()
+    }
+
+    /// What the language cannot say, or does not say yet.
+    #[test]
+    fn settings_are_compared_one_by_one() {
+        let old = parse(FILE);
+        let mut new = old.clone();
+        new.pfc_enabled = false;
+        new.switch.usage_percent = 70;
+        new.switch.buffer.ingress_pool_percent = [60, 40, 0, 0];
+        new.switch.buffer.egress_pool_percent = [50, 50, 0, 0];
+        new.switch.bridge.unknown_unicast_to_queue = Some([0; 8]);
+        new.switch.ports[1].rewrite.dscp = Some([0; 8]);
+        new.switch.ports[1].queues[7].pool = 1;
+        new.switch.ports[1].pfc.tx = false;
+        let expected = [
+            "pfc: off on all ports",
+            "buffer: shares of the service pools at ingress in percent [100, 0, 0, 0] → [60, 40, 0, 0]",
+            "buffer: shares of the service pools at egress in percent [100, 0, 0, 0] → [50, 50, 0, 0]",
+            "buffer: usage threshold in percent 100 → 70",
+            "bridge: queues of unknown unicast",
+            "port.b: rewriting",
+            "port.b: PFC: tx true → false",
+            "port.b: buffer of queue 7",
+        ];
+        assert_eq!(changes(&old, &new), Changes { live: own(&expected), restart: vec![] });
+        assert_eq!(changes(&new, &old).live[0], "pfc: on again on all ports");
+    }
+}

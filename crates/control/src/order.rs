@@ -1,0 +1,111 @@
+//! What clients can tell a running daemon to do, and why it may say no.
+
+use std::fmt;
+
+use tonic::{Code, Status};
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// The watermark since the last clear begins anew.
+    ClearWatermarks,
+    /// Hold a port's transmission, or let it go on; for tests.
+    HoldPort {
+        /// Name of the port.
+        port: String,
+        /// Hold it.
+        held: bool,
+    },
+    /// PFC off on all ports, or on again as configured.
+    SetPfc {
+        /// On.
+        enabled: bool,
+    },
+    /// Read the configuration file again and apply it.
+    Reload,
+}
+
+/// What became of an order: the changes that are worth a line, or why nothing was done.
+pub type Outcome = Result<Vec<String>, Refusal>;
+
+/// Why an order was not carried out; nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// What kind of reason.
+    pub reason: Reason,
+    /// What is wrong and the cure, in whole lines.
+    pub message: String,
+}
+
+/// Kinds of reasons.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// What is meant is not there.
+    NotFound,
+    /// What was said, in the request or the file, is wrong.
+    Invalid,
+    /// It cannot be done as things stand.
+    Precondition,
+}
+
+impl Reason {
+    /// The code of the API.
+    fn code(self) -> Code {
+        match self {
+            Reason::NotFound => Code::NotFound,
+            Reason::Invalid => Code::InvalidArgument,
+            Reason::Precondition => Code::FailedPrecondition,
+        }
+    }
+
+    /// True if a daemon that could be reached said no, with a message made for people.
+    pub(crate) fn explains(code: Code) -> bool {
+        [Reason::NotFound, Reason::Invalid, Reason::Precondition].iter().any(|reason| reason.code() == code)
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        Status::new(refusal.reason.code(), shortened(&refusal.message))
+    }
+}
+
+/// Longest message: it travels in a header, where each byte may become three, and clients take 16 KiB of headers.
+const MAX_MESSAGE_BYTES: usize = 4096;
+
+/// As many whole lines as fit, and how many do not.
+fn shortened(message: &str) -> String {
+    if message.len() <= MAX_MESSAGE_BYTES {
+        return message.to_owned();
+    }
+    let mut end = MAX_MESSAGE_BYTES;
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    let end = message[..end].rfind('\n').unwrap_or(end);
+    let left_out = message[end..].lines().filter(|line| !line.is_empty()).count();
+    format!("{}\n… and {left_out} more", &message[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_message_keeps_whole_lines_and_says_how_many_are_missing() {
+        let line = "x".repeat(99);
+        let message = vec![line.as_str(); 50].join("\n");
+        let short = shortened(&message);
+        assert_eq!(short.lines().count(), 41, "{short}");
+        assert!(short.ends_with("x\n… and 10 more"), "{short}");
+        assert_eq!(shortened("a\nb"), "a\nb");
+        // One endless line of characters of three bytes each.
+        assert!(shortened(&"…".repeat(5000)).len() < MAX_MESSAGE_BYTES + 32);
+    }
+}

@@ -1,0 +1,193 @@
+//! The configuration that a running switch has, and how it comes to another.
+//!
+//! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and compared with what
+//! runs; where anything differs that only a restart changes, nothing is applied.
+
+use std::path::{Path, PathBuf};
+
+use config::{Changes, Config};
+use control::{Reason, Refusal};
+use dataplane::Settings;
+use switch::frames_needed;
+
+use crate::file::{self, Wrong};
+use crate::ports;
+
+/// What runs.
+#[derive(Debug, Clone)]
+pub struct Live {
+    file: PathBuf,
+    config: Config,
+    /// Frames of memory that were set aside for the switch at the start.
+    frames: usize,
+}
+
+impl Live {
+    /// A switch that starts with `config`, which was read from `file`.
+    pub fn new(config: Config, file: &Path) -> Self {
+        let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
+        Self { frames: frames_needed(&config.switch), file, config }
+    }
+
+    /// The file that a reload reads.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The configuration, as it was read, but for [`Live::with_pfc`].
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// What the loop is given.
+    pub fn settings(&self) -> Settings {
+        let Config { switch, pfc_enabled, .. } = &self.config;
+        Settings {
+            switch: if *pfc_enabled { switch.clone() } else { switch.without_pfc() },
+            // Also while PFC is off, so that it can be turned on at any time.
+            min_posted: switch.ports.iter().map(ports::min_posted).collect(),
+        }
+    }
+
+    /// The same with PFC on as configured, or off on all ports.
+    pub fn with_pfc(&self, enabled: bool) -> Self {
+        let mut live = self.clone();
+        live.config.pfc_enabled = enabled;
+        live
+    }
+
+    /// What the file says now, and what of it is different.
+    pub fn reloaded(&self) -> Result<(Self, Vec<String>), Refusal> {
+        let file = self.file.display();
+        // Whatever else may take the file's place could keep its readers waiting.
+        if self.file.metadata().is_ok_and(|found| !found.is_file()) {
+            let what =
+                format!("nothing was changed: {file} is no file that could be read again; restart sluiced");
+            return Err(Refusal { reason: Reason::Precondition, message: what });
+        }
+        let config = file::read(&self.file).map_err(|wrong| Refusal {
+            reason: match wrong {
+                Wrong::Unreadable(_) => Reason::Precondition,
+                Wrong::Mistakes(_) => Reason::Invalid,
+            },
+            message: match wrong {
+                Wrong::Unreadable(why) => format!("nothing was changed: {why}"),
+                Wrong::Mistakes(mistakes) => {
+                    format!("nothing was changed: there are mistakes in the file\n{mistakes}")
+                }
+            },
+        })?;
+        self.changed_to(config)
+    }
+
+    fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), Refusal> {
+        let Changes { live, mut restart } = config::changes(&self.config, &config);
+        let needed = frames_needed(&config.switch);
+        if needed > self.frames {
+            restart.push(format!(
+                "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start",
+                self.frames
+            ));
+        }
+        if restart.is_empty() {
+            return Ok((Self { config, ..self.clone() }, live));
+        }
+        let message = format!(
+            "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n{}",
+            restart.join("\n")
+        );
+        Err(Refusal { reason: Reason::Precondition, message })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: &str = "[buffer]\ntotal_cells = 16384\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
+                        [port.a]\ninterface = \"veth0\"\nspeed = \"1G\"\n";
+
+    /// A file that runs, and the folder it lies in.
+    fn live(text: &str) -> (Live, tempfile::TempDir) {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        std::fs::write(&file, text).unwrap();
+        (Live::new(file::read(&file).unwrap(), &file), folder)
+    }
+
+    fn refusal(live: &Live, text: &str) -> (Reason, String) {
+        std::fs::write(live.file(), text).unwrap();
+        let Refusal { reason, message } = live.reloaded().unwrap_err();
+        (reason, message)
+    }
+
+    #[test]
+    fn a_file_that_says_something_else_is_taken_on() {
+        let (live, _folder) = live(FILE);
+        let (same, nothing) = live.reloaded().unwrap();
+        assert_eq!((same.config(), nothing.len()), (live.config(), 0));
+
+        std::fs::write(live.file(), FILE.replace("16384", "14336").replace("\"1G\"", "\"2G\"")).unwrap();
+        let (next, changes) = live.reloaded().unwrap();
+        assert_eq!(
+            changes,
+            [
+                "buffer: total cells 16384 → 14336",
+                "buffer: fixed cells 2048 → 1792",
+                "port.a: speed 1000000000 bit/s → 2000000000 bit/s"
+            ]
+        );
+        assert_eq!(next.settings().switch.ports[0].speed_bps, Some(2_000_000_000));
+        assert_eq!((live.settings().min_posted, next.settings().min_posted), (vec![4464], vec![8192]));
+        // What was set aside at the start stays there: back again is no trouble.
+        std::fs::write(live.file(), FILE).unwrap();
+        assert_eq!(next.reloaded().unwrap().0.config(), live.config());
+    }
+
+    #[test]
+    fn what_needs_a_restart_is_refused_and_named() {
+        let (live, _folder) = live(FILE);
+        let more = FILE.replace("16384", "20000").replace("veth0", "veth1").replace("1G", "2G");
+        let (reason, message) = refusal(&live, &more);
+        assert_eq!(reason, Reason::Precondition);
+        assert_eq!(
+            message,
+            "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
+             port.a: interface \"veth0\" → \"veth1\"\n\
+             buffer: memory for 17521 frames (a frame a cell), as 14357 were set aside at the start"
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_wrong_or_gone_is_refused() {
+        let (live, _folder) = live(FILE);
+        let (reason, message) = refusal(&live, &FILE.replace("speed", "sped"));
+        assert_eq!(reason, Reason::Invalid);
+        assert!(message.starts_with("nothing was changed: there are mistakes in the file\n"), "{message}");
+        assert!(message.contains("lab.toml:8:1: port.a.sped: ") && message.contains("speed"), "{message}");
+
+        std::fs::remove_file(live.file()).unwrap();
+        let gone = live.reloaded().unwrap_err();
+        assert_eq!(gone.reason, Reason::Precondition);
+        assert!(gone.message.contains("cannot read ") && gone.message.contains("No such file"), "{gone}");
+
+        std::fs::create_dir(live.file()).unwrap();
+        let folder = live.reloaded().unwrap_err();
+        assert!(folder.message.contains("is no file that could be read again; restart sluiced"), "{folder}");
+    }
+
+    #[test]
+    fn pfc_goes_off_and_comes_back_as_configured() {
+        let (live, _folder) = live(FILE);
+        let off = live.with_pfc(false);
+        assert_eq!(off.settings().switch, live.settings().switch.without_pfc());
+        assert_eq!(off.settings().min_posted, live.settings().min_posted);
+        assert_eq!(off.with_pfc(true).settings(), live.settings());
+        // A reload takes what the file says.
+        let (next, changes) = off.reloaded().unwrap();
+        assert_eq!(
+            (changes, next.settings()),
+            (vec!["pfc: on again on all ports".to_owned()], live.settings())
+        );
+    }
+}
