@@ -49,7 +49,8 @@ pub struct Arguments {
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
 A switch that has told its neighbour to stop (XOFF) still gets what is on the way: that is what
-headroom is for. In the worst case it comes in frames of 64 bytes, each of which takes a cell.
+headroom is for. In the worst case it comes in frames of 64 bytes, each of which takes a cell (if
+cells are smaller than 127 bytes, in frames of a byte more than fills them).
 
     sluice headroom --speed 25G --cable 10m --mtu 1536
     sluice headroom --speed 10G --cable 1m --measured
@@ -285,7 +286,7 @@ impl Report {
         line(out, in_transit.total_bytes, "in transit");
         let _ = writeln!(
             out,
-            "{:>12} cells  of {cell_bytes} bytes hold that, even as frames of 64 bytes\n",
+            "{:>12} cells  of {cell_bytes} bytes hold that, in frames of the worst length\n",
             self.headroom_cells
         );
         let _ = writeln!(
@@ -328,7 +329,7 @@ impl Report {
         let cells = software.headroom_cells;
         let _ = writeln!(
             out,
-            "{cells:>12} cells  of {} bytes hold that, even as frames of 64 bytes\n",
+            "{cells:>12} cells  of {} bytes hold that, in frames of the worst length\n",
             self.cell_bytes
         );
     }
