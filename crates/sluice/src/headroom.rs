@@ -60,9 +60,9 @@ long sees no frames and sends no XOFF; --measured and --stall-us add that, for b
 
 JSON: speed_bps, cable_m, mtu_bytes, cell_bytes, in_transit: mtu_receiver_bytes, mtu_bytes,
 response_bytes, cable_bytes, total_bytes; headroom_cells, reserved_exact_cells, reserved_cells,
-xon_offset_cells, sonic_bytes, software (null: not asked for): source (daemon, measured, given),
-socket (null: not a daemon's), measured_s (null: not measured here), stall_ns, own_stall_bytes,
-peer_stall_bytes, in_flight_bytes, total_bytes, headroom_cells (all that is needed then).";
+xon_offset_cells, sonic_bytes, sonic_cells, software (null: not asked for): source (daemon,
+measured, given), socket (null: not a daemon's), measured_s (null: not measured here), stall_ns,
+own_stall_bytes, peer_stall_bytes, in_flight_bytes, total_bytes, headroom_cells (all that is needed then).";
 
 fn speed_bps(text: &str) -> Result<u64, String> {
     config::parse_speed(text)
@@ -179,6 +179,7 @@ struct Report {
     reserved_cells: u64,
     xon_offset_cells: u64,
     sonic_bytes: u64,
+    sonic_cells: u64,
     software: Option<SoftwareReport>,
 }
 
@@ -227,6 +228,7 @@ impl Report {
             reserved_cells,
             xon_offset_cells: xon_offset_cells(link.mtu_bytes, cell),
             sonic_bytes: link.sonic_bytes(),
+            sonic_cells: worst_case_cells(link.sonic_bytes(), cell),
             software: stall.map(|stall| SoftwareReport::new(link.speed_bps, cell, total_bytes, stall)),
         }
     }
@@ -297,9 +299,10 @@ impl Report {
         let _ = writeln!(out, "XON offset, slightly more than that frame: {} cells.", self.xon_offset_cells);
         let _ = writeln!(
             out,
-            "SONiC's figure for this link: {} bytes before they fill cells. Gearbox and MAC/PHY delays are\n\
-             each ASIC's own and not in it.\n",
-            self.sonic_bytes
+            "SONiC's figure for this link: {} bytes, {} cells as frames of the worst length. Gearbox and\n\
+             MAC/PHY delays are each ASIC's own and not in it; between two of its speeds, and above 400G, the\n\
+             peer's response is that of the next row of its table, or of the last.\n",
+            self.sonic_bytes, self.sonic_cells
         );
     }
 
@@ -340,7 +343,7 @@ impl Report {
     }
 
     fn write_configuration(&self, out: &mut String) {
-        let most = u64::from(config::MAX_CELLS);
+        let most = u64::from(config::MAX_CELLS - BufferSettings::default().total_cells);
         if self.needed_cells() > most {
             let _ = writeln!(
                 out,
@@ -359,10 +362,20 @@ impl Report {
 
     /// The lines of configuration.
     fn configuration(&self) -> String {
-        let buffer = match self.cell_bytes {
-            cell_bytes if cell_bytes == BufferSettings::default().cell_bytes => String::new(),
-            cell_bytes => format!("[buffer]\ncell_bytes = {cell_bytes}\n\n"),
-        };
+        let defaults = BufferSettings::default();
+        let mut buffer = String::new();
+        if self.cell_bytes != defaults.cell_bytes {
+            let _ = writeln!(buffer, "cell_bytes = {}", self.cell_bytes);
+        }
+        // The default pool would not hold one such group.
+        if self.needed_cells() > u64::from(defaults.headroom_cells) {
+            let cells = self.needed_cells();
+            let _ = writeln!(buffer, "total_cells    = {}", cells + u64::from(defaults.total_cells));
+            let _ = writeln!(buffer, "headroom_cells = {cells}  # times no-drop priorities, times ports");
+        }
+        if !buffer.is_empty() {
+            buffer = format!("[buffer]\n{buffer}\n");
+        }
         format!(
             "{buffer}[port.NAME]\n\
              speed   = \"{}\"\n\
@@ -430,13 +443,19 @@ mod tests {
     /// What is to be pasted is right, says what was asked for, and the check has nothing to say against it.
     #[test]
     fn the_lines_to_paste_are_configuration() {
-        let lines = report(SERVER, 256, None).configuration().replace("NAME", "a").replace(".N]", ".3]");
-        let text = lines.replacen("[port.a]\n", "[port.a]\ninterface = \"veth0\"\n", 1)
-            + "[port.a.pfc]\nmode = \"on\"\nno_drop = [3]\n";
-        let config = config::parse("pasted.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-        let group = config.switch.ports[0].groups[3];
-        assert_eq!((group.headroom_cells, group.reserved_cells, group.xon_offset_cells), (234, 8, 7));
-        assert_eq!(config.switch.ports[0].speed_bps, Some(SERVER.speed_bps));
+        for (stall, cell_bytes) in [(None, 256), (None, 208), (by_daemon(), 256), (by_daemon(), 254)] {
+            let report = report(SERVER, cell_bytes, stall);
+            let lines = report.configuration().replace("NAME", "a").replace(".N]", ".3]");
+            let text = lines.replacen("[port.a]\n", "[port.a]\ninterface = \"veth0\"\n", 1)
+                + "[port.a.pfc]\nmode = \"on\"\nno_drop = [3]\n";
+            let config = config::parse("pasted.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+            assert_eq!(config.warnings.to_string(), "", "{text}");
+            let group = config.switch.ports[0].groups[3];
+            assert_eq!(u64::from(group.headroom_cells), report.needed_cells());
+            assert_eq!(u64::from(group.reserved_cells), report.reserved_cells);
+            assert_eq!(u64::from(group.xon_offset_cells), report.xon_offset_cells);
+            assert_eq!(config.switch.ports[0].speed_bps, Some(SERVER.speed_bps));
+        }
     }
 
     #[test]
