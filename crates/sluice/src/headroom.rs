@@ -62,7 +62,8 @@ JSON: speed_bps, cable_m, mtu_bytes, cell_bytes, in_transit: mtu_receiver_bytes,
 response_bytes, cable_bytes, total_bytes; headroom_cells, reserved_exact_cells, reserved_cells,
 xon_offset_cells, sonic_bytes, sonic_cells, software (null: not asked for): source (daemon,
 measured, given), socket (null: not a daemon's), measured_s (null: not measured here), stall_ns,
-own_stall_bytes, peer_stall_bytes, in_flight_bytes, total_bytes, headroom_cells (all that is needed then).";
+own_stall_bytes, peer_stall_bytes, in_flight_bytes, total_bytes, headroom_cells (all that is
+needed then).";
 
 fn speed_bps(text: &str) -> Result<u64, String> {
     config::parse_speed(text)
