@@ -34,7 +34,9 @@ impl Capture {
         // A frame that is just being written may be cut off; tshark says so and reads those before it.
         tshark.arg("-r").arg(&self.file).args(["-n", "-Y", filter, "-T", "fields", "-E", "separator=/t"]);
         // Verify what kernels verify.
-        tshark.args(["-o", "udp.check_checksum:TRUE", "-o", "tcp.check_checksum:TRUE"]);
+        for protocol in ["ip", "udp", "tcp"] {
+            tshark.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
+        }
         for field in fields {
             tshark.args(["-e", field]);
         }

@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::{FlowReceived, Pause, Report};
-use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, port};
+use testbed::{
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, port,
+};
 
 pub use capture::Capture;
 
@@ -146,11 +148,10 @@ impl Run {
         }
     }
 
-    /// What a port transmitted while all senders sent, in bit/s of frame bytes.
+    /// What a port's line carried while all senders sent, in bit/s.
     pub fn carried_bps(&self, name: &str) -> Result<f64> {
         let (first, last) = &self.sending;
-        let bytes =
-            |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, name)?.transmitted.map_or(0, |c| c.bytes));
+        let bytes = |snapshot| Ok::<u64, anyhow::Error>(line_bytes(port(snapshot, name)?));
         Ok((bytes(last)? - bytes(first)?) as f64 * 8e9 / (last.at_ns - first.at_ns) as f64)
     }
 }

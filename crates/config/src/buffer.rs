@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 
 use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
+use crate::CELL_BYTES;
 use crate::amount::{Amount, Rounding, threshold};
 use crate::mistakes::{Found, Place};
 use crate::section::{Placed, Section};
@@ -48,7 +49,7 @@ impl Buffer {
     pub(crate) fn read(file: &mut Section, found: &mut Found) -> Self {
         let mut buffer = Self::default();
         let Some(mut section) = file.section("buffer", found) else { return buffer };
-        if let Some(cell_bytes) = section.number("cell_bytes", 64..=9216, found) {
+        if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, found) {
             buffer.settings.cell_bytes = cell_bytes.value;
         }
         buffer.read_areas(&mut section, found);

@@ -48,8 +48,9 @@ impl Changes {
 
 /// What is different in `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links are there for advice: the switch does not know them.
-    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _ } = new;
+    // Links and warnings are advice: the switch does not know them.
+    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
+        new;
     let Dataplane { cores } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);

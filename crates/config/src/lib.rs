@@ -129,10 +129,12 @@
 //!
 //! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
 //! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know
-//! are refused as not working yet.
+//! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is accepted with a warning
+//! ([`Config::warnings`]).
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod advice;
 mod amount;
 mod buffer;
 mod changes;
@@ -146,6 +148,7 @@ mod section;
 mod thresholds;
 mod values;
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use switch::SwitchSettings;
@@ -159,11 +162,15 @@ use crate::congestion::Congestion;
 use crate::mistakes::{Found, Place};
 pub use crate::mistakes::{Mistake, Mistakes};
 use crate::ports::Written;
+pub use crate::ports::{CABLE_M, MTU_BYTES};
 use crate::section::{Section, quoted};
 use crate::values::{NAME_CURE, is_name};
+pub use crate::values::{parse_speed, spell_speed};
 
+/// Bytes of a cell.
+pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
 /// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
-const MAX_CELLS: u32 = 1 << 24;
+pub const MAX_CELLS: u32 = 1 << 24;
 /// Longest file that is read; a real one has a hundredth of that.
 const MAX_FILE_BYTES: usize = 1 << 20;
 /// Longest path of a Unix socket: `sun_path` less the final zero.
@@ -186,6 +193,8 @@ pub struct Config {
     pub links: Vec<Link>,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
+    /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
+    pub warnings: Mistakes,
 }
 
 /// The poll loops.
@@ -227,12 +236,12 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
     if !found.is_empty() {
         return Err(Mistakes::new(file_name, text, found));
     }
-    let config = read(Section::new(document.get_ref(), file), &mut found);
+    let config = read(file_name, text, Section::new(document.get_ref(), file), &mut found);
     if found.is_empty() { Ok(config) } else { Err(Mistakes::new(file_name, text, found)) }
 }
 
 /// Reads the whole file. What is wrong is noted, and a default taken in its place.
-fn read(mut file: Section, found: &mut Found) -> Config {
+fn read(file_name: &str, text: &str, mut file: Section, found: &mut Found) -> Config {
     let name = read_name(&mut file, found);
     let dataplane = read_dataplane(&mut file, found);
     let control_socket = read_control(&mut file, &name, found);
@@ -261,9 +270,14 @@ fn read(mut file: Section, found: &mut Found) -> Config {
     let interfaces =
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let links = ports.iter().map(|port| port.effective.link()).collect();
-    let ports = ports.into_iter().map(|port| port.settings).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports };
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket }
+    let settings = ports.iter().map(|port| port.settings.clone()).collect();
+    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
+    let mut warnings = Found::default();
+    if found.is_empty() {
+        advice::advise(&buffer, &ports, &switch, &mut warnings);
+    }
+    let warnings = Mistakes::warnings(file_name, text, warnings);
+    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
 }
 
 fn read_name(file: &mut Section, found: &mut Found) -> String {

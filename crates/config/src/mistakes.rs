@@ -1,9 +1,9 @@
-//! What is wrong with a file: every mistake with its place, what is wrong, and the cure.
+//! What is wrong with a file, or not as it should be: every mistake and warning with its place, what it is, and the cure.
 
 use std::fmt;
 use std::ops::Range;
 
-use miette::{Diagnostic, LabeledSpan, NamedSource, SourceCode};
+use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
 use crate::section::quoted;
 
@@ -14,7 +14,7 @@ pub(crate) struct Place {
     pub(crate) span: Range<usize>,
 }
 
-/// The mistakes found so far.
+/// The mistakes, or warnings, found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Found(Vec<(Place, String, Option<String>)>);
 
@@ -43,7 +43,7 @@ impl Found {
     }
 }
 
-/// One mistake.
+/// One mistake or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
     /// Line, from 1.
@@ -73,27 +73,39 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// All mistakes of a file, in the order of the file. As text one line each:
-/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`.
-#[derive(Debug)]
+/// All mistakes of a file, or all warnings about one that is right, in the order of the file. As text one line each:
+/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the file, as errors or as
+/// warnings.
+#[derive(Debug, Clone, PartialEq)]
 pub struct Mistakes {
-    file_name: String,
+    severity: Severity,
     source: NamedSource<String>,
     list: Vec<Mistake>,
 }
 
 impl Mistakes {
     pub(crate) fn new(file_name: &str, text: &str, found: Found) -> Self {
+        Self::of_severity(Severity::Error, file_name, text, found)
+    }
+
+    /// What was found is no reason to refuse the file.
+    pub(crate) fn warnings(file_name: &str, text: &str, found: Found) -> Self {
+        // A file that nothing is said of need not be kept.
+        let text = if found.is_empty() { "" } else { text };
+        Self::of_severity(Severity::Warning, file_name, text, found)
+    }
+
+    fn of_severity(severity: Severity, file_name: &str, text: &str, found: Found) -> Self {
         let mut list: Vec<Mistake> =
             found.0.into_iter().map(|(place, what, cure)| locate(text, place, what, cure)).collect();
         list.sort_by(|a, b| (a.span.start, &a.setting, &a.what).cmp(&(b.span.start, &b.setting, &b.what)));
         // A mistake in [port-defaults] is found once for each port.
         list.dedup();
         let source = NamedSource::new(file_name, text.to_owned());
-        Self { file_name: file_name.to_owned(), source, list }
+        Self { severity, source, list }
     }
 
-    /// The mistakes; at least one.
+    /// Each of them. There is at least one mistake; there may be no warning.
     pub fn list(&self) -> &[Mistake] {
         &self.list
     }
@@ -122,7 +134,7 @@ impl fmt::Display for Mistakes {
             if number > 0 {
                 writeln!(f)?;
             }
-            write!(f, "{}:{}:{}: {mistake}", self.file_name, mistake.line, mistake.column)?;
+            write!(f, "{}:{}:{}: {mistake}", self.source.name(), mistake.line, mistake.column)?;
         }
         Ok(())
     }
@@ -131,6 +143,10 @@ impl fmt::Display for Mistakes {
 impl std::error::Error for Mistakes {}
 
 impl Diagnostic for Mistakes {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
     fn source_code(&self) -> Option<&dyn SourceCode> {
         Some(&self.source)
     }

@@ -20,10 +20,10 @@ use crate::values;
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
-/// The longest cable: optics for more do not go with PFC.
-const CABLE_M: RangeInclusive<u32> = 0..=100_000;
+/// Metres of a cable: optics for more do not go with PFC.
+pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
-const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
+pub const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
 
 /// What the file says of a port; nothing is filled in.
 #[derive(Debug, Default, Clone)]

@@ -21,16 +21,24 @@ pub(crate) fn speed(item: Item, found: &mut Found) -> Option<Placed<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_speed(text),
-        DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
+        DeValue::Integer(digits) => {
+            u64::from_str_radix(digits.as_str(), digits.radix()).ok().filter(is_speed)
+        }
         _ => return item.wrong(CURE, found),
     };
-    match bps.filter(|bps| (1..=MAX_SPEED_BPS).contains(bps)) {
+    match bps {
         Some(value) => Some(Placed { value, place: item.place }),
         None => item.wrong(CURE, found),
     }
 }
 
-fn parse_speed(text: &str) -> Option<u64> {
+fn is_speed(bps: &u64) -> bool {
+    (1..=MAX_SPEED_BPS).contains(bps)
+}
+
+/// The speed that a text as "500M" or "2.5G" spells, in bit/s; `None` if it spells none, or one of no port: those go up
+/// to 800G.
+pub fn parse_speed(text: &str) -> Option<u64> {
     let unit: u64 = match text.bytes().last()? {
         b'K' => 1_000,
         b'M' => 1_000_000,
@@ -43,7 +51,21 @@ fn parse_speed(text: &str) -> Option<u64> {
     let scale = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let scaled = digits(fraction)?.checked_mul(unit)?;
     // Less than a bit is nobody's intention.
-    if scaled % scale == 0 { whole.checked_add(scaled / scale) } else { None }
+    if scaled % scale != 0 {
+        return None;
+    }
+    whole.checked_add(scaled / scale).filter(is_speed)
+}
+
+/// The spelling of a speed in bit/s, as [`parse_speed`] reads it.
+pub fn spell_speed(bps: u64) -> String {
+    let (unit, name, places) = match bps {
+        1_000_000_000.. => (1_000_000_000, "G", 9),
+        1_000_000.. => (1_000_000, "M", 6),
+        _ => (1_000, "K", 3),
+    };
+    let number = format!("{}.{:0places$}", bps / unit, bps % unit);
+    format!("{}{name}", number.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// A number of nothing but digits.
@@ -121,7 +143,7 @@ pub(crate) fn bound<T: Clone>(
 
 #[cfg(test)]
 mod tests {
-    use super::parse_speed;
+    use super::{parse_speed, spell_speed};
 
     #[test]
     fn speeds() {
@@ -131,7 +153,9 @@ mod tests {
             ("2.5G", Some(2_500_000_000)),
             ("64K", Some(64_000)),
             ("0.000000001G", Some(1)),
-            ("0G", Some(0)),
+            ("800G", Some(800_000_000_000)),
+            ("0G", None),
+            ("801G", None),
             ("0.0000000001G", None),
             ("-1G", None),
             ("+1G", None),
@@ -148,6 +172,23 @@ mod tests {
             ("é", None),
         ] {
             assert_eq!(parse_speed(text), bps, "{text}");
+        }
+    }
+
+    #[test]
+    fn speeds_are_spelt_as_they_are_read() {
+        for (bps, text) in [
+            (1, "0.001K"),
+            (64_000, "64K"),
+            (999_999, "999.999K"),
+            (500_000_000, "500M"),
+            (1_000_000_000, "1G"),
+            (2_500_000_000, "2.5G"),
+            (10_000_000_001, "10.000000001G"),
+            (800_000_000_000, "800G"),
+        ] {
+            assert_eq!(spell_speed(bps), text);
+            assert_eq!(parse_speed(text), Some(bps), "{text}");
         }
     }
 }

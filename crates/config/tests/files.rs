@@ -27,6 +27,7 @@ fn the_smallest_file() {
     let config = parse("[port.a]\ninterface = \"veth0\"");
     let mut port = PortSettings::new("a", None);
     port.groups = [GroupSettings::lossy(); 8];
+    assert_eq!(config.warnings.list(), []);
     assert_eq!(
         config,
         Config {
@@ -43,6 +44,7 @@ fn the_smallest_file() {
             interfaces: vec!["veth0".to_owned()],
             links: vec![Link { cable_m: None, mtu_bytes: None }],
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
+            warnings: config.warnings.clone(),
         }
     );
 }

@@ -69,6 +69,7 @@ fn port(from: &PortSnapshot, facts: &PortFacts) -> v1::Port {
         groups: from.groups.iter().map(group).collect(),
         queues: from.queues.iter().map(queue).collect(),
         kernel: Some(kernel(&from.kernel)),
+        overhead_bytes: from.overhead_bytes.into(),
     }
 }
 
@@ -127,6 +128,11 @@ fn queue(from: &QueueSnapshot) -> v1::Queue {
         violations: from.violations,
         transmitted: Some(count(from.transmitted)),
         dropped: Some(count(from.dropped)),
+        marked: Some(count(from.marked)),
+        wred_green: Some(count(from.wred_dropped[0])),
+        wred_yellow: Some(count(from.wred_dropped[1])),
+        wred_red: Some(count(from.wred_dropped[2])),
+        average_cells: from.average_cells,
     }
 }
 

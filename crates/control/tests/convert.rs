@@ -80,6 +80,9 @@ impl Numbers {
             violations: self.next(),
             transmitted: self.count(),
             dropped: self.count(),
+            marked: self.count(),
+            wred_dropped: std::array::from_fn(|_| self.count()),
+            average_cells: self.next_u32(),
         }
     }
 
@@ -118,6 +121,7 @@ impl Numbers {
             groups: std::array::from_fn(|_| self.group()),
             queues: std::array::from_fn(|_| self.queue()),
             kernel: self.kernel(),
+            overhead_bytes: self.next() as u16,
         }
     }
 
@@ -174,7 +178,7 @@ fn names_and_flags_arrive() {
     assert!(right.held && !message.ports[0].held && message.pfc_enabled);
     assert_eq!(right.drops.len(), switch::DropReason::ALL.len());
     assert_eq!(
-        (right.drops[0].reason.as_str(), right.drops[9].reason.as_str()),
+        (right.drops[0].reason.as_str(), right.drops[10].reason.as_str()),
         ("malformed", "kernel_lost")
     );
     let (group, queue) = (&right.groups[0], &right.queues[7]);

@@ -34,6 +34,7 @@ fn settings() -> SwitchSettings {
             ..BufferSettings::default()
         },
         usage_percent: 100,
+        seed: 0,
         bridge: BridgeSettings::default(),
         ports: ports.collect(),
     }

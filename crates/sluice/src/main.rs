@@ -1,7 +1,9 @@
-//! The `sluice` command: what a switch is doing, what it is told to do, and the hosts that a lossless network on one
-//! machine needs.
+//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration is right, and the hosts
+//! that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
+mod check;
+mod headroom;
 mod orders;
 mod output;
 mod show;
@@ -29,6 +31,10 @@ enum Task {
     Pfc(orders::Pfc),
     Port(orders::Port),
     Clear(orders::Clear),
+    /// Say what is wrong with configuration files, and what cannot be lossless.
+    Check(check::Arguments),
+    /// How much headroom a lossless priority needs, and the lines of configuration that give it.
+    Headroom(headroom::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
 }
@@ -41,6 +47,8 @@ fn main() -> ExitCode {
         Task::Pfc(arguments) => orders::pfc(&arguments),
         Task::Port(arguments) => orders::port(&arguments),
         Task::Clear(arguments) => orders::clear(&arguments),
+        Task::Check(arguments) => return check::run(&arguments),
+        Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
     match done {

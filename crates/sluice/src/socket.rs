@@ -21,9 +21,19 @@ pub struct Daemon {
 }
 
 impl Daemon {
+    /// The command line names it.
+    pub fn is_named(&self) -> bool {
+        self.socket.is_some()
+    }
+
+    /// Its socket.
+    pub fn socket(&self) -> Result<PathBuf> {
+        choose(self.socket.as_deref())
+    }
+
     /// Connects, and lets `talk` say and ask what it wants.
     pub fn talk<T>(&self, talk: impl AsyncFnOnce(&mut Client) -> Result<T>) -> Result<T> {
-        let socket = choose(self.socket.as_deref())?;
+        let socket = self.socket()?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async { talk(&mut Client::connect(&socket).await?).await })
     }

@@ -9,6 +9,7 @@ use config::{Changes, Config};
 use control::{Reason, Refusal};
 use dataplane::Settings;
 use switch::frames_needed;
+use tracing::warn;
 
 use crate::file::{self, Wrong};
 use crate::ports;
@@ -90,6 +91,7 @@ impl Live {
             ));
         }
         if restart.is_empty() {
+            config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
             return Ok((Self { config, ..self.clone() }, live));
         }
         let message = format!(

@@ -21,6 +21,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use config::Config;
 use file::Wrong;
+use tracing::warn;
 use tracing_subscriber::EnvFilter;
 
 /// The file is wrong, or cannot be read.
@@ -33,7 +34,7 @@ struct Arguments {
     /// The configuration: which ports, how fast, which priorities are no-drop.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Only read FILE and say what is wrong with it.
+    /// Only read FILE and say what is wrong with it, or right but not lossless.
     #[arg(long)]
     check: bool,
     /// What to log: error, warn, info, debug or trace, or a list as in sluiced=debug,xdp=trace
@@ -59,8 +60,12 @@ fn main() -> ExitCode {
     let Some(config) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
         println!("{}: right, {} ports", arguments.config.display(), config.interfaces.len());
+        if !config.warnings.list().is_empty() {
+            eprintln!("{:?}", miette::Report::new(config.warnings));
+        }
         return ExitCode::SUCCESS;
     }
+    config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
     match run::run(config, &arguments.config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

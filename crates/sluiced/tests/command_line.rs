@@ -77,6 +77,19 @@ fn check_says_that_a_file_is_right_and_starts_nothing() {
 }
 
 #[test]
+fn warnings_are_shown_by_check_and_logged_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(&folder.path().join("x.sock")) + "pfc = { mode = \"on\", no_drop = [3, 6] }\n";
+    let warning = "test.toml:12:32: port.right.pfc.no_drop: PFC is";
+    let (code, said) = run(folder.path(), &text, &["--check"]);
+    assert_eq!(code, 0, "{said}");
+    assert_says(&said, &[warning, "no_drop = [3, 6]"]);
+    let (code, said) = run(folder.path(), &text, &[]);
+    assert_eq!(code, 1, "the interfaces are not there: {said}");
+    assert_says(&said, &["WARN", warning, "take priorities from 1 to 5"]);
+}
+
+#[test]
 fn an_interface_that_is_not_there_is_named_with_the_cure() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("x.sock");

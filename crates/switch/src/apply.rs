@@ -39,6 +39,7 @@ impl Switch {
             self.ports.iter_mut().zip(&settings.ports).zip(given(settings))
         {
             port.speed_bps = settings_of_port.speed_bps.unwrap_or(0);
+            port.overhead_bytes = settings_of_port.overhead_bytes;
             port.ingress.reconfigure(settings_of_port, settings.usage_percent, &mut self.pools);
             port.egress.reconfigure(settings_of_port, &given, &mut self.pools, now);
         }

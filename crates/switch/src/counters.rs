@@ -155,6 +155,8 @@ pub struct PortSnapshot {
     pub held: bool,
     /// The rate it keeps, in bit/s; 0: none.
     pub speed_bps: u64,
+    /// What a frame takes of the line beyond its own bytes.
+    pub overhead_bytes: u16,
     /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
     pub received: Count,
     /// … of drop level 1 (yellow).

@@ -6,8 +6,9 @@
 //! - response = 3840: what the neighbour sends until it has reacted;
 //! - cable, there and back: 13 bytes a metre at 10 Gbit/s, in proportion to the speed.
 //!
-//! In the worst case these are frames of 64 bytes, each of which takes a cell. Also: reserved cells should hold the longest
-//! frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more than it.
+//! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
+//! Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more
+//! than it.
 //! Source: design §3, "Headroom needed"; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and the example
 //! "Configuring PFC thresholds". SONiC's figure: reference/switches.md, "SONiC / SAI".
 //!
@@ -117,9 +118,14 @@ impl Software {
     }
 }
 
-/// Cells that so many bytes take in the worst case: as frames of 64 bytes.
+/// Cells that so many bytes take in the worst case. Frames of 64 bytes are that for cells of 127 bytes and more. For smaller
+/// cells frames of one byte more than fills their cells can be worse: of 65 bytes, say, two cells of 64.
 pub fn worst_case_cells(bytes: u64, cell: CellSize) -> u64 {
-    bytes.div_ceil(SHORTEST_FRAME_BYTES).saturating_mul(u64::from(cell.of(SHORTEST_FRAME_BYTES as u16)))
+    // The shortest frame, and the shortest of those that take a cell more. Longer ones waste less of their cells.
+    let cells = u64::from(cell.of(SHORTEST_FRAME_BYTES as u16));
+    let next_bytes = cells * u64::from(cell.bytes()) + 1;
+    let shortest = bytes.div_ceil(SHORTEST_FRAME_BYTES).saturating_mul(cells);
+    shortest.max(bytes.div_ceil(next_bytes).saturating_mul(cells + 1))
 }
 
 /// Reserved cells that hold the longest frame: (MTU + 64 + cell) / cell, exactly and rounded up.
@@ -190,9 +196,20 @@ mod tests {
         assert_eq!(Software::new(u64::MAX, u64::MAX, u64::MAX, 1).total_bytes(), u64::MAX, "never overflows");
     }
 
+    /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of chips and for small ones.
     #[test]
-    fn small_cells_take_several_for_the_shortest_frame() {
-        assert_eq!(worst_case_cells(128, CellSize::new(32)), 4);
-        assert_eq!(worst_case_cells(129, CellSize::new(64)), 3);
+    fn no_length_of_frame_takes_more_cells() {
+        for (cell_bytes, cells) in
+            [(32, 690), (40, 555), (64, 460), (80, 370), (126, 236), (127, 234), (208, 234), (256, 234)]
+        {
+            let cell = CellSize::new(cell_bytes);
+            assert_eq!(worst_case_cells(14_917, cell), cells, "cells of {cell_bytes}");
+            for len in 64..=9216_u16 {
+                let (whole, rest) = (14_917 / len, 14_917 % len);
+                let last = if rest == 0 { 0 } else { cell.of(rest.max(64)) };
+                let taken = u64::from(u32::from(whole) * cell.of(len) + last);
+                assert!(taken <= cells, "{taken} cells of {cell_bytes} for frames of {len}");
+            }
+        }
     }
 }

@@ -10,20 +10,21 @@ use crate::pfc::PfcSender;
 use crate::pool::Pools;
 use crate::settings::{DropLevel, PRIORITIES, PortSettings};
 
-/// The ingress half of a port.
+/// The ingress half of a port. What the way of a frame touches comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub struct Ingress {
-    /// Which priority and queue a frame has.
-    pub classifier: Classifier,
-    /// Cells by 802.1p priority.
-    pub groups: [Group; PRIORITIES],
-    /// What the neighbour is told.
-    pub pfc: PfcSender,
-    /// PFC frames are sent.
-    sends_pfc: bool,
+    received: Count,
     /// Bit p: group p of this port must be looked at each turn, as others move its threshold.
     watched: u8,
-    received: Count,
+    /// PFC frames are sent.
+    sends_pfc: bool,
+    /// Which priority and queue a frame has.
+    pub classifier: Classifier,
+    /// What the neighbour is told.
+    pub pfc: PfcSender,
+    /// Cells by 802.1p priority.
+    pub groups: [Group; PRIORITIES],
     /// Of the received frames those of drop level 1 and 2.
     coloured: [u64; 2],
     drops: [Count; DropReason::ALL.len()],

@@ -26,15 +26,16 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 
 /// The pauses that a port's neighbour asked for.
 #[derive(Debug)]
+#[repr(C)]
 pub struct Pauses {
+    /// The earliest of `until` among the paused.
+    next_end: Instant,
+    /// Bit p: priority p is paused.
+    paused: u8,
     /// Priorities that are obeyed: no-drop, and reception enabled.
     honoured: u8,
     speed_bps: u64,
-    /// Bit p: priority p is paused.
-    paused: u8,
     until: [Instant; PRIORITIES],
-    /// The earliest of `until` among the paused.
-    next_end: Instant,
     since: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
     paused_ns: [Nanos; PRIORITIES],

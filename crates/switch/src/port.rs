@@ -14,6 +14,7 @@ pub(crate) struct Port {
     pub(crate) name: String,
     pub(crate) mac: MacAddr,
     pub(crate) speed_bps: u64,
+    pub(crate) overhead_bytes: u16,
     pub(crate) up: bool,
     pub(crate) ingress: Ingress,
     pub(crate) egress: Egress,
@@ -31,6 +32,7 @@ impl Port {
         out.up = self.up;
         out.held = self.egress.is_held();
         out.speed_bps = self.speed_bps;
+        out.overhead_bytes = self.overhead_bytes;
         let (received, drops) = self.ingress.counts();
         (out.received, out.drops) = (received, *drops);
         (out.received_yellow_frames, out.received_red_frames) = self.ingress.coloured();

@@ -11,17 +11,18 @@ use crate::pool::Pools;
 use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::usage::Usage;
 use crate::watermark::{Level, Mark, Peak, Watermarks};
-use crate::wred::{Ecn, Random, Verdict, Wred};
+use crate::wred::{self, Ecn, Random, Verdict, Wred};
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
 pub struct Limits {
-    /// Service pool of its shared cells.
-    pub pool: u8,
-    /// Cells that are its own.
-    pub guaranteed_cells: u32,
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
+    /// Cells that are its own.
+    pub guaranteed_cells: u32,
+    /// Service pool of its shared cells.
+    pub pool: u8,
     /// Early drops and marks; `None`: tail drop only.
     pub wred: Option<WredSettings>,
     /// It carries no-drop priorities.
@@ -30,17 +31,17 @@ pub struct Limits {
 
 /// One egress queue. What the way of a frame touches comes first.
 #[derive(Debug)]
-#[repr(C)]
+#[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order.
     pub waiting: List,
-    limits: Limits,
     used_cells: u32,
     /// Of the cells in use those of frames that wait; the others are with the kernel.
     waiting_cells: u32,
-    wred: Option<Box<Wred>>,
     peak: Peak,
+    wred: Option<Box<Wred>>,
     usage: Usage,
+    limits: Limits,
     transmitted: Count,
     dropped: Count,
     marked: Count,
@@ -175,10 +176,11 @@ impl Queue {
         self.wred_dropped[drop_level as usize].add(len);
     }
 
-    /// A frame was marked.
-    #[inline]
-    pub fn count_marked(&mut self, len: u16) {
-        self.marked.add(len);
+    /// Marks a frame as having met congestion, if its sender understands that and it is not marked yet.
+    pub fn mark(&mut self, frame: &mut [u8]) {
+        if wred::mark(frame) {
+            self.marked.add(frame.len() as u16);
+        }
     }
 
     /// Frames that were marked, and those that WRED dropped by drop level.
@@ -197,7 +199,7 @@ impl Queue {
     }
 
     /// One watermark begins anew.
-    pub(crate) fn mark(&mut self, mark: Mark) {
+    pub(crate) fn mark_watermark(&mut self, mark: Mark) {
         self.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 

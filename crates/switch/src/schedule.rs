@@ -14,43 +14,47 @@
 //! "ETS" (two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing using
 //! deficit round robin" (1995).
 
-use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings};
+use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 
 /// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
 #[derive(Debug)]
 pub struct Scheduler {
-    groups: Vec<Group>,
-    /// The groups of each rank, the first rank first.
-    ranks: Vec<Rank>,
-    group_of_queue: [u8; PRIORITIES],
     queues: [Round; PRIORITIES],
+    group_of_queue: [u8; PRIORITIES],
+    /// How many of `groups` and `ranks` there are.
+    group_count: u8,
+    rank_count: u8,
+    groups: [Group; PRIORITIES],
+    /// The groups of each rank, the first rank first.
+    ranks: [Rank; PRIORITIES],
     /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
     overhead_bytes: i32,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Group {
     queues: u8,
     inside: Order,
     /// The queue whose turn it is.
-    current: u32,
+    current: u8,
     /// No other group has its rank: it shares with nobody, and its round is not counted.
     alone: bool,
     round: Round,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Order {
+    #[default]
     Strict,
     Bytes,
     Frames,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Rank {
     groups: u8,
     /// The group whose turn it is.
-    current: u32,
+    current: u8,
 }
 
 /// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by frames).
@@ -62,48 +66,64 @@ struct Round {
 
 impl Scheduler {
     /// The scheduler of a port; each frame takes `overhead_bytes` of the line beyond its own.
+    ///
+    /// # Panics
+    /// If there are more than eight groups.
     pub fn new(settings: &ScheduleSettings, overhead_bytes: u16) -> Self {
-        let mut queues = [Round::default(); PRIORITIES];
-        let mut group_of_queue = [0; PRIORITIES];
-        let largest = LARGEST_FRAME_BYTES + u32::from(overhead_bytes);
-        let of_rank = |rank| settings.groups.iter().filter(move |group| group.rank == rank);
-        let groups = settings.groups.iter().enumerate().map(|(number, settings)| {
-            let members = (0..PRIORITIES).filter(|q| settings.queues & 1 << q != 0);
-            members.clone().for_each(|q| group_of_queue[q] = number as u8);
-            let (inside, weights) = match settings.inside {
-                Inside::Strict => (Order::Strict, [1; PRIORITIES]),
-                Inside::WeightedByBytes(weights) => (Order::Bytes, weights),
-                Inside::WeightedByFrames(weights) => (Order::Frames, weights),
-            };
-            let smallest = members.clone().map(|q| weights[q].max(1)).min().unwrap_or(1);
-            for q in members {
-                queues[q].quantum = match inside {
-                    Order::Frames => i32::from(weights[q].max(1)),
-                    _ => quantum_bytes(largest, weights[q].into(), smallest.into()),
-                };
-            }
-            let smallest = of_rank(settings.rank).map(|group| group.weight).min().unwrap_or(1);
-            let round = Round { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
-            let alone = of_rank(settings.rank).count() == 1;
-            Group { queues: settings.queues, inside, current: 0, alone, round }
-        });
-        let groups: Vec<Group> = groups.collect();
+        let mut scheduler = Self {
+            queues: Default::default(),
+            group_of_queue: [0; PRIORITIES],
+            group_count: settings.groups.len() as u8,
+            rank_count: 0,
+            groups: Default::default(),
+            ranks: Default::default(),
+            overhead_bytes: i32::from(overhead_bytes),
+        };
+        for (number, group) in settings.groups.iter().enumerate() {
+            scheduler.add_group(number, group, settings);
+        }
         let mut ranks: Vec<u8> = settings.groups.iter().map(|group| group.rank).collect();
         ranks.sort_unstable();
         ranks.dedup();
-        let members = |rank: u8| {
+        scheduler.rank_count = ranks.len() as u8;
+        for (at, rank) in ranks.into_iter().enumerate() {
             let members = settings.groups.iter().enumerate().filter(|(_, group)| group.rank == rank);
-            Rank { groups: members.fold(0, |mask, (number, _)| mask | 1 << number), current: 0 }
+            scheduler.ranks[at].groups = members.fold(0, |mask, (number, _)| mask | 1 << number);
+        }
+        scheduler
+    }
+
+    fn add_group(&mut self, number: usize, settings: &SchedulerGroup, all: &ScheduleSettings) {
+        let largest = LARGEST_FRAME_BYTES + self.overhead_bytes as u32;
+        let (inside, weights) = match settings.inside {
+            Inside::Strict => (Order::Strict, [1; PRIORITIES]),
+            Inside::WeightedByBytes(weights) => (Order::Bytes, weights),
+            Inside::WeightedByFrames(weights) => (Order::Frames, weights),
         };
-        let ranks = ranks.into_iter().map(members).collect();
-        Self { groups, ranks, group_of_queue, queues, overhead_bytes: i32::from(overhead_bytes) }
+        let members = (0..PRIORITIES).filter(|q| settings.queues & 1 << q != 0);
+        let smallest = members.clone().map(|q| weights[q].max(1)).min().unwrap_or(1);
+        for q in members {
+            self.group_of_queue[q] = number as u8;
+            self.queues[q].quantum = match inside {
+                Order::Frames => i32::from(weights[q].max(1)),
+                _ => quantum_bytes(largest, weights[q].into(), smallest.into()),
+            };
+        }
+        let of_rank = all.groups.iter().filter(|group| group.rank == settings.rank);
+        let smallest = of_rank.clone().map(|group| group.weight).min().unwrap_or(1);
+        let round = Round { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
+        let alone = of_rank.count() == 1;
+        self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
     }
 
     /// The queue to send from, out of `ready` (not empty, not paused, within its rate); `head_len` tells the length of a
     /// queue's first frame. The caller sends that frame and calls `sent`.
     #[inline]
     pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
-        for rank in 0..self.ranks.len() {
+        if self.group_count == 1 {
+            return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
+        }
+        for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
                 return Some(self.pick_of_rank(rank, groups, ready, &head_len));
@@ -140,15 +160,15 @@ impl Scheduler {
         loop {
             let current = self.ranks[rank].current;
             if groups & 1 << current != 0 {
-                let queue = self.pick_inside(current as usize, ready, head_len);
+                let queue = self.pick_inside(usize::from(current), ready, head_len);
                 let bytes = i32::from(head_len(queue)) + self.overhead_bytes;
-                if self.groups[current as usize].round.deficit >= bytes {
+                if self.groups[usize::from(current & 7)].round.deficit >= bytes {
                     return queue;
                 }
             }
             let next = next_in_ring(groups, current);
             self.ranks[rank].current = next;
-            let round = &mut self.groups[next as usize].round;
+            let round = &mut self.groups[usize::from(next & 7)].round;
             round.deficit += round.quantum;
         }
     }
@@ -156,19 +176,21 @@ impl Scheduler {
     /// Level 2: which queue of a group, of which at least one is in `ready`. Asking again gives the same one.
     #[inline]
     fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
-        let Group { queues, inside, current, .. } = &mut self.groups[group];
+        let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
         let ready = ready & *queues;
         if *inside == Order::Strict {
             return 7 - ready.leading_zeros() as usize;
         }
         loop {
-            let q = *current as usize;
-            let cost = if *inside == Order::Bytes { i32::from(head_len(q)) } else { 1 };
-            if ready & 1 << q != 0 && self.queues[q].deficit >= cost {
-                return q;
+            let q = usize::from(*current & 7);
+            if ready & 1 << q != 0 {
+                let cost = if *inside == Order::Bytes { i32::from(head_len(q)) } else { 1 };
+                if self.queues[q].deficit >= cost {
+                    return q;
+                }
             }
             *current = next_in_ring(ready, *current);
-            let round = &mut self.queues[*current as usize];
+            let round = &mut self.queues[usize::from(*current & 7)];
             round.deficit += round.quantum;
         }
     }
@@ -176,7 +198,7 @@ impl Scheduler {
     /// A frame of `len` bytes left `queue`; `backlogged` are the queues that still hold frames.
     #[inline]
     pub fn sent(&mut self, queue: usize, len: u16, backlogged: u8) {
-        let group = &mut self.groups[usize::from(self.group_of_queue[queue])];
+        let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         let round = &mut self.queues[queue];
         if backlogged & 1 << queue == 0 {
             round.deficit = 0;
@@ -196,7 +218,7 @@ impl Scheduler {
     /// `queue` lost all its frames without sending them; `backlogged` are the queues that still hold some.
     pub fn emptied(&mut self, queue: usize, backlogged: u8) {
         self.queues[queue].deficit = 0;
-        let group = &mut self.groups[usize::from(self.group_of_queue[queue])];
+        let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         if backlogged & group.queues == 0 {
             group.round.deficit = 0;
         }
@@ -210,8 +232,8 @@ fn quantum_bytes(largest: u32, weight: u32, smallest: u32) -> i32 {
 
 /// The member of `mask`, which has one, that comes next after `current` in a ring of eight.
 #[inline]
-fn next_in_ring(mask: u8, current: u32) -> u32 {
-    (current + 1 + mask.rotate_right(current + 1).trailing_zeros()) & 7
+fn next_in_ring(mask: u8, current: u8) -> u8 {
+    (current + 1 + mask.rotate_right(u32::from(current) + 1).trailing_zeros() as u8) & 7
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Shaper {
         let byte_time = |bps: u64| ((8_000_000_000_u128 << 32) / u128::from(bps.max(1))) as u64;
         self.byte_time = rate.map_or(0, |rate| byte_time(rate.bps));
         self.burst_ns = match rate.and_then(|rate| rate.burst_bytes) {
-            Some(bytes) => (u128::from(bytes) * u128::from(self.byte_time) >> 32) as Nanos,
+            Some(bytes) => ((u128::from(bytes) * u128::from(self.byte_time)) >> 32) as Nanos,
             None => BURST_NS,
         };
         self.overhead_bytes = overhead_bytes;

@@ -15,19 +15,19 @@ use crate::counters::{Count, DropReason, PortSnapshot, Snapshot};
 use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
 use crate::frame::{FrameId, Outgoing, Received};
-use crate::group::{Area, Change};
+use crate::group::{Area, Change, Group};
 use crate::held::{Charge, Held};
 use crate::ingress::Ingress;
 use crate::memory::Memory;
 use crate::pool::{Pool, Pools};
 use crate::port::Port;
+use crate::queue::Queue;
 use crate::rewrite;
-use crate::settings::{MAX_PORTS, PRIORITIES, RewriteSettings, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::time::Instant;
 use crate::watermark::Mark;
-use crate::wred::{Ecn, Verdict};
+use crate::wred::{Verdict, ecn_of};
 use wire::ethernet::{self, Header};
-use wire::ip;
 use wire::mac::MacAddr;
 use wire::pause::{self, Control};
 
@@ -49,6 +49,17 @@ pub struct Switch {
     pub(crate) work: u64,
     /// Bit i: some group of port i must be looked at each turn.
     watched: u64,
+}
+
+/// A frame that came in, classified.
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    port: usize,
+    /// Bytes without FCS.
+    len: u16,
+    cells: u32,
+    class: Class,
+    now: Instant,
 }
 
 /// Frames of memory that PFC may need beyond what cells account for: per port, one with the kernel and one to send.
@@ -77,6 +88,7 @@ impl Switch {
             name: port.name.clone(),
             mac,
             speed_bps: port.speed_bps.unwrap_or(0),
+            overhead_bytes: port.overhead_bytes,
             up: true,
             ingress: Ingress::new(port, settings.usage_percent),
             egress: Egress::new(port, &given, settings.seed.wrapping_add(number as u64)),
@@ -120,19 +132,20 @@ impl Switch {
         }
         let ingress = &mut self.ports[port].ingress;
         ingress.count_received(len);
-        let mut class = ingress.classifier.classify(&header, bytes);
+        let class = ingress.classifier.classify(&header, bytes);
         ingress.count_colour(class.drop_level);
-        ingress.groups[usize::from(class.priority)].count_received(len);
+        ingress.groups[usize::from(class.priority & 7)].count_received(len);
         self.bridge.learn(header.src, port, now);
+        let mut arrival = Arrival { port, len, cells: self.cell.of(len), class, now };
         let known = if header.dst.is_group() { None } else { self.bridge.look_up(header.dst, now) };
         match known {
             Some(out) if out == port => self.drop_counted(port, frame, len, DropReason::Filtered, memory),
-            Some(out) => self.forward(port, out, frame, len, class, now, memory),
+            Some(out) => self.forward(arrival, out, frame, memory),
             None => {
                 if let (Some(map), false) = (&self.unknown_unicast_to_queue, header.dst.is_group()) {
-                    class.queue = map[usize::from(class.priority)] & 7;
+                    arrival.class.queue = map[usize::from(class.priority & 7)] & 7;
                 }
-                self.flood(port, frame, len, class, now, memory);
+                self.flood(arrival, frame, memory);
             }
         }
     }
@@ -160,118 +173,32 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// To one port.
+    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it, on the hot path")]
-    fn forward<M: Memory>(
-        &mut self,
-        port: usize,
-        out: usize,
-        frame: FrameId,
-        len: u16,
-        class: Class,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        let admitted = self.admit(port, out, len, class).and_then(|area| {
-            self.judge(out, &frame, len, class, memory)?;
+    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, frame: FrameId, memory: &mut M) {
+        let Arrival { port, len, cells, class, now } = arrival;
+        let ends = self.ports.get_disjoint_mut([port, out]);
+        let [from, to] = ends.expect("a frame never leaves by the port that it came in on");
+        let group = &mut from.ingress.groups[usize::from(class.priority & 7)];
+        let queue = &mut to.egress.queues[usize::from(class.queue & 7)];
+        let admitted = admit(group, queue, cells, &self.pools).and_then(|area| {
+            let ecn = || ecn_of(memory.bytes(&frame, usize::from(len)));
+            match queue.judge(cells, class.drop_level, &mut to.egress.random, ecn) {
+                Verdict::Pass => {}
+                Verdict::Mark => queue.mark(memory.bytes_mut(&frame, usize::from(len))),
+                Verdict::Drop => return Err(DropReason::Wred),
+            }
             Ok(area)
         });
-        match admitted {
-            Ok(area) => self.enqueue(port, out, frame, len, class, area, now),
-            Err(reason) => self.refuse(port, out, frame, len, class, reason, now, memory),
-        }
-    }
-
-    /// What WRED makes of an admitted frame: it is marked, or dropped, or neither.
-    #[inline]
-    fn judge<M: Memory>(
-        &mut self,
-        out: usize,
-        frame: &FrameId,
-        len: u16,
-        class: Class,
-        memory: &mut M,
-    ) -> Result<(), DropReason> {
-        let egress = &mut self.ports[out].egress;
-        let queue = &mut egress.queues[usize::from(class.queue)];
-        let ecn = || ecn_of(memory.bytes(frame, usize::from(len)));
-        match queue.judge(self.cell.of(len), class.drop_level, &mut egress.random, ecn) {
-            Verdict::Pass => Ok(()),
-            Verdict::Drop => Err(DropReason::Wred),
-            Verdict::Mark => {
-                mark(memory.bytes_mut(frame, usize::from(len)));
-                queue.count_marked(len);
-                Ok(())
+        let area = match admitted {
+            Ok(area) => area,
+            Err(reason) => {
+                memory.free(frame);
+                return self.count_refusal(arrival, out, reason);
             }
-        }
-    }
-
-    /// To every other port that is up; each but the last gets a copy.
-    fn flood<M: Memory>(
-        &mut self,
-        port: usize,
-        frame: FrameId,
-        len: u16,
-        class: Class,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        let mut targets = self.up & !(1 << port);
-        if targets == 0 {
-            return self.drop_counted(port, frame, len, DropReason::Filtered, memory);
-        }
-        while targets & (targets - 1) != 0 {
-            let out = targets.trailing_zeros() as usize;
-            targets &= targets - 1;
-            self.flood_copies += 1;
-            match (self.admit(port, out, len, class), memory.alloc()) {
-                (Ok(_), Some(copy)) => {
-                    memory.copy(&frame, &copy, usize::from(len));
-                    self.forward(port, out, copy, len, class, now, memory);
-                }
-                (Ok(_), None) => self.ports[port].ingress.count_drop(DropReason::NoCopy, len),
-                (Err(reason), copy) => {
-                    self.count_refusal(port, out, len, class, reason, now);
-                    copy.into_iter().for_each(|copy| memory.free(copy));
-                }
-            }
-        }
-        self.forward(port, targets.trailing_zeros() as usize, frame, len, class, now, memory);
-    }
-
-    /// Whether a frame has room at both ends, and which area of ingress takes it.
-    #[inline]
-    fn admit(&self, port: usize, out: usize, len: u16, class: Class) -> Result<Area, DropReason> {
-        let cells = self.cell.of(len);
-        let group = &self.ports[port].ingress.groups[usize::from(class.priority)];
-        let Some(area) = group.place(cells, &self.pools) else {
-            return Err(if group.is_no_drop() {
-                DropReason::IngressNoDrop
-            } else {
-                DropReason::IngressLossy
-            });
         };
-        let queue = &self.ports[out].egress.queues[usize::from(class.queue)];
-        if queue.has_room(cells, &self.pools) { Ok(area) } else { Err(DropReason::TailDrop) }
-    }
-
-    /// Charges an admitted frame at both ends and queues it.
-    #[inline]
-    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it, on the hot path")]
-    fn enqueue(
-        &mut self,
-        port: usize,
-        out: usize,
-        frame: FrameId,
-        len: u16,
-        class: Class,
-        area: Area,
-        now: Instant,
-    ) {
-        let cells = self.cell.of(len);
-        let group = &mut self.ports[port].ingress.groups[usize::from(class.priority)];
         group.charge(cells, area, &mut self.pools);
+        let examine = group.is_no_drop();
         let charge = Charge {
             len,
             cells: cells as u16,
@@ -280,38 +207,46 @@ impl Switch {
             queue: class.queue,
             drop_level: class.drop_level,
         };
-        self.ports[out].egress.enqueue(frame, charge, &mut self.held, &mut self.pools);
+        to.egress.enqueue(frame, charge, &mut self.held, &mut self.pools);
         self.work |= 1 << out;
-        self.examine(port, usize::from(class.priority), now);
+        if examine {
+            self.examine(port, usize::from(class.priority & 7), now);
+        }
     }
 
-    /// Counts a frame that was not admitted and frees it.
+    /// To every other port that is up; each but the last gets a copy.
+    fn flood<M: Memory>(&mut self, arrival: Arrival, frame: FrameId, memory: &mut M) {
+        let Arrival { port, len, cells, class, .. } = arrival;
+        let mut targets = self.up & !(1 << port);
+        if targets == 0 {
+            return self.drop_counted(port, frame, len, DropReason::Filtered, memory);
+        }
+        while targets & (targets - 1) != 0 {
+            let out = targets.trailing_zeros() as usize;
+            targets &= targets - 1;
+            self.flood_copies += 1;
+            let group = &self.ports[port].ingress.groups[usize::from(class.priority & 7)];
+            let queue = &self.ports[out].egress.queues[usize::from(class.queue & 7)];
+            // Nothing is copied for a port that has no room.
+            match (admit(group, queue, cells, &self.pools), memory.alloc()) {
+                (Ok(_), Some(copy)) => {
+                    memory.copy(&frame, &copy, usize::from(len));
+                    self.forward(arrival, out, copy, memory);
+                }
+                (Ok(_), None) => self.ports[port].ingress.count_drop(DropReason::NoCopy, len),
+                (Err(reason), copy) => {
+                    self.count_refusal(arrival, out, reason);
+                    copy.into_iter().for_each(|copy| memory.free(copy));
+                }
+            }
+        }
+        self.forward(arrival, targets.trailing_zeros() as usize, frame, memory);
+    }
+
+    /// Counts a frame that was not admitted.
     #[cold]
-    #[allow(clippy::too_many_arguments, reason = "a frame and what is known of it")]
-    fn refuse<M: Memory>(
-        &mut self,
-        port: usize,
-        out: usize,
-        frame: FrameId,
-        len: u16,
-        class: Class,
-        reason: DropReason,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        self.count_refusal(port, out, len, class, reason, now);
-        memory.free(frame);
-    }
-
-    fn count_refusal(
-        &mut self,
-        port: usize,
-        out: usize,
-        len: u16,
-        class: Class,
-        reason: DropReason,
-        now: Instant,
-    ) {
+    fn count_refusal(&mut self, arrival: Arrival, out: usize, reason: DropReason) {
+        let Arrival { port, len, class, now, .. } = arrival;
         let priority = usize::from(class.priority);
         self.ports[port].ingress.count_drop(reason, len);
         let queue = &mut self.ports[out].egress.queues[usize::from(class.queue)];
@@ -383,16 +318,15 @@ impl Switch {
             }
         }
         for _ in 0..room {
-            let Some(Dequeued { frame, charge, mark: to_mark }) = this.egress.dequeue(&mut self.held, now)
-            else {
+            let Some(Dequeued { frame, charge, mark }) = this.egress.dequeue(&mut self.held, now) else {
                 break;
             };
-            if to_mark && mark(memory.bytes_mut(&frame, usize::from(charge.len))) {
-                this.egress.queues[usize::from(charge.queue)].count_marked(charge.len);
-            }
-            if *this.egress.rewrite() != RewriteSettings::default() {
+            if mark {
                 let bytes = memory.bytes_mut(&frame, usize::from(charge.len));
-                rewrite::rewrite(this.egress.rewrite(), charge.queue, bytes);
+                this.egress.queues[usize::from(charge.queue & 7)].mark(bytes);
+            }
+            if let Some(settings) = this.egress.rewrite() {
+                rewrite::rewrite(settings, charge.queue, memory.bytes_mut(&frame, usize::from(charge.len)));
             }
             out.push(Outgoing { frame, len: charge.len });
         }
@@ -517,7 +451,7 @@ impl Switch {
     pub fn mark_watermarks(&mut self, mark: Mark) {
         for port in &mut self.ports {
             port.ingress.groups.iter_mut().for_each(|group| group.mark(mark));
-            port.egress.queues.iter_mut().for_each(|queue| queue.mark(mark));
+            port.egress.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
         }
         self.pools.mark(mark);
     }
@@ -553,13 +487,13 @@ impl Switch {
     }
 }
 
-/// What the ECN field of a frame says.
-fn ecn_of(frame: &[u8]) -> Ecn {
-    Ecn::of(Header::parse(frame).ok().and_then(|header| ip::ecn(frame, &header)))
-}
-
-/// Marks a frame as having met congestion, if its sender understands that. False if not, or if it is marked already.
-fn mark(frame: &mut [u8]) -> bool {
-    let Ok(header) = Header::parse(frame) else { return false };
-    Ecn::of(ip::ecn(frame, &header)) == Ecn::Capable && ip::set_ce(frame, &header)
+/// Whether a frame has room at both ends, and which area of ingress takes it.
+#[inline]
+fn admit(group: &Group, queue: &Queue, cells: u32, pools: &Pools) -> Result<Area, DropReason> {
+    match group.place(cells, pools) {
+        Some(area) if queue.has_room(cells, pools) => Ok(area),
+        Some(_) => Err(DropReason::TailDrop),
+        None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
+        None => Err(DropReason::IngressLossy),
+    }
 }

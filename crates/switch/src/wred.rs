@@ -20,6 +20,8 @@
 //! Jacobson, "Random early detection" (1993); RFC 3168 section 5.
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
+use wire::ethernet::Header;
+use wire::ip;
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +54,17 @@ impl Ecn {
             Some(_) | None => Ecn::NotCapable,
         }
     }
+}
+
+/// What the ECN field of a frame says.
+pub fn ecn_of(frame: &[u8]) -> Ecn {
+    Ecn::of(Header::parse(frame).ok().and_then(|header| ip::ecn(frame, &header)))
+}
+
+/// Sets CE in a frame whose sender understands it. False if not, or if it is marked already.
+pub fn mark(frame: &mut [u8]) -> bool {
+    let Ok(header) = Header::parse(frame) else { return false };
+    Ecn::of(ip::ecn(frame, &header)) == Ecn::Capable && ip::set_ce(frame, &header)
 }
 
 /// Bits of the average behind the binary point.
@@ -146,7 +159,7 @@ impl Wred {
         }
         // p · (A − low) / (high − low) as a share of 2^32; high > low here.
         let share = (u128::from(self.average - low) << 32) / u128::from(high - low);
-        u128::from(random.next()) * 100 < share * u128::from(probability_percent)
+        u128::from(random.draw()) * 100 < share * u128::from(probability_percent)
     }
 }
 
@@ -161,7 +174,7 @@ impl Random {
     }
 
     /// A number from 0 to 2^32 − 1.
-    pub fn next(&mut self) -> u32 {
+    pub fn draw(&mut self) -> u32 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -210,7 +223,7 @@ mod tests {
             let verdict = wred.at_enqueue(cells, Green, &mut random, || panic!("the field was read"));
             assert_eq!(verdict, Verdict::Pass);
         }
-        assert_eq!(random.next(), Random::new(7).next());
+        assert_eq!(random.draw(), Random::new(7).draw());
     }
 
     /// Each drop level by its own line.

@@ -16,6 +16,12 @@ pub fn port<'a>(snapshot: &'a Snapshot, name: &str) -> Result<&'a Port> {
     snapshot.ports.iter().find(|port| port.name == name).with_context(|| format!("no port {name}"))
 }
 
+/// Bytes of the line that a port's transmitted frames took, with what Ethernet adds to each where the port emulates a
+/// wire.
+pub fn line_bytes(port: &Port) -> u64 {
+    port.transmitted.map_or(0, |sent| sent.bytes + sent.frames * u64::from(port.overhead_bytes))
+}
+
 /// Frames dropped for `reason` on all ports.
 pub fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
     snapshot.ports.iter().map(|port| dropped(port, reason)).sum()

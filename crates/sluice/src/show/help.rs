@@ -17,11 +17,16 @@ ports    at_ns, bridge_entries, bridge_full_frames, flood_copies_frames, memory_
            received_frames, received_bytes, received_yellow_frames, received_red_frames,
            transmitted_frames, transmitted_bytes, consumed_frames, consumed_bytes,
            drops.REASON.frames, drops.REASON.bytes, in_flight_peak_bytes,
+           utilization_percent (with --watch or --rates, of a port with a speed),
            kernel: rx_fill_ring_empty_frames, rx_ring_full_frames, rx_dropped_frames,
            rx_invalid_frames, tx_invalid_frames, tx_kicks, tx_again, tx_busy, tx_no_buffers,
            tx_down
          REASON: malformed, bad_source, reserved_address, filtered, ingress_lossy,
-           ingress_no_drop, tail_drop, no_copy, port_down, kernel_lost
+           ingress_no_drop, tail_drop, wred, no_copy, port_down, kernel_lost
+congestion  at_ns, cell_bytes, queues[]: port, queue, waiting_frames, average_cells,
+           forwarded_frames, forwarded_bytes, forwarded_pps, forwarded_bps (both with --watch or
+           --rates), marked_frames, marked_bytes, tail_dropped_frames, tail_dropped_bytes,
+           wred_dropped[]: level (green, yellow, red), frames, bytes
 queues   at_ns, cell_bytes, queues[]: port, queue, held (the port), paused, pauses, paused_ns,
            pool, held_cells, held_peak_read_cells, held_peak_clear_cells, held_peak_cells,
            guaranteed_cells, threshold_cells (null: none), is_dynamic, violations,
@@ -71,7 +76,7 @@ mod tests {
         let words: Vec<&str> = FIELDS.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         for view in View::value_variants() {
             let mut found = Vec::new();
-            let text = json(*view, &sample::snapshot(), false).unwrap();
+            let text = json(*view, &sample::later(), Some(&sample::snapshot()), false).unwrap();
             names(&serde_json::from_str(&text).unwrap(), &mut found);
             for name in found {
                 assert!(words.contains(&name.as_str()), "{view:?}: {name} is not in the help");

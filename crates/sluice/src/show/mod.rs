@@ -2,6 +2,7 @@
 //! view has a file of its own with both forms.
 
 mod buffers;
+mod congestion;
 mod help;
 mod pfc;
 mod ports;
@@ -39,6 +40,9 @@ pub struct Arguments {
     /// Again and again, every so many seconds (0.05 at least); tables then show rates.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1")]
     watch: Option<f64>,
+    /// Look twice, so many seconds apart, and show rates and utilization of that time.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", conflicts_with = "watch")]
+    rates: Option<f64>,
     /// With `buffers`: only look, so that the peaks since the last read go on.
     #[arg(long)]
     keep_watermarks: bool,
@@ -49,6 +53,8 @@ pub struct Arguments {
 pub enum View {
     /// Frames and bytes of each port, drops by reason, what the kernel lost.
     Ports,
+    /// What each queue forwarded, marked (ECN) and dropped: tail drops, and WRED's by drop level.
+    Congestion,
     /// Occupancy, limits, pauses and drops of each egress queue.
     Queues,
     /// Buffer pools and priority groups: reserved, shared, headroom, thresholds, peaks since the
@@ -60,12 +66,23 @@ pub enum View {
 
 /// Shows it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let interval = arguments.watch.map(interval).transpose()?;
+    let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
+    let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
     let reads = reads_watermarks(arguments.view, arguments.keep_watermarks)?;
-    arguments.daemon.talk(async |client| match interval {
-        None if reads => print(arguments, &client.read_watermarks().await?, None),
-        None => print(arguments, &client.snapshot().await?, None),
-        Some(interval) => watch(arguments, client.watch(interval, reads).await?).await,
+    arguments.daemon.talk(async |client| {
+        if let Some(interval) = interval {
+            return watch(arguments, client.watch(interval, reads).await?).await;
+        }
+        let before = match apart {
+            Some(apart) => {
+                let before = client.snapshot().await?;
+                tokio::time::sleep(apart).await;
+                Some(before)
+            }
+            None => None,
+        };
+        let now = if reads { client.read_watermarks().await? } else { client.snapshot().await? };
+        print(arguments, &now, before.as_ref())
     })
 }
 
@@ -77,9 +94,9 @@ fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     Ok(view == View::Buffers && !keep)
 }
 
-fn interval(seconds: f64) -> Result<Duration> {
+fn duration(option: &str, seconds: f64) -> Result<Duration> {
     if !(0.05..=3600.0).contains(&seconds) {
-        bail!("--watch takes 0.05 to 3600 seconds, not {seconds}");
+        bail!("{option} takes 0.05 to 3600 seconds, not {seconds}");
     }
     Ok(Duration::from_secs_f64(seconds))
 }
@@ -104,7 +121,7 @@ async fn watch(arguments: &Arguments, mut watch: Watch) -> Result<()> {
 fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
     let snapshot = &only(snapshot, arguments.port.as_deref())?;
     output::print(&if arguments.json {
-        json(arguments.view, snapshot, arguments.watch.is_none())?
+        json(arguments.view, snapshot, before, arguments.watch.is_none())?
     } else {
         table(arguments.view, snapshot, before)
     })
@@ -125,15 +142,17 @@ fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
 fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
     match view {
         View::Ports => ports::table(snapshot, before),
+        View::Congestion => congestion::table(snapshot, before),
         View::Queues => queues::table(snapshot, before),
         View::Buffers => buffers::table(snapshot),
         View::Pfc => pfc::table(snapshot),
     }
 }
 
-fn json(view: View, snapshot: &Snapshot, pretty: bool) -> Result<String> {
+fn json(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, pretty: bool) -> Result<String> {
     match view {
-        View::Ports => output::json(&ports::json(snapshot), pretty),
+        View::Ports => output::json(&ports::json(snapshot, before), pretty),
+        View::Congestion => output::json(&congestion::json(snapshot, before), pretty),
         View::Queues => output::json(&queues::json(snapshot), pretty),
         View::Buffers => output::json(&buffers::json(snapshot), pretty),
         View::Pfc => output::json(&pfc::json(snapshot), pretty),
@@ -160,7 +179,7 @@ mod tests {
         for (seconds, answer) in
             [(0.0, false), (0.05, true), (3600.0, true), (3601.0, false), (f64::NAN, false)]
         {
-            assert_eq!(interval(seconds).is_ok(), answer, "{seconds}");
+            assert_eq!(duration("--watch", seconds).is_ok(), answer, "{seconds}");
         }
     }
 

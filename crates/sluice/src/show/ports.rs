@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;
 
-use super::text::{self, earlier, elapsed_ns, frames, grouped, mbit, volume, volume_unit};
+use super::text::{
+    self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
+};
 
 /// For people: the ports, then what was dropped or lost. With a snapshot from before, rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
@@ -21,12 +23,17 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         "Sent\nframes",
         &format!("Sent\n{unit}"),
         "Dropped\nframes",
+        "Used\n%",
     ];
-    let mut table = text::table(&headings, 3);
+    // How much of its line a port uses is only known from two looks.
+    let headings = if elapsed_ns == 0 { &headings[..headings.len() - 1] } else { &headings };
+    let mut table = text::table(headings, 3);
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
         let dropped = port.drops.iter().map(|drop| drop.count.unwrap_or_default().frames).sum();
-        table.add_row([
+        let used = utilization_percent(port, earlier, elapsed_ns);
+        let used = (elapsed_ns > 0).then(|| used.map_or("–".to_owned(), tenths));
+        let row = [
             port.name.clone(),
             port.interface.clone(),
             state(port).to_owned(),
@@ -36,7 +43,8 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
             frames(port.transmitted),
             volume(port.transmitted, earlier.and_then(|port| port.transmitted), elapsed_ns),
             grouped(dropped),
-        ]);
+        ];
+        table.add_row(row.into_iter().chain(used));
     }
     let losses = losses(now);
     if losses.is_empty() { table.trim_fmt() } else { format!("{}\n\n{losses}", table.trim_fmt()) }
@@ -81,8 +89,10 @@ fn losses(snapshot: &Snapshot) -> String {
     if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
-/// For programs.
-pub fn json(snapshot: &Snapshot) -> impl Serialize {
+/// For programs; with a snapshot from before, how much of its line each port used.
+pub fn json(snapshot: &Snapshot, before: Option<&Snapshot>) -> impl Serialize {
+    let elapsed_ns = elapsed_ns(snapshot, before);
+    let row = |port: &Port| PortJson::of(port, earlier(before, &port.name), elapsed_ns);
     Ports {
         at_ns: snapshot.at_ns,
         bridge_entries: snapshot.bridge_entries,
@@ -94,7 +104,7 @@ pub fn json(snapshot: &Snapshot) -> impl Serialize {
         loop_turns: snapshot.loop_turns,
         loop_worst_stall_ns: snapshot.loop_worst_stall_ns,
         events_lost: snapshot.events_lost,
-        ports: snapshot.ports.iter().map(PortJson::of).collect(),
+        ports: snapshot.ports.iter().map(row).collect(),
     }
 }
 
@@ -132,6 +142,8 @@ struct PortJson {
     consumed_bytes: u64,
     drops: BTreeMap<String, CountJson>,
     in_flight_peak_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    utilization_percent: Option<f64>,
     kernel: KernelJson,
 }
 
@@ -156,7 +168,7 @@ struct KernelJson {
 }
 
 impl PortJson {
-    fn of(port: &Port) -> Self {
+    fn of(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Self {
         let count = |count: Option<Count>| count.unwrap_or_default();
         let (received, transmitted, consumed) =
             (count(port.received), count(port.transmitted), count(port.consumed));
@@ -186,6 +198,7 @@ impl PortJson {
                 })
                 .collect(),
             in_flight_peak_bytes: port.in_flight_peak_bytes,
+            utilization_percent: utilization_percent(port, before, elapsed_ns),
             kernel: KernelJson {
                 rx_fill_ring_empty_frames: kernel.rx_fill_ring_empty,
                 rx_ring_full_frames: kernel.rx_ring_full,
@@ -221,6 +234,6 @@ mod tests {
     fn json_of_a_port() {
         let mut snapshot = sample::snapshot();
         snapshot.ports.truncate(1);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&snapshot)).unwrap());
+        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&snapshot, None)).unwrap());
     }
 }

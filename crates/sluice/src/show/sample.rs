@@ -3,7 +3,7 @@
 
 use control::v1::{Count, Drop, Group, Kernel, Level, PfcCount, Pool, Port, Queue, Snapshot};
 
-const REASONS: [&str; 10] = [
+const REASONS: [&str; 11] = [
     "malformed",
     "bad_source",
     "reserved_address",
@@ -11,6 +11,7 @@ const REASONS: [&str; 10] = [
     "ingress_lossy",
     "ingress_no_drop",
     "tail_drop",
+    "wred",
     "no_copy",
     "port_down",
     "kernel_lost",
@@ -71,6 +72,7 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         up: true,
         speed_bps,
         xdp_mode: "native".into(),
+        overhead_bytes: 24,
         vlan_tags_restored: true,
         received: count(0, 0),
         transmitted: count(0, 0),
@@ -144,6 +146,11 @@ fn uplink() -> Port {
         violations: 12,
         transmitted: count(165_284, 250_000_000),
         dropped: count(399_412, 549_191_500),
+        marked: count(1_212, 1_666_500),
+        wred_green: count(77, 105_875),
+        wred_yellow: count(6, 8_250),
+        wred_red: count(5, 6_875),
+        average_cells: 612,
         ..Queue::default()
     };
     port.queues[3] = Queue {

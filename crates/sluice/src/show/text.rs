@@ -57,6 +57,30 @@ pub fn volume_unit(elapsed_ns: u64) -> &'static str {
     if elapsed_ns == 0 { "MB" } else { "Mbit/s" }
 }
 
+/// Frames since the start, or a second since `elapsed_ns` ago, when the count stood at `before`.
+pub fn rate(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
+    let now = now.unwrap_or_default().frames;
+    if elapsed_ns == 0 {
+        return grouped(now);
+    }
+    let more = u128::from(now.saturating_sub(before.unwrap_or_default().frames));
+    grouped((more * 1_000_000_000 / u128::from(elapsed_ns)) as u64)
+}
+
+/// How much of its line a port used since `elapsed_ns` ago, when it had transmitted `before`, in percent; nothing without
+/// a speed, or without an earlier look.
+pub fn utilization_percent(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Option<f64> {
+    if port.speed_bps == 0 || elapsed_ns == 0 {
+        return None;
+    }
+    let line_bytes = |port: &Port| {
+        let Count { frames, bytes } = port.transmitted.unwrap_or_default();
+        bytes + frames * u64::from(port.overhead_bytes)
+    };
+    let bits = 8 * line_bytes(port).saturating_sub(line_bytes(before?));
+    Some(bits as f64 * 1e11 / elapsed_ns as f64 / port.speed_bps as f64)
+}
+
 /// Frames of a count, thousands apart.
 pub fn frames(count: Option<Count>) -> String {
     grouped(count.unwrap_or_default().frames)
@@ -87,6 +111,21 @@ mod tests {
         ] {
             assert_eq!(grouped(number), text);
         }
+    }
+
+    /// 81,274 frames of 1514 bytes and 24 more each fill 1 Gbit/s.
+    #[test]
+    fn utilization_counts_what_frames_take_of_the_line() {
+        let port = |frames| Port {
+            speed_bps: 1_000_000_000,
+            overhead_bytes: 24,
+            transmitted: Some(Count { frames, bytes: 1514 * frames }),
+            ..Port::default()
+        };
+        let used = utilization_percent(&port(182_548), Some(&port(20_000)), 2_000_000_000).unwrap();
+        assert!((used - 100.0).abs() < 0.01, "{used}");
+        assert_eq!(utilization_percent(&port(5), None, 1), None);
+        assert_eq!(utilization_percent(&Port::default(), Some(&Port::default()), 1), None);
     }
 
     #[test]

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
-use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, port};
+use testbed::{
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, line_bytes, port,
+};
 
 use crate::scene::{Flow, Outcome, Queue, Scene, Total};
 
@@ -271,10 +273,9 @@ fn queue(snapshot: &Snapshot, slow: &Port, priority: u8, number: usize) -> Queue
     }
 }
 
-/// What the slow port carried between two snapshots.
+/// What the slow port's line carried between two snapshots.
 fn carried_bps(before: &Snapshot, now: &Snapshot) -> Result<u64> {
-    let bytes =
-        |snapshot| Ok::<u64, anyhow::Error>(port(snapshot, RECEIVER)?.transmitted.map_or(0, |c| c.bytes));
+    let bytes = |snapshot| Ok::<u64, anyhow::Error>(line_bytes(port(snapshot, RECEIVER)?));
     let ns = now.at_ns.saturating_sub(before.at_ns);
     Ok((u128::from(bytes(now)?.saturating_sub(bytes(before)?)) * 8_000_000_000)
         .checked_div(u128::from(ns))

@@ -1,0 +1,428 @@
+//! Advice: what a file may say, but what cannot keep the promise of a no-drop priority. It warns, with the numbers and a
+//! cure, and never refuses.
+//!
+//! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it drops what ingress
+//!   admitted.
+//! - All headroom together fits into its pool, or not all groups can use theirs at once.
+//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::headroom`]).
+//! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
+//! - No cell of the shared area is left without a pool.
+//!
+//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and "Configuring PFC".
+//! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
+
+use switch::SwitchSettings;
+use switch::apply::given;
+use switch::cells::CellSize;
+use switch::egress::Given;
+use switch::headroom;
+use switch::queue::Limits;
+use switch::settings::{GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
+
+use crate::buffer::{Buffer, WrittenPools};
+use crate::checks::Port;
+use crate::mistakes::{Found, Place};
+use crate::values::spell_speed;
+
+/// The longest frame without FCS on a link of which the file says nothing else.
+const DEFAULT_MTU_BYTES: u32 = 1518;
+/// Ports that are listed by name; more are counted.
+const MOST_NAMES: usize = 4;
+/// Priorities of best effort and of network control (seeds/h3c-rdma-technical-reference.txt, "Configuring PFC").
+const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
+
+/// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
+pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, found: &mut Found) {
+    let mut advice = Advice::default();
+    advice.egress_limits(ports, settings);
+    advice.headroom_pool(buffer, ports);
+    for port in ports {
+        advice.thresholds(port, CellSize::new(buffer.settings.cell_bytes));
+        advice.trust(port);
+        advice.priorities(port);
+    }
+    for priority in 0..PRIORITIES {
+        advice.maps(ports, priority);
+    }
+    let shared_cells = buffer.settings.shared_cells();
+    for (written, percent) in [
+        (&buffer.ingress_pools, buffer.settings.ingress_pool_percent),
+        (&buffer.egress_pools, buffer.settings.egress_pool_percent),
+    ] {
+        let pooled_cells = buffer.settings.pool_cells(percent).iter().sum::<u32>();
+        pools(written, percent, shared_cells.saturating_sub(pooled_cells), found);
+    }
+    advice.tell(found);
+}
+
+/// A warning, and for whom it holds.
+struct Warning {
+    place: Place,
+    what: String,
+    cure: String,
+    ports: Vec<String>,
+    /// Bit i: priority i.
+    priorities: u8,
+}
+
+/// The warnings so far; one cause is one warning.
+#[derive(Default)]
+struct Advice(Vec<Warning>);
+
+impl Advice {
+    /// Warns of `what` at `place`, for this port and these priorities of it.
+    fn warn(&mut self, place: &Place, what: String, cure: String, port: &Port, priorities: u8) {
+        let name = &port.settings.name;
+        let same = self
+            .0
+            .iter_mut()
+            .find(|warning| warning.place.span == place.span && warning.what == what && warning.cure == cure);
+        match same {
+            Some(warning) => {
+                warning.priorities |= priorities;
+                if !warning.ports.contains(name) {
+                    warning.ports.push(name.clone());
+                }
+            }
+            None => {
+                let (place, ports) = (place.clone(), vec![name.clone()]);
+                self.0.push(Warning { place, what, cure, ports, priorities });
+            }
+        }
+    }
+
+    fn tell(self, found: &mut Found) {
+        for warning in self.0 {
+            let ports = names(&warning.ports);
+            let whose = match warning.priorities {
+                0 => ports,
+                bits => format!("{} of {ports}", priorities(bits)),
+            };
+            found.add(&warning.place, format!("{} ({whose})", warning.what), warning.cure);
+        }
+    }
+
+    /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
+    fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
+        let given: Vec<Given> = given(settings).collect();
+        let mut exceeded: Vec<Exceeded> = Vec::new();
+        for (number, port) in ports.iter().enumerate() {
+            for (queue, limits) in given[number].limits.iter().enumerate() {
+                let Some(written) = &port.effective.queues[queue].shared else { continue };
+                let Some(limit) = Limit::of(limits, settings) else { continue };
+                let meeting = Meeting::on(number, queue, &given, settings);
+                let by = meeting.cells().saturating_sub(limit.cells());
+                match exceeded.iter_mut().find(|other| other.place.span == written.place.span) {
+                    _ if by == 0 => {}
+                    Some(other) => other.add(port, queue, meeting, limit),
+                    None => {
+                        let (place, ports) = (&written.place, vec![port]);
+                        exceeded.push(Exceeded { place, ports, queue, meeting, limit });
+                    }
+                }
+            }
+        }
+        for it in exceeded {
+            let (what, cure) = (it.what(), it.cure());
+            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+        }
+    }
+
+    /// All groups use their headroom at once.
+    fn headroom_pool(&mut self, buffer: &Buffer, ports: &[Port]) {
+        let pool_cells = u64::from(buffer.settings.headroom_cells);
+        let groups = || ports.iter().flat_map(|port| no_drop(port).map(move |priority| (port, priority)));
+        let cells: u64 = groups().map(|(port, p)| u64::from(port.settings.groups[p].headroom_cells)).sum();
+        if cells <= pool_cells {
+            return;
+        }
+        // The pool's size, else the largest headroom, else the list without which there would be none.
+        let written = groups().filter_map(|(port, p)| port.effective.groups[p].headroom_cells.as_ref());
+        let largest = written.max_by_key(|cells| cells.value);
+        let listed = groups().find_map(|(port, _)| port.effective.pfc.no_drop.as_ref());
+        let place = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.place);
+        let Some(place) = place.or(listed.map(|list| &list.place)) else { return };
+        let what = format!(
+            "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
+             all use theirs at once"
+        );
+        let raise = buffer.raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);
+        let cure = format!("{raise}, or lower the groups'");
+        groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
+    }
+
+    /// Reserved cells and headroom of each no-drop priority against the port's frames and cable.
+    fn thresholds(&mut self, port: &Port, cell: CellSize) {
+        for priority in no_drop(port) {
+            self.reserved(port, priority, cell);
+            self.headroom(port, priority, cell);
+        }
+    }
+
+    fn reserved(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let Some(mtu) = &port.effective.mtu_bytes else { return };
+        let reserved = port.settings.groups[priority].reserved_cells;
+        let (exact, needed) = headroom::reserved_cells(u64::from(mtu.value), cell);
+        if u64::from(reserved) >= needed {
+            return;
+        }
+        let written = port.effective.groups[priority].reserved_cells.as_ref();
+        let place = written.map_or(&mtu.place, |cells| &cells.place);
+        let (mtu, cell) = (mtu.value, u64::from(cell.bytes()));
+        let what = format!(
+            "{reserved} reserved cells do not hold the longest frame: ({mtu} + 64 + {cell}) / {cell} = {exact:.2}"
+        );
+        let cure = format!("reserve at least {needed} cells ({} bytes)", needed * cell);
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
+    fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let (Some(speed), Some(cable)) = (&port.effective.speed_bps, &port.effective.cable_m) else { return };
+        let mtu = port.effective.mtu_bytes.as_ref().map_or(DEFAULT_MTU_BYTES, |mtu| mtu.value);
+        let link = headroom::Link {
+            speed_bps: speed.value,
+            cable_m: u64::from(cable.value),
+            mtu_bytes: u64::from(mtu),
+        };
+        let bytes = link.in_transit().total_bytes();
+        let needed = headroom::worst_case_cells(bytes, cell);
+        let there = port.settings.groups[priority].headroom_cells;
+        if u64::from(there) >= needed {
+            return;
+        }
+        let written = port.effective.groups[priority].headroom_cells.as_ref();
+        let place = written.map_or(&cable.place, |cells| &cells.place);
+        let (speed, cable, cell) = (spell_speed(speed.value), cable.value, u64::from(cell.bytes()));
+        let what = format!(
+            "{there} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable} m, which \
+             take {needed} cells as frames of 64 bytes"
+        );
+        let cure = format!(
+            "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable}m --mtu {mtu} \
+             --cell {cell}` explains",
+            needed * cell
+        );
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
+    /// Without a trusted field every frame has the port's priority, and a pause of another one stops nothing.
+    fn trust(&mut self, port: &Port) {
+        let classify = &port.effective.classify;
+        let Some(trust) = classify.trust.as_ref().filter(|trust| trust.value == Trust::None) else { return };
+        let no_drop = port.settings.pfc.no_drop;
+        if no_drop == 0 {
+            return;
+        }
+        let what = format!(
+            "PFC needs a trusted field: here all frames have the port priority, {}, whatever they carry",
+            port.settings.classify.port_priority
+        );
+        let cure = "write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"".to_owned();
+        self.warn(&trust.place, what, cure, port, no_drop);
+    }
+
+    fn priorities(&mut self, port: &Port) {
+        let used = port.settings.pfc.no_drop & USED_BY_PROTOCOLS;
+        let Some(list) = port.effective.pfc.no_drop.as_ref().filter(|_| used != 0) else { return };
+        let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would hold up protocols of the \
+                    network, too";
+        self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
+    }
+
+    /// Ports that must not lose `priority` have the same maps.
+    fn maps(&mut self, ports: &[Port], priority: usize) {
+        let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
+        let protecting: Vec<&Port> = ports.iter().filter(protects).collect();
+        let to_queue = protecting.iter().map(|&port| Map {
+            port,
+            values: &port.settings.classify.dot1p_to_queue,
+            written: port.effective.classify.dot1p_to_queue.as_ref().map(|map| &map.place),
+        });
+        self.same("dot1p_to_queue", &to_queue.collect::<Vec<_>>(), priority);
+        let trusting = protecting.iter().filter(|port| port.settings.classify.trust == Trust::Dscp);
+        let to_dot1p = trusting.map(|&port| Map {
+            port,
+            values: &port.settings.classify.dscp_to_dot1p,
+            written: port.effective.classify.dscp_to_dot1p.as_ref().map(|map| &map.place),
+        });
+        self.same("dscp_to_dot1p", &to_dot1p.collect::<Vec<_>>(), priority);
+    }
+
+    /// All maps are as most of them are; of two, as the one that nobody wrote.
+    fn same(&mut self, name: &str, maps: &[Map], priority: usize) {
+        let alike = |map: &Map| maps.iter().filter(|other| other.values == map.values).count();
+        // `max_by_key` takes the last of equals.
+        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.written.is_none())) else {
+            return;
+        };
+        for map in maps {
+            let mut pairs = map.values.iter().zip(usual.values).enumerate();
+            let Some((from, (here, there))) = pairs.find(|(_, (here, there))| here != there) else {
+                continue;
+            };
+            let what = format!(
+                "{name} must be the same along the path: it maps {from} to {here}, and to {there} on port {}",
+                usual.port.settings.name
+            );
+            let cure = format!("write the same {name} on all ports with this no-drop priority");
+            self.warn(map.written.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
+        }
+    }
+}
+
+/// Cells that nobody can use. Left out, pool 0 has them.
+fn pools(written: &WrittenPools, percent: [u8; POOLS], unused_cells: u32, found: &mut Found) {
+    let sum: u32 = percent.iter().map(|&percent| u32::from(percent)).sum();
+    let Some(pool_0) = written[0].as_ref().filter(|_| sum < 100) else { return };
+    let terms: Vec<String> = written.iter().flatten().map(|percent| percent.value.to_string()).collect();
+    let sum = if terms.len() == 1 { terms.concat() } else { format!("{} = {sum}", terms.join(" + ")) };
+    let what = format!("the pools have {sum} % of the shared area: {unused_cells} cells are in none");
+    let cure = "raise them to 100 % together, or leave pool 0 out: then it has the rest";
+    found.add(&pool_0.place, what, cure);
+}
+
+/// A port's map.
+struct Map<'p> {
+    port: &'p Port,
+    values: &'p [u8],
+    written: Option<&'p Place>,
+}
+
+/// Cells of the no-drop groups that may all wait in one egress queue.
+struct Meeting {
+    groups: u32,
+    reserved_cells: u64,
+    xoff_cells: u64,
+    headroom_cells: u64,
+}
+
+impl Meeting {
+    /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
+    fn on(egress: usize, queue: usize, given: &[Given], settings: &SwitchSettings) -> Self {
+        let mut groups: Vec<GroupSettings> = Vec::new();
+        for (number, port) in settings.ports.iter().enumerate().filter(|(number, _)| *number != egress) {
+            let queues = given[number].queues_of_priorities;
+            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority] & 1 << queue != 0);
+            groups.extend(there.map(|priority| port.groups[priority]));
+        }
+        let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
+        let mut in_pool = [0; POOLS];
+        groups.iter().for_each(|group| in_pool[usize::from(group.pool)] += 1);
+        let xoff_cells = |group: &GroupSettings| {
+            let pool = usize::from(group.pool);
+            match group.xoff {
+                Threshold::Static(cells) => cells,
+                Threshold::Dynamic(alpha) => alpha.settles_at(pools[pool], in_pool[pool]),
+            }
+        };
+        let sum =
+            |cells: &dyn Fn(&GroupSettings) -> u32| groups.iter().map(|group| u64::from(cells(group))).sum();
+        Self {
+            groups: groups.len() as u32,
+            reserved_cells: sum(&|group| group.reserved_cells),
+            xoff_cells: sum(&xoff_cells),
+            headroom_cells: sum(&|group| group.headroom_cells),
+        }
+    }
+
+    fn cells(&self) -> u64 {
+        self.reserved_cells + self.xoff_cells + self.headroom_cells
+    }
+}
+
+/// What an egress queue may hold while no other queue uses its pool.
+struct Limit {
+    guaranteed_cells: u64,
+    shared_cells: u64,
+}
+
+impl Limit {
+    /// `None`: there is no limit.
+    fn of(limits: &Limits, settings: &SwitchSettings) -> Option<Self> {
+        let pools = settings.buffer.pool_cells(settings.buffer.egress_pool_percent);
+        let shared_cells = match limits.maximum? {
+            Threshold::Static(cells) => cells,
+            Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(limits.pool)], 1),
+        };
+        Some(Self {
+            guaranteed_cells: u64::from(limits.guaranteed_cells),
+            shared_cells: u64::from(shared_cells),
+        })
+    }
+
+    fn cells(&self) -> u64 {
+        self.guaranteed_cells + self.shared_cells
+    }
+}
+
+/// A limit of the file that what meets exceeds, on these ports; the numbers are the worst.
+struct Exceeded<'p> {
+    place: &'p Place,
+    ports: Vec<&'p Port>,
+    queue: usize,
+    meeting: Meeting,
+    limit: Limit,
+}
+
+impl<'p> Exceeded<'p> {
+    fn add(&mut self, port: &'p Port, queue: usize, meeting: Meeting, limit: Limit) {
+        self.ports.push(port);
+        if meeting.cells() + self.limit.cells() > self.meeting.cells() + limit.cells() {
+            (self.queue, self.meeting, self.limit) = (queue, meeting, limit);
+        }
+    }
+
+    fn what(&self) -> String {
+        let Self { queue, meeting, limit, .. } = self;
+        let groups = if meeting.groups == 1 { "group" } else { "groups" };
+        format!(
+            "queue {queue} holds {} cells ({} guaranteed + {} shared), but {} no-drop {groups} may fill it with {} before \
+             all senders have stopped ({} reserved + {} XOFF + {} headroom)",
+            limit.cells(),
+            limit.guaranteed_cells,
+            limit.shared_cells,
+            meeting.groups,
+            meeting.cells(),
+            meeting.reserved_cells,
+            meeting.xoff_cells,
+            meeting.headroom_cells
+        )
+    }
+
+    fn cure(&self) -> String {
+        let shared_cells = self.meeting.cells().saturating_sub(self.limit.guaranteed_cells);
+        let raise = format!("let it share {shared_cells} cells or lower the groups' XOFF and headroom");
+        // A profile must have a limit.
+        if self.place.setting.starts_with("buffer.") {
+            raise
+        } else {
+            format!("{raise}; left out, a no-drop queue has no limit")
+        }
+    }
+}
+
+/// The no-drop priorities of a port.
+fn no_drop(port: &Port) -> impl Iterator<Item = usize> + use<> {
+    members(port.settings.pfc.no_drop)
+}
+
+/// The priorities whose bits are set.
+fn members(bits: u8) -> impl Iterator<Item = usize> {
+    (0..PRIORITIES).filter(move |priority| bits & 1 << priority != 0)
+}
+
+/// "priority 3", "priorities 3, 4".
+fn priorities(bits: u8) -> String {
+    let list: Vec<String> = members(bits).map(|priority| priority.to_string()).collect();
+    let noun = if list.len() == 1 { "priority" } else { "priorities" };
+    format!("{noun} {}", list.join(", "))
+}
+
+/// "port a", "ports a, b", "12 ports".
+fn names(ports: &[String]) -> String {
+    match ports {
+        [port] => format!("port {port}"),
+        _ if ports.len() > MOST_NAMES => format!("{} ports", ports.len()),
+        _ => format!("ports {}", ports.join(", ")),
+    }
+}

@@ -1,0 +1,208 @@
+//! What the reader of a file is warned of, though it is right: in a table that a person can judge.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use config::Config;
+use miette::{GraphicalReportHandler, GraphicalTheme};
+
+/// A file of these lines, with interfaces for its ports; unless they say otherwise there are ports a and b, whose
+/// priority 3 is no-drop.
+fn file(lines: &str) -> String {
+    let mut text = format!("{lines}\n");
+    if !lines.contains("[port-defaults.pfc]") {
+        text += "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n";
+    }
+    for port in ["[port.a]\n", "[port.b]\n"] {
+        if !text.contains(port) {
+            text += port;
+        }
+    }
+    for name in ["a", "b", "c"] {
+        let port = format!("[port.{name}]\n");
+        text = text.replacen(&port, &format!("{port}interface = \"veth-{name}\"\n"), 1);
+    }
+    text
+}
+
+/// What is warned of, and the file's lines.
+const WARNED: &[(&str, &str)] = &[
+    (
+        "an egress limit below what meets on it: both ports, one place",
+        "[port-defaults.pfc.priority.3]\nxoff.static_cells = 1000\n\
+         [port-defaults.buffer.egress.queue.3]\nguaranteed_percent = 0\nshared_cells = 1116",
+    ),
+    (
+        "one port's limit, the other has none",
+        "[port.a.buffer.egress.queue.3]\nguaranteed_percent = 0\nshared_percent = 0",
+    ),
+    (
+        "of three ports two meet: dynamic thresholds settle against one another",
+        "[port.c.buffer.egress.queue.3]\nguaranteed_percent = 0\nshared_percent = 33\n[port.c]\n\
+         [port-defaults.pfc.priority.3]\nxoff.dynamic_percent = 33",
+    ),
+    (
+        "a limit of a profile, in bytes",
+        "[buffer.egress.profile.tight]\nreserved_cells = 10\nshared.static_bytes = 25600\n\
+         [port-defaults.buffer.egress.queue.3]\nprofile = \"tight\"",
+    ),
+    (
+        "the queue of the other port's map counts, and the maps differ",
+        "[port.a]\ndot1p_to_queue = [0, 1, 2, 6, 4, 5, 6, 7]\n[port.b.buffer.egress.queue.6]\nshared_cells = 1",
+    ),
+    ("too little headroom for all groups", "[buffer]\nheadroom_cells = 199"),
+    ("the same in bytes", "[buffer]\nheadroom_bytes = 50944"),
+    (
+        "too little headroom in the default pool",
+        "[port-defaults.pfc.priority.3]\nheadroom_cells = 6145\n[port.a.pfc.priority.3]\nheadroom_cells = 6144",
+    ),
+    (
+        "reserved cells of the defaults below a frame",
+        "[port-defaults]\nmtu = 1536\n[port-defaults.pfc.priority.3]\nreserved_cells = 7",
+    ),
+    ("jumbo frames on one port, reserved by default", "[port.b]\nmtu = 9216"),
+    (
+        "a profile without reserved cells",
+        "[port-defaults]\nmtu = 1518\nbuffer.ingress.priority.3.profile = \"bare\"\n\
+         [buffer.ingress.profile.bare]\nshared.dynamic_th = 0\nxoff_cells = 100",
+    ),
+    (
+        "headroom by default below the cable's need: default MTU, two speeds",
+        "[port-defaults]\ncable_m = 100\n[port.a]\nspeed = \"25G\"\n[port.b]\nspeed = 10000000000",
+    ),
+    (
+        "headroom of the defaults below the formula, on one of the two ports",
+        "[buffer]\ncell_bytes = 208\n[port-defaults]\nspeed = \"2.5G\"\nmtu = 1536\ncable_m = 10\n\
+         [port.b]\ncable_m = 1000\n[port-defaults.pfc.priority.3]\nheadroom_cells = 230",
+    ),
+    ("nothing is trusted", "[port-defaults]\ntrust = \"none\"\nport_priority = 3"),
+    (
+        "a priority that protocols use, once for the defaults and once for a port",
+        "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 6]\n[port.c]\npfc.no_drop = [0, 5, 7]",
+    ),
+    ("one map differs from two that nobody wrote", "[port.c]\ndot1p_to_queue = [2, 0, 1, 3, 4, 5, 7, 6]"),
+    (
+        "two ports have the map, the third does not",
+        "[port.a]\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]\n[port.b]\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]\n\
+         [port.c]",
+    ),
+    (
+        "DSCPs of one port have another priority",
+        "[port-defaults]\ntrust = \"dscp\"\n[port.b]\ndscp_to_dot1p = { 26 = 5 }",
+    ),
+    (
+        "shared cells in no pool",
+        "[buffer]\ningress.pool = { 0.shared_percent = 40, 1.shared_percent = 50 }\negress.pool.0.shared_percent = 99",
+    ),
+];
+
+/// What is just right, or not what it looks like.
+const NOTHING_TO_SAY: &[(&str, &str)] = &[
+    (
+        "the limit is what meets on it",
+        "[port-defaults.pfc.priority.3]\nxoff.static_cells = 1000\n\
+         [port-defaults.buffer.egress.queue.3]\nguaranteed_percent = 0\nshared_cells = 1117",
+    ),
+    (
+        "lossy queues may be tight, a no-drop queue has no limit",
+        "[port-defaults.buffer.egress.queue.5]\nguaranteed_percent = 0\nshared_cells = 1\n\
+         [port-defaults.pfc.priority.3]\nxoff.dynamic_percent = 100",
+    ),
+    ("all headroom fits", "[buffer]\nheadroom_cells = 200"),
+    (
+        "reserved cells hold a frame",
+        "[port-defaults]\nmtu = 1536\n[port-defaults.pfc.priority.3]\nreserved_cells = 8",
+    ),
+    ("reserved cells without MTU", "[port-defaults.pfc.priority.3]\nreserved_cells = 0"),
+    (
+        "headroom of the formula",
+        "[port-defaults]\nspeed = \"25G\"\nmtu = 1536\ncable_m = 10\n[port-defaults.pfc.priority.3]\nheadroom_cells = 234",
+    ),
+    ("no speed, so no need", "[port-defaults]\ncable_m = 100000"),
+    (
+        "only what protects a priority in common needs the same maps",
+        "[port.b]\npfc.no_drop = [4]\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]",
+    ),
+    ("a map of DSCPs that is not trusted", "[port.a]\ntrust = \"dscp\"\ndscp_to_dot1p = { 26 = 5 }"),
+    (
+        "PFC is off",
+        "[port-defaults]\ntrust = \"none\"\nspeed = \"100G\"\ncable_m = 1000\nmtu = 9216\n\
+         [port.a]\npfc.mode = \"off\"\n[port.b]\npfc.mode = \"off\"",
+    ),
+    (
+        "pool 0 has the rest",
+        "[buffer]\ningress.pool.1.shared_percent = 40\negress.pool = { 0.shared_percent = 0, 3.shared_percent = 100 }\n\
+         [port-defaults.buffer.egress]\nqueue = { 0.pool = 3, 1.pool = 3, 2.pool = 3, 3.pool = 3, 4.pool = 3, 5.pool = 3, \
+         6.pool = 3, 7.pool = 3 }",
+    ),
+];
+
+fn parse(text: &str) -> Config {
+    config::parse("x.toml", text).unwrap_or_else(|mistakes| panic!("{text}\n{mistakes}"))
+}
+
+#[test]
+fn warnings() {
+    let mut table = String::new();
+    for (title, lines) in WARNED {
+        let text = file(lines);
+        let warnings = parse(&text).warnings;
+        assert!(!warnings.list().is_empty(), "{title}");
+        writeln!(table, "=== {title}").unwrap();
+        for (number, line) in text.lines().enumerate() {
+            writeln!(table, "{:>6} {line}", number + 1).unwrap();
+        }
+        writeln!(table, "{warnings}\n").unwrap();
+    }
+    insta::assert_snapshot!(table);
+}
+
+#[test]
+fn nothing_to_say() {
+    for (title, lines) in NOTHING_TO_SAY {
+        let warnings = parse(&file(lines)).warnings;
+        assert_eq!(warnings.to_string(), "", "{title}");
+    }
+}
+
+/// One cause is one warning, and many ports are counted.
+#[test]
+fn a_default_is_blamed_once() {
+    let ports: String = (0..64).map(|n| format!("[port.p{n}]\ninterface = \"veth{n}\"\n")).collect();
+    let defaults =
+        "[port-defaults]\ntrust = \"none\"\nmtu = 9216\npfc = { mode = \"on\", no_drop = [3, 4] }\n";
+    let warnings = parse(&format!("{defaults}{ports}[buffer]\nheadroom_cells = 12800")).warnings;
+    let expected = [
+        "x.toml:2:9: port-defaults.trust: PFC needs a trusted field: here all frames have the port priority, 0, \
+         whatever they carry (priorities 3, 4 of 64 ports); write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"",
+        "x.toml:3:7: port-defaults.mtu: 17 reserved cells do not hold the longest frame: (9216 + 64 + 256) / 256 = \
+         37.25 (priorities 3, 4 of 64 ports); reserve at least 38 cells (9728 bytes)",
+    ];
+    assert_eq!(warnings.to_string(), expected.join("\n"));
+}
+
+/// The examples of the seeds and of this house are as they should be.
+#[test]
+fn the_examples() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");
+    let mut read = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(parse(&text).warnings.to_string(), "", "{}", path.display());
+        read += 1;
+    }
+    assert!(read >= 7, "{read} files");
+}
+
+/// Warnings are drawn as such.
+#[test]
+fn the_picture() {
+    let (_, lines) = WARNED[0];
+    let mut picture = String::new();
+    GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+        .with_width(110)
+        .render_report(&mut picture, &parse(&file(lines)).warnings)
+        .unwrap();
+    insta::assert_snapshot!(picture);
+}

@@ -1,0 +1,60 @@
+//! `sluice check` as it is run: exit code, standard output, standard error.
+
+use std::fs;
+use std::process::Command;
+
+const RIGHT: &str = "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n";
+const WARNED: &str =
+    "[port.a]\ninterface = \"veth0\"\ntrust = \"none\"\npfc = { mode = \"on\", no_drop = [6] }\n";
+const WRONG: &str = "[port.a]\nsped = \"1G\"\n";
+
+/// Checks these files in a folder that has all of the above, and not `missing.toml`.
+fn check(arguments: &[&str]) -> (i32, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in [("right.toml", RIGHT), ("warned.toml", WARNED), ("wrong.toml", WRONG)] {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    fs::write(folder.path().join("binary.toml"), [0xff, 0xfe]).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    // How mistakes are drawn depends on the environment.
+    command.arg("check").args(arguments).current_dir(&folder);
+    command.env_clear().env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TERM", "dumb");
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn exit_codes() {
+    for (arguments, expected) in [
+        (&["right.toml"][..], 0),
+        (&["right.toml", "--strict"], 0),
+        (&["warned.toml"], 0),
+        (&["right.toml", "warned.toml", "--strict"], 1),
+        (&["warned.toml", "--strict", "--json"], 1),
+        (&["wrong.toml"], 2),
+        (&["warned.toml", "wrong.toml", "right.toml", "--strict"], 2),
+        (&["wrong.toml", "--json"], 2),
+        (&["missing.toml"], 2),
+        (&["binary.toml"], 2),
+        (&[], 2),
+    ] {
+        let (code, out, err) = check(arguments);
+        assert_eq!(code, expected, "{arguments:?}\n{out}{err}");
+        assert!(!err.contains("panicked"), "{arguments:?}\n{err}");
+    }
+}
+
+#[test]
+fn for_people() {
+    let (_, out, err) = check(&["right.toml", "warned.toml", "wrong.toml", "missing.toml"]);
+    insta::assert_snapshot!(format!("{out}--- standard error\n{err}"));
+}
+
+#[test]
+fn for_programs() {
+    let (_, out, err) = check(&["--json", "right.toml", "warned.toml", "wrong.toml", "missing.toml"]);
+    assert_eq!(err, "");
+    insta::assert_snapshot!(out);
+    assert_eq!(check(&["--json", "right.toml"]).1, "[]\n");
+}

@@ -1,0 +1,188 @@
+//! The buffer memory: areas, service pools, thresholds of groups, and what a queue owns.
+
+use super::POOLS;
+
+/// The buffer memory in cells. Shared area = total − fixed − headroom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferSettings {
+    /// Bytes of one cell; real chips have 208, 254 or 256.
+    pub cell_bytes: u32,
+    /// All cells.
+    pub total_cells: u32,
+    /// Cells set aside for what is reserved (ingress) and guaranteed (egress).
+    pub fixed_cells: u32,
+    /// The headroom pool.
+    pub headroom_cells: u32,
+    /// Share of each service pool in the shared area as ingress sees it, in percent.
+    pub ingress_pool_percent: [u8; POOLS],
+    /// … and as egress sees it.
+    pub egress_pool_percent: [u8; POOLS],
+}
+
+/// All of the shared area in pool 0, as the seeds have it by default.
+pub const ALL_IN_POOL_0: [u8; POOLS] = [100, 0, 0, 0];
+
+impl BufferSettings {
+    /// Cells that all groups and queues compete for.
+    pub fn shared_cells(&self) -> u32 {
+        self.total_cells.saturating_sub(self.fixed_cells).saturating_sub(self.headroom_cells)
+    }
+
+    /// The shared area divided into pools by `percent`; what rounding leaves over is pool 0's, if it has any.
+    pub fn pool_cells(&self, percent: [u8; POOLS]) -> [u32; POOLS] {
+        let shared = u64::from(self.shared_cells());
+        let part = |percent: u64| (shared * percent / 100) as u32;
+        let mut cells = percent.map(|percent| part(u64::from(percent)));
+        if percent[0] > 0 {
+            let of_all = part(percent.iter().map(|&percent| u64::from(percent)).sum());
+            cells[0] = of_all.saturating_sub(cells[1..].iter().sum());
+        }
+        cells
+    }
+}
+
+impl Default for BufferSettings {
+    /// 128 Ki cells of 256 bytes and a headroom pool of 12288 (H3C S6850), an eighth of the memory fixed.
+    fn default() -> Self {
+        Self {
+            cell_bytes: 256,
+            total_cells: 131_072,
+            fixed_cells: 131_072 / 8,
+            headroom_cells: 12_288,
+            ingress_pool_percent: ALL_IN_POOL_0,
+            egress_pool_percent: ALL_IN_POOL_0,
+        }
+    }
+}
+
+/// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct GroupSettings {
+    /// When the neighbour is told to stop; for a lossy group, when frames drop.
+    pub xoff: Threshold,
+    /// Cells that are the group's own.
+    pub reserved_cells: u32,
+    /// Service pool of its shared cells.
+    pub pool: u8,
+    /// XON once shared use has come down by this much below the XOFF threshold …
+    pub xon_offset_cells: u32,
+    /// … or to this, whichever is more.
+    pub resume_cells: u32,
+    /// Most cells of the headroom pool; only no-drop groups use them.
+    pub headroom_cells: u32,
+}
+
+impl GroupSettings {
+    /// The defaults by speed (H3C RDMA reference, table 7, R6616 and later).
+    pub fn default_for(speed_bps: u64) -> Self {
+        let headroom_cells = match speed_bps {
+            0..=10_000_000_000 => 100,
+            10_000_000_001..=25_000_000_000 => 125,
+            25_000_000_001..=40_000_000_000 => 200,
+            40_000_000_001..=100_000_000_000 => 491,
+            _ => 1000,
+        };
+        Self {
+            pool: 0,
+            reserved_cells: 17,
+            xoff: Threshold::Dynamic(Alpha::from_percent(5)),
+            xon_offset_cells: 12,
+            resume_cells: 0,
+            headroom_cells,
+        }
+    }
+
+    /// A group that is not no-drop: nothing reserved, and all that its pool has left.
+    pub fn lossy() -> Self {
+        Self {
+            pool: 0,
+            reserved_cells: 0,
+            xoff: Threshold::Dynamic(Alpha::from_percent(100)),
+            xon_offset_cells: 0,
+            resume_cells: 0,
+            headroom_cells: 0,
+        }
+    }
+}
+
+/// A limit on the shared cells of a group or a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Threshold {
+    /// So many cells.
+    Static(u32),
+    /// alpha × the free cells of the shared pool.
+    Dynamic(Alpha),
+}
+
+/// The ratio of a dynamic threshold: 2^exponent, from 1/128 to 8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alpha {
+    exponent: i8,
+}
+
+impl Alpha {
+    /// The alpha of a percentage (H3C RDMA reference, table 6). Above 100 counts as 100.
+    pub fn from_percent(percent: u8) -> Self {
+        let exponent = match percent {
+            0 => -7,
+            1 => -6,
+            2..=3 => -5,
+            4..=5 => -4,
+            6..=11 => -3,
+            12..=20 => -2,
+            21..=33 => -1,
+            34..=50 => 0,
+            51..=66 => 1,
+            67..=80 => 2,
+            _ => 3,
+        };
+        Self { exponent }
+    }
+
+    /// 2^`exponent`, from 1/128 to 8 (SONiC's `dynamic_th`); `None`: there is no such alpha.
+    pub fn from_exponent(exponent: i8) -> Option<Self> {
+        (-7..=3).contains(&exponent).then_some(Self { exponent })
+    }
+
+    /// What each of `groups` groups with this alpha settles at when all compete for a pool of `total_cells`, rounded
+    /// down: total · α / (1 + groups · α) (H3C RDMA reference, "Back pressure frame triggering threshold").
+    pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
+        // With α = a / 128 the share is a / (128 + groups · a).
+        let a = 1_u64 << (self.exponent + 7);
+        (u64::from(total_cells) * a / (128 + u64::from(groups) * a)) as u32
+    }
+
+    /// The largest alpha: 8.
+    pub const MAX: Alpha = Alpha { exponent: 3 };
+
+    /// alpha × `free_cells`, rounded down.
+    #[inline]
+    pub fn of(self, free_cells: u32) -> u32 {
+        if self.exponent >= 0 {
+            free_cells.saturating_mul(1 << self.exponent)
+        } else {
+            free_cells >> -self.exponent
+        }
+    }
+}
+
+impl Threshold {
+    /// The limit in cells, in a pool that has so many free ones.
+    #[inline]
+    pub fn cells(self, free_cells: u32) -> u32 {
+        match self {
+            Threshold::Static(cells) => cells,
+            Threshold::Dynamic(alpha) => alpha.of(free_cells),
+        }
+    }
+}
+
+/// The cells of the fixed area that are a queue's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guaranteed {
+    /// This share of the fixed area, which all ports' queues of this number divide evenly, in percent (13 by default).
+    Percent(u8),
+    /// So many.
+    Cells(u32),
+}

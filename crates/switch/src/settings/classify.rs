@@ -1,0 +1,86 @@
+//! What received frames are treated as, and what frames that leave are marked with.
+
+use super::{DSCPS, PRIORITIES};
+
+/// The 802.1p → local precedence map that the seeds give as default (H3C, "Priority map"): 2,0,1,3,4,5,6,7.
+pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
+
+/// What received frames are treated as: see [`crate::classify`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClassifySettings {
+    /// Which priority of a frame counts.
+    pub trust: Trust,
+    /// 802.1p priority of frames without the field that is trusted, and of all frames where nothing is.
+    pub port_priority: u8,
+    /// 802.1p priority → local precedence, which is the queue.
+    pub dot1p_to_queue: [u8; PRIORITIES],
+    /// DSCP → 802.1p priority, where DSCP is trusted.
+    pub dscp_to_dot1p: [u8; DSCPS],
+    /// DSCP → local precedence; `None`: through the 802.1p priority.
+    pub dscp_to_queue: [Option<u8>; DSCPS],
+    /// 802.1p priority → drop level, where it is trusted.
+    pub dot1p_to_drop_level: [DropLevel; PRIORITIES],
+    /// DSCP → drop level, where it is trusted.
+    pub dscp_to_drop_level: [DropLevel; DSCPS],
+    /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than the map's.
+    pub dei_drop_level: DropLevel,
+    /// The policy: 802.1p priority in the frame's tag → local precedence. It wins over the maps.
+    pub policy: [Option<u8>; PRIORITIES],
+}
+
+impl Default for ClassifySettings {
+    /// Trusts dot1p; the seeds' maps; DSCP / 8 is the 802.1p priority (its class selector, RFC 2474 4.2.2); all green.
+    fn default() -> Self {
+        Self {
+            trust: Trust::Dot1p,
+            port_priority: 0,
+            dot1p_to_queue: DEFAULT_DOT1P_TO_QUEUE,
+            dscp_to_dot1p: std::array::from_fn(|dscp| (dscp / 8) as u8),
+            dscp_to_queue: [None; DSCPS],
+            dot1p_to_drop_level: [DropLevel::Green; PRIORITIES],
+            dscp_to_drop_level: [DropLevel::Green; DSCPS],
+            dei_drop_level: DropLevel::Green,
+            policy: [None; PRIORITIES],
+        }
+    }
+}
+
+/// Which priority of a received frame counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// The 802.1p priority of the outermost tag; the port priority when there is none.
+    Dot1p,
+    /// The DSCP of IPv4 and IPv6 packets; the port priority for all else.
+    Dscp,
+    /// Always the port priority.
+    None,
+}
+
+/// How readily a frame is dropped (drop level, or colour). WRED tells them apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum DropLevel {
+    /// Level 0: last.
+    #[default]
+    Green,
+    /// Level 1.
+    Yellow,
+    /// Level 2: first.
+    Red,
+}
+
+impl DropLevel {
+    /// The level of a number from 0 to 2.
+    pub fn from_number(number: u8) -> Option<Self> {
+        [DropLevel::Green, DropLevel::Yellow, DropLevel::Red].get(usize::from(number)).copied()
+    }
+}
+
+/// What frames that leave are marked with; by default they leave as they came.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RewriteSettings {
+    /// Local precedence → 802.1p priority of the outermost tag; frames without tag get none.
+    pub dot1p: Option<[u8; PRIORITIES]>,
+    /// Local precedence → DSCP of IPv4 and IPv6 packets.
+    pub dscp: Option<[u8; PRIORITIES]>,
+}

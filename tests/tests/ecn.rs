@@ -1,0 +1,149 @@
+//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (design §5; the rules for
+//! the ECN fields are those of the seeds).
+
+use std::net::UdpSocket;
+
+use anyhow::{Context, Result};
+use nix::sys::socket::{setsockopt, sockopt::IpTos};
+use serde_json::Value;
+use testbed::{Bed, Daemon, Process, Snapshot, Station, drops, idle, port};
+use tests::{Capture, frames, sluice};
+
+/// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
+const PAYLOAD: usize = 300 - 14 - 20 - 8;
+const CELLS: u64 = 2;
+
+/// A frame of every ECN field through a queue with one sharp limit: ECT above it is marked and never dropped, CE stays CE,
+/// Not-ECT above it drops on a lossy queue. Checksums verify at the receiver.
+#[test]
+fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
+    const LIMIT_FRAMES: u64 = 10;
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
+    let limit = format!("low_cells = {0}, high_cells = {0}, probability_percent = 100", LIMIT_FRAMES * CELLS);
+    let daemon = bed.daemon(
+        &switch,
+        &format!(
+            "[wred.sharp.queue.2]\nweighting_exponent = 0\necn = true\ngreen = {{ {limit} }}\n\
+             [port.sender]\ninterface = \"sender\"\n\
+             [port.receiver]\ninterface = \"receiver\"\nwred = \"sharp\"\n"
+        ),
+    )?;
+    let dev = Station::INTERFACE;
+    sender.namespace.ip(&format!("addr add {}/24 dev {dev}", sender.ipv4()))?;
+    let neighbour = format!("{} lladdr {} dev {dev} nud permanent", receiver.ipv4(), receiver.mac());
+    sender.namespace.ip(&format!("neigh replace {neighbour}"))?;
+    let capture = Capture::start(&bed, &receiver, "udp")?;
+    let socket = sender.namespace.enter(|| UdpSocket::bind((sender.ipv4().as_str(), 0)))??;
+    let send = |ecn: i32, count: u64| -> Result<Snapshot> {
+        setsockopt(&socket, IpTos, &ecn)?;
+        let before = frames(port(&daemon.snapshot()?, "sender")?.received);
+        for _ in 0..count {
+            socket.send_to(&[0x5a; PAYLOAD], (receiver.ipv4().as_str(), 4000))?;
+        }
+        daemon.until("the frames have come in", |now| {
+            (frames(port(now, "sender").ok()?.received) >= before + count).then(|| now.clone())
+        })
+    };
+    let queue = |now: &Snapshot| Ok::<_, anyhow::Error>(port(now, "receiver")?.queues[2].clone());
+
+    sluice(&daemon, &["port", "hold", "receiver"])?;
+    let now = send(0b10, LIMIT_FRAMES)?;
+    assert_eq!(frames(queue(&now)?.marked), 0, "up to the limit nothing is marked");
+    let now = send(0b10, 40)?;
+    assert_eq!(frames(queue(&now)?.marked), 40, "ECT(0)");
+    let now = send(0b01, 5)?;
+    assert_eq!(frames(queue(&now)?.marked), 45, "ECT(1)");
+    let now = send(0b11, 3)?;
+    assert_eq!(frames(queue(&now)?.marked), 45, "CE is marked already");
+    assert_eq!([drops(&now, "wred"), drops(&now, "tail_drop")], [0, 0], "nothing that understands ECN drops");
+    let now = send(0b00, 7)?;
+    assert_eq!((drops(&now, "wred"), frames(queue(&now)?.wred_green)), (7, 7), "Not-ECT drops");
+    sluice(&daemon, &["port", "release", "receiver"])?;
+
+    let fields = ["ip.dsfield.ecn", "ip.checksum.status", "udp.checksum.status"];
+    let arrived = capture.wait_for("udp.dstport == 4000", &fields, 58)?;
+    let count = |ecn: &str| arrived.iter().filter(|fields| fields[0] == ecn).count();
+    assert_eq!((arrived.len(), count("2"), count("1"), count("3")), (58, 10, 0, 48));
+    for fields in &arrived {
+        assert_eq!(fields[1..], ["1".to_owned(), "1".to_owned()], "checksums are good");
+    }
+    daemon.stop().map(drop)
+}
+
+/// What a run of TCP over a congested port left.
+#[derive(Debug)]
+struct Tcp {
+    bps: f64,
+    retransmits: u64,
+    /// Segments of which the sender heard that they came marked.
+    delivered_ce: u64,
+    marked: u64,
+    wred_dropped: u64,
+    tail_dropped: u64,
+}
+
+/// Linux TCP for four seconds into a port of 50 Mbit/s whose queue has WRED with ECN; both hosts ask for ECN, or neither.
+fn tcp(ecn: bool) -> Result<Tcp> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let daemon = bed.daemon(
+        &switch,
+        "[buffer]\ntotal_cells = 32768\nheadroom_cells = 1024\n\
+         [wred.early.queue.2]\nweighting_exponent = 4\necn = true\n\
+         green = { low_cells = 60, high_cells = 600, probability_percent = 20 }\n\
+         [port.a]\ninterface = \"a\"\n\
+         [port.b]\ninterface = \"b\"\nspeed = \"50M\"\nwred = \"early\"\n",
+    )?;
+    for station in [&a, &b] {
+        station.namespace.sysctl("net/ipv4/tcp_ecn", if ecn { "1" } else { "0" })?;
+        // One segment a frame: that is what a switch sees of a host with a real line.
+        station.namespace.run(&format!("ip link set {} gso_max_segs 1", Station::INTERFACE))?;
+    }
+    let mut server = b.namespace.command("iperf3");
+    let mut server = Process::start("iperf3", server.args(["-s", "-1", "--forceflush"]))?;
+    server.wait_for("a server that listens", |line| line.contains("listening").then_some(()))?;
+    let said = a.namespace.run(&format!("iperf3 -c {} -t 4 -J", b.ipv4()))?;
+    let end = &serde_json::from_str::<Value>(&said)?["end"];
+    let now = at_rest(&daemon)?;
+    let queue = port(&now, "b")?.queues[2].clone();
+    let tcp = Tcp {
+        bps: end["sum_received"]["bits_per_second"].as_f64().context("iperf3 tells its rate")?,
+        retransmits: end["sum_sent"]["retransmits"].as_u64().context("iperf3 tells retransmits")?,
+        delivered_ce: counter(&a, "TcpExtTCPDeliveredCE")?,
+        marked: frames(queue.marked),
+        wred_dropped: frames(queue.wred_green),
+        tail_dropped: frames(queue.dropped),
+    };
+    println!("ECN {ecn}: {tcp:?}");
+    testbed::conservation(&now, &[])?;
+    daemon.stop()?;
+    Ok(tcp)
+}
+
+fn at_rest(daemon: &Daemon) -> Result<Snapshot> {
+    daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))
+}
+
+/// A counter of a host's kernel.
+fn counter(station: &Station, name: &str) -> Result<u64> {
+    let said = station.namespace.run(&format!("nstat -azs {name}"))?;
+    let line = said.lines().find(|line| line.starts_with(name)).with_context(|| said.clone())?;
+    Ok(line.split_whitespace().nth(1).context("a value")?.parse()?)
+}
+
+/// With ECN a real TCP is marked, hears of it, slows down and loses nothing; without, the same queue drops.
+#[test]
+fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
+    let with = tcp(true)?;
+    assert_eq!((with.retransmits, with.wred_dropped, with.tail_dropped), (0, 0, 0), "{with:?}");
+    assert!(with.marked > 0 && with.delivered_ce > 0, "the sender heard of the marks: {with:?}");
+    let without = tcp(false)?;
+    assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
+    assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");
+    // Marks cost no goodput: both fill the port.
+    assert!(with.bps > 45e6 && without.bps > 30e6, "{with:?} {without:?}");
+    Ok(())
+}
