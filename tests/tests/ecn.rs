@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result};
-use nix::sys::socket::{setsockopt, sockopt::IpTos};
+use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use serde_json::Value;
 use testbed::{Bed, Daemon, Process, Snapshot, Station, drops, idle, port};
 use tests::{Capture, frames, sluice};
@@ -37,7 +37,7 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     let capture = Capture::start(&bed, &receiver, "udp")?;
     let socket = sender.namespace.enter(|| UdpSocket::bind((sender.ipv4().as_str(), 0)))??;
     let send = |ecn: i32, count: u64| -> Result<Snapshot> {
-        setsockopt(&socket, IpTos, &ecn)?;
+        setsockopt(&socket, Ipv4Tos, &ecn)?;
         let before = frames(port(&daemon.snapshot()?, "sender")?.received);
         for _ in 0..count {
             socket.send_to(&[0x5a; PAYLOAD], (receiver.ipv4().as_str(), 4000))?;

@@ -6,6 +6,7 @@
 //! - All headroom together fits into its pool, or not all groups can use theirs at once.
 //! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::headroom`]).
 //! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
+//! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
 //! - No cell of the shared area is left without a pool.
 //!
 //! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and "Configuring PFC".
@@ -17,7 +18,7 @@ use switch::cells::CellSize;
 use switch::egress::Given;
 use switch::headroom;
 use switch::queue::Limits;
-use switch::settings::{GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
+use switch::settings::{DropLevel, GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
 
 use crate::buffer::{Buffer, WrittenPools};
 use crate::checks::Port;
@@ -35,6 +36,7 @@ const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, found: &mut Found) {
     let mut advice = Advice::default();
     advice.egress_limits(ports, settings);
+    advice.ecn_before_pfc(ports, settings);
     advice.headroom_pool(buffer, ports);
     for port in ports {
         advice.thresholds(port, CellSize::new(buffer.settings.cell_bytes));
@@ -125,6 +127,41 @@ impl Advice {
         for it in exceeded {
             let (what, cure) = (it.what(), it.cure());
             it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+        }
+    }
+
+    /// Queues that mark all frames only where a group that uses them has been paused already.
+    fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
+        let given: Vec<Given> = given(settings).collect();
+        let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
+        for (number, port) in ports.iter().enumerate() {
+            for queue in 0..PRIORITIES {
+                let Some((wred, place)) = port.effective.congestion.of_queue(queue) else { continue };
+                let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
+                let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
+                let groups = others.flat_map(|(other, port)| {
+                    let queues = given[other].queues_of_priorities;
+                    let uses = move |p: &usize| queues[*p] & 1 << queue != 0;
+                    no_drop(port).filter(uses).map(|p| &port.settings.groups[p])
+                });
+                let xoff_cells = groups.map(|group| match group.xoff {
+                    Threshold::Static(cells) => cells,
+                    // Alone: the most that a group can reach.
+                    Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(group.pool)], 1),
+                });
+                match xoff_cells.min() {
+                    Some(xoff_cells) if wred.ecn && high_cells >= xoff_cells => {
+                        let what = format!(
+                            "queue {queue} marks every green frame only above {high_cells} cells, and PFC pauses at \
+                             {xoff_cells}: PFC acts before ECN"
+                        );
+                        let most = xoff_cells.saturating_sub(1);
+                        let cure = format!("lower the high limit to {most} or less, or raise XOFF above it");
+                        self.warn(place, what, cure, port, 0);
+                    }
+                    _ => {}
+                }
+            }
         }
     }
 

@@ -237,7 +237,7 @@ impl WrittenCongestion {
     }
 
     /// The WRED of a queue, and where it is said.
-    fn of_queue(&self, q: usize) -> Option<(WredSettings, &Place)> {
+    pub(crate) fn of_queue(&self, q: usize) -> Option<(WredSettings, &Place)> {
         match &self.profiles[q] {
             Some(profile) => Some((profile.value?, &profile.place)),
             None => self.table.as_ref()?.value[q].as_ref().map(|queue| (queue.value, &queue.place)),

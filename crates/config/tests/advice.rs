@@ -50,6 +50,15 @@ const WARNED: &[(&str, &str)] = &[
         "the queue of the other port's map counts, and the maps differ",
         "[port.a]\ndot1p_to_queue = [0, 1, 2, 6, 4, 5, 6, 7]\n[port.b.buffer.egress.queue.6]\nshared_cells = 1",
     ),
+    (
+        "ECN that acts after PFC: a static threshold",
+        "[wred.late.queue.3]\necn = true\ngreen = { low_cells = 100, high_cells = 512 }\n\
+         [port-defaults]\nwred = \"late\"\n[port-defaults.pfc.priority.3]\nxoff.static_cells = 512",
+    ),
+    (
+        "… and a dynamic one",
+        "[wred.late.queue.3]\necn = true\ngreen = { low_cells = 100, high_cells = 7000 }\n[port.b]\nwred = \"late\"",
+    ),
     ("too little headroom for all groups", "[buffer]\nheadroom_cells = 199"),
     ("the same in bytes", "[buffer]\nheadroom_bytes = 50944"),
     (

@@ -42,7 +42,10 @@ impl Shaper {
 
     /// Another rate, from the next frame on.
     pub fn set_rate(&mut self, rate: Option<Rate>, overhead_bytes: u16) {
-        let byte_time = |bps: u64| ((8_000_000_000_u128 << 32) / u128::from(bps.max(1))) as u64;
+        let byte_time = |bps: u64| {
+            let units = (8_000_000_000_u128 << 32) / u128::from(bps.max(1));
+            units.min(u64::MAX.into()) as u64
+        };
         self.byte_time = rate.map_or(0, |rate| byte_time(rate.bps));
         self.burst_ns = match rate.and_then(|rate| rate.burst_bytes) {
             Some(bytes) => ((u128::from(bytes) * u128::from(self.byte_time)) >> 32) as Nanos,
