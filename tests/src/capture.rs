@@ -18,7 +18,9 @@ impl Capture {
     pub fn start(bed: &Bed, station: &Station, filter: &str) -> Result<Self> {
         let file = bed.dir().join(format!("{}.pcap", station.name));
         let mut tcpdump = station.namespace.command("tcpdump");
-        tcpdump.args(["-i", Station::INTERFACE, "-n", "-p", "-U", "--immediate-mode", "-Z", "root", "-w"]);
+        tcpdump.args(["-i", Station::INTERFACE, "-n", "-p", "-U", "--immediate-mode", "-Z", "root"]);
+        // Its ring has places of the longest packet that it expects: with the default it has but eight.
+        tcpdump.args(["-s", "2048", "-B", "8192", "-w"]);
         let mut tcpdump = Process::start("tcpdump", tcpdump.arg(&file).args(filter.split_whitespace()))?;
         tcpdump.wait_for("a capture", |line| line.contains("listening on").then_some(()))?;
         // With -U the head of the file is written at once.

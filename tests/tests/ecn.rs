@@ -138,7 +138,9 @@ fn counter(station: &Station, name: &str) -> Result<u64> {
 #[test]
 fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     let with = tcp(true)?;
-    assert_eq!((with.retransmits, with.wred_dropped, with.tail_dropped), (0, 0, 0), "{with:?}");
+    // Pure acknowledgements are never ECT (RFC 3168 6.1.4), so a few of the other connection may drop; no data does.
+    assert_eq!((with.retransmits, with.tail_dropped), (0, 0), "{with:?}");
+    assert!(with.wred_dropped * 50 < with.marked, "{with:?}");
     assert!(with.marked > 0 && with.delivered_ce > 0, "the sender heard of the marks: {with:?}");
     let without = tcp(false)?;
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
