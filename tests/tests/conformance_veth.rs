@@ -133,7 +133,7 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     assert_eq!((xoff_sent(&now)?, lost(&now)), (0, [0; 3]));
     let now = bench.send(10, 1)?;
     assert_eq!((xoff_sent(&now)?, lost(&now)), (0, [0; 3]), "one frame short of XOFF");
-    let group = port(&now, "sender")?.groups[P].clone();
+    let group = port(&now, "sender")?.groups[P];
     let shared = group.shared.context("a level")?;
     assert_eq!((group.reserved_cells, shared.cells), (RESERVED * CELLS, (XOFF - 1) * CELLS));
 
@@ -146,7 +146,7 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     bench.daemon.until("XOFF is refreshed", |now| (xoff_sent(now).ok()? > before + 2).then_some(()))?;
     let now = bench.send(1, 0)?;
     assert_eq!(lost(&now), [1, 0, 0], "one more: one ingress drop");
-    let group = port(&now, "sender")?.groups[P].clone();
+    let group = port(&now, "sender")?.groups[P];
     let (shared, headroom, total) = (
         group.shared.context("a level")?,
         group.headroom.context("a level")?,
@@ -198,7 +198,7 @@ fn drop_point_of_a_lossy_queue() -> Result<()> {
     assert_eq!(lost(&now), [0; 3]);
     let now = bench.send(1, 0)?;
     assert_eq!(lost(&now), [0, 0, 1], "one more: one egress drop");
-    let queue = port(&now, "first")?.queues[6].clone();
+    let queue = port(&now, "first")?.queues[6];
     assert_eq!(frames(queue.dropped), 1);
     assert_eq!(queue.level.context("a level")?.cells, XOFF * CELLS);
     assert_eq!(port(&now, "sender")?.pfc_sent.clone().unwrap_or_default().frames, 0, "no PFC");

@@ -46,7 +46,7 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
             (frames(port(now, "sender").ok()?.received) >= before + count).then(|| now.clone())
         })
     };
-    let queue = |now: &Snapshot| Ok::<_, anyhow::Error>(port(now, "receiver")?.queues[2].clone());
+    let queue = |now: &Snapshot| Ok::<_, anyhow::Error>(port(now, "receiver")?.queues[2]);
 
     sluice(&daemon, &["port", "hold", "receiver"])?;
     let now = send(0b10, LIMIT_FRAMES)?;
@@ -108,7 +108,7 @@ fn tcp(ecn: bool) -> Result<Tcp> {
     let said = a.namespace.run(&format!("iperf3 -c {} -t 4 -J", b.ipv4()))?;
     let end = &serde_json::from_str::<Value>(&said)?["end"];
     let now = at_rest(&daemon)?;
-    let queue = port(&now, "b")?.queues[2].clone();
+    let queue = port(&now, "b")?.queues[2];
     let tcp = Tcp {
         bps: end["sum_received"]["bits_per_second"].as_f64().context("iperf3 tells its rate")?,
         retransmits: end["sum_sent"]["retransmits"].as_u64().context("iperf3 tells retransmits")?,
