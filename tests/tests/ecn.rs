@@ -69,6 +69,20 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     for fields in &arrived {
         assert_eq!(fields[1..], ["1".to_owned(), "1".to_owned()], "checksums are good");
     }
+
+    let shown: Value =
+        serde_json::from_str(&sluice(&daemon, &["show", "congestion", "--json", "--rates", "0.1"])?)?;
+    let queues = shown["queues"].as_array().context("queues")?;
+    let queue = queues.iter().find(|queue| queue["port"] == "receiver" && queue["queue"] == 2);
+    let queue = queue.context("the receiver's queue 2")?;
+    assert_eq!((&queue["forwarded_frames"], &queue["marked_frames"]), (&58.into(), &45.into()), "{queue}");
+    assert_eq!(
+        (&queue["wred_dropped"][0]["frames"], &queue["forwarded_pps"]),
+        (&7.into(), &0.into()),
+        "{queue}"
+    );
+    let table = sluice(&daemon, &["show", "congestion", "--port", "receiver"])?;
+    assert!(table.contains("marked") && table.contains("receiver  2"), "{table}");
     daemon.stop().map(drop)
 }
 
