@@ -9,8 +9,21 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod device;
+mod expect;
+mod flow;
+mod host;
+mod line;
 pub mod outcome;
+mod packet;
+mod queue;
+mod record;
+mod routes;
 pub mod scenario;
+mod simulation;
+mod time;
+mod totals;
 
 pub use outcome::Outcome;
 pub use scenario::Scenario;
+pub use simulation::{Captured, Simulation};

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use switch::Nanos;
 
+use crate::scenario::Metric;
+
 /// All of it. `series` is for plots and not part of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
@@ -213,6 +215,9 @@ pub struct ExpectationOutcome {
     pub line: usize,
     /// What was expected, in words: `rdma: lost = 0`.
     pub expected: String,
+    /// What is measured; [`Metric::spell`] says it with its unit.
+    #[serde(skip)]
+    pub metric: Metric,
     /// What came.
     pub measured: f64,
     /// It holds.

@@ -2,8 +2,9 @@
 //!
 //! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
 //! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
-//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it.
-//! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (aging time 300 s).
+//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. A
+//! static entry neither moves nor ages, and stays when its port goes down.
+//! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1; aging time 300 s).
 //!
 //! The table is a hash table with linear probing, at most half full and never probed beyond [`MAX_PROBES`], so
 //! whatever addresses somebody makes up, a look-up stays cheap.
@@ -27,6 +28,9 @@ struct Entry {
     seen_tick: u32,
     port: u32,
 }
+
+/// Time of static entries: they were seen after every other.
+const STATIC: u32 = u32::MAX;
 
 const EMPTY: Entry = Entry { key: 0, seen_tick: 0, port: 0 };
 const VALID: u64 = 1 << 63;
@@ -77,6 +81,9 @@ impl Bridge {
         for _ in 0..MAX_PROBES {
             let entry = &mut self.slots[index];
             if entry.key == key {
+                if entry.seen_tick == STATIC {
+                    return;
+                }
                 if entry.port != port as u32 {
                     entry.port = port as u32;
                     self.moves += 1;
@@ -97,6 +104,17 @@ impl Bridge {
             index = (index + 1) & (self.slots.len() - 1);
         }
         self.full += 1;
+    }
+
+    /// Makes a static entry, or moves one.
+    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
+        let key = key_of(mac);
+        let mask = self.slots.len() - 1;
+        let mut chain = (0..MAX_PROBES).map(|probe| (self.slot_of(key) + probe) & mask);
+        match chain.find(|&index| self.slots[index].key == key) {
+            Some(index) => self.slots[index] = Entry { key, seen_tick: STATIC, port: port as u32 },
+            None => self.learn(mac, port, Instant(u64::from(STATIC) << TICK_SHIFT)),
+        }
     }
 
     /// The port of `mac`, if it is known and was seen within the aging time.
@@ -131,18 +149,20 @@ impl Bridge {
         }
     }
 
-    /// Forgets every address of a port that went down.
+    /// Forgets every address learned on a port that went down.
     pub fn forget_port(&mut self, port: usize) {
+        let is_there =
+            |entry: &Entry| entry.key != 0 && entry.port == port as u32 && entry.seen_tick != STATIC;
         let mut index = 0;
         while index < self.slots.len() {
-            if self.slots[index].key != 0 && self.slots[index].port == port as u32 {
+            if is_there(&self.slots[index]) {
                 self.remove(index);
             } else {
                 index += 1;
             }
         }
         // A chain that wraps round the end can bring an entry to a slot already passed: once more.
-        if self.slots.iter().any(|entry| entry.key != 0 && entry.port == port as u32) {
+        if self.slots.iter().any(is_there) {
             self.forget_port(port);
         }
     }
@@ -221,6 +241,25 @@ mod tests {
             bridge.age(Instant(311 * SECOND));
         }
         assert_eq!(bridge.counts().0, 0, "and its slot is free again");
+    }
+
+    #[test]
+    fn static_entries_stay() {
+        let mut bridge = Bridge::new(&BridgeSettings::default());
+        bridge.learn(mac(1), 3, Instant(0));
+        bridge.set_static(mac(1), 5);
+        bridge.set_static(mac(2), 5);
+        bridge.learn(mac(1), 4, Instant(SECOND));
+        bridge.forget_port(5);
+        for _ in 0..10_000 {
+            bridge.age(Instant(1_000_000 * SECOND));
+        }
+        assert_eq!(
+            [mac(1), mac(2)].map(|mac| bridge.look_up(mac, Instant(1_000_000 * SECOND))),
+            [Some(5); 2]
+        );
+        bridge.set_static(mac(1), 6);
+        assert_eq!((bridge.look_up(mac(1), Instant(0)), bridge.counts()), (Some(6), (2, 0, 0)));
     }
 
     #[test]

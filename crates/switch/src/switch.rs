@@ -47,6 +47,8 @@ pub struct Switch {
     pub(crate) up: u64,
     /// Bit i: port i may have something to send: frames that wait, or PFC.
     pub(crate) work: u64,
+    /// Bit i: something was added to port i's work since the owner last asked.
+    fresh: u64,
     /// Bit i: some group of port i must be looked at each turn.
     watched: u64,
 }
@@ -108,6 +110,7 @@ impl Switch {
             flood_copies: 0,
             up: if count == 64 { u64::MAX } else { (1 << count) - 1 },
             work: 0,
+            fresh: 0,
             watched: 0,
         }
     }
@@ -140,6 +143,10 @@ impl Switch {
         let known = if header.dst.is_group() { None } else { self.bridge.look_up(header.dst, now) };
         match known {
             Some(out) if out == port => self.drop_counted(port, frame, len, DropReason::Filtered, memory),
+            // Learned addresses are forgotten with their port; static ones are not.
+            Some(out) if self.up & (1 << out) == 0 => {
+                self.drop_counted(out, frame, len, DropReason::PortDown, memory);
+            }
             Some(out) => self.forward(arrival, out, frame, memory),
             None => {
                 if let (Some(map), false) = (&self.unknown_unicast_to_queue, header.dst.is_group()) {
@@ -164,7 +171,7 @@ impl Switch {
             Ok(Control::Pfc(pfc)) => {
                 this.egress.pauses.apply(&pfc, now);
                 if this.egress.is_backlogged() {
-                    self.work |= 1 << port; // an XON may have set something free
+                    self.add_work(1 << port); // an XON may have set something free
                 }
             }
             Ok(Control::Pause { .. }) => this.pause_received += 1,
@@ -208,7 +215,7 @@ impl Switch {
             drop_level: class.drop_level,
         };
         to.egress.enqueue(frame, charge, &mut self.held, &mut self.pools);
-        self.work |= 1 << out;
+        self.add_work(1 << out);
         if examine {
             self.examine(port, usize::from(class.priority & 7), now);
         }
@@ -289,6 +296,19 @@ impl Switch {
     #[inline]
     pub fn ports_with_work(&self) -> u64 {
         self.work
+    }
+
+    /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
+    /// before, unless a time has come that [`Switch::deadline_of`] gave.
+    #[inline]
+    pub fn take_fresh(&mut self) -> u64 {
+        std::mem::take(&mut self.fresh)
+    }
+
+    #[inline]
+    fn add_work(&mut self, ports: u64) {
+        self.work |= ports;
+        self.fresh |= ports;
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
@@ -382,7 +402,9 @@ impl Switch {
     pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ports[port].ingress;
         if let Some(change) = ingress.examine(priority, &self.pools) {
-            self.work |= (1 << port) & self.up;
+            let ports = (1 << port) & self.up;
+            self.work |= ports;
+            self.fresh |= ports;
             let event = match change {
                 Change::Xoff => Event::XoffBegan { port, priority },
                 Change::Xon => Event::XoffEnded { port, priority },
@@ -410,13 +432,21 @@ impl Switch {
 
     /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        let mut earliest = Instant::NEVER;
-        for (i, port) in self.ports.iter_mut().enumerate().filter(|(i, _)| self.work & (1 << i) != 0) {
-            debug_assert!(i < MAX_PORTS);
-            earliest = earliest.min(port.ingress.pfc.next_due());
-            earliest = earliest.min(port.egress.next_deadline(now).unwrap_or(Instant::NEVER));
+        (0..self.ports.len()).map(|port| self.deadline_of(port, now)).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
+        if self.work & (1 << port) == 0 {
+            return Instant::NEVER;
         }
-        earliest
+        let port = &mut self.ports[port];
+        port.ingress.pfc.next_due().min(port.egress.next_deadline(now).unwrap_or(Instant::NEVER))
+    }
+
+    /// Whether [`Switch::tick`] has groups to look at: thresholds that move with what others hold.
+    pub fn is_watching(&self) -> bool {
+        self.watched != 0
     }
 
     /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
@@ -430,6 +460,23 @@ impl Switch {
         self.ports[port].egress.pauses.clear(now);
         self.flush(port, now, memory);
         self.events.push(now, Event::PortDown { port });
+    }
+
+    /// The port carries frames again.
+    pub fn port_up(&mut self, port: usize) {
+        self.ports[port].up = true;
+        self.up |= 1 << port;
+        self.add_work(1 << port); // PFC to tell
+    }
+
+    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
+    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
+        self.bridge.set_static(mac, port);
+    }
+
+    /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
+    pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
+        self.bridge.learn(mac, port, now);
     }
 
     /// Drops what waits for a port.

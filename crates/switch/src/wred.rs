@@ -181,6 +181,11 @@ impl Random {
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((z ^ z >> 31) >> 32) as u32
     }
+
+    /// A number from 0, which is excluded, to 1.
+    pub fn fraction(&mut self) -> f64 {
+        (f64::from(self.draw()) + 1.0) / (1u64 << 32) as f64
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,313 @@
+//! A switch in the network: the daemon's switch, memory for headers, and what is around it in the daemon.
+//!
+//! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next frame goes out. A
+//! software switch looks at its ports once a turn, takes what came in since, hands each line what may leave, and sees then
+//! which frames have left (`dataplane::Core::turn`).
+
+use std::collections::VecDeque;
+
+use switch::{HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed};
+
+use crate::line::Wires;
+use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
+use crate::queue::Event;
+use crate::scenario::SwitchNode;
+use crate::time::{NS, Picos, instant, of_ns, picos};
+
+/// A chip looks at thresholds that others have moved so often, if frames move.
+const TICK: Picos = 100 * NS;
+/// Frames that a software loop takes from a port, and gives to one, in a turn: as `dataplane` does.
+const RX_BATCH: usize = 64;
+const TX_BATCH: usize = 256;
+/// Frames of memory for those that come in and are refused.
+const SPARE_FRAMES: usize = 64;
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) number: usize,
+    pub(crate) switch: Switch,
+    memory: HeapMemory,
+    memory_frames: usize,
+    ports: Vec<PortLine>,
+    /// 0: a chip.
+    turn: Picos,
+    /// When the last turn, or tick, was.
+    looked_at: Picos,
+    /// A turn, or tick, is planned.
+    will_look: bool,
+    outgoing: Vec<Outgoing>,
+    /// Frames that came in, PFC included.
+    pub(crate) received: u64,
+}
+
+/// What is between a port of the switch and its cable.
+#[derive(Debug, Default)]
+struct PortLine {
+    /// The line that leaves it, if it is linked.
+    line: Option<usize>,
+    /// Frames with the line: the first is being sent.
+    with_line: VecDeque<Outgoing>,
+    /// Of a software switch: frames that came in and frames that have left since the last turn.
+    arrived: VecDeque<Packet>,
+    landed: Vec<Outgoing>,
+}
+
+impl Device {
+    /// Switch number `number` of the network, node `node` of the scenario; ports without a line are down.
+    pub(crate) fn new(number: usize, node: usize, settings: &SwitchNode, seed: u64) -> Self {
+        let turn = of_ns(settings.turn_ns);
+        let settings = on_cables(&settings.settings, seed, turn == 0);
+        let memory_frames = frames_needed(&settings) + SPARE_FRAMES;
+        let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
+        Self {
+            number,
+            switch: Switch::new(&settings, &macs, memory_frames),
+            memory: HeapMemory::new(memory_frames, CARRIED_BYTES),
+            memory_frames,
+            ports: macs.iter().map(|_| PortLine::default()).collect(),
+            turn,
+            looked_at: 0,
+            will_look: false,
+            outgoing: Vec::new(),
+            received: 0,
+        }
+    }
+
+    /// Says which line leaves a port.
+    pub(crate) fn link(&mut self, port: usize, line: usize) {
+        self.ports[port].line = Some(line);
+    }
+
+    /// Takes down the ports that nothing is linked to.
+    pub(crate) fn begin(&mut self) {
+        for port in 0..self.ports.len() {
+            if self.ports[port].line.is_none() {
+                self.switch.port_down(port, Instant(0), &mut self.memory);
+            }
+        }
+    }
+
+    /// A frame has come in on `port`, or a PFC frame is obeyed there now.
+    #[inline]
+    pub(crate) fn receive(&mut self, port: usize, packet: Packet, wires: &mut Wires) {
+        self.received += 1;
+        if self.turn == 0 {
+            self.take(port, &packet, wires.now);
+            self.act(wires);
+        } else {
+            self.ports[port].arrived.push_back(packet);
+            self.plan_turn(wires);
+        }
+    }
+
+    #[inline]
+    fn take(&mut self, port: usize, packet: &Packet, now: Picos) {
+        // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
+        let frame = self.memory.alloc().expect("memory for every cell");
+        self.memory.bytes_mut(&frame, CARRIED_BYTES).copy_from_slice(&packet.bytes);
+        self.switch.receive(port, Received { frame, len: packet.len }, instant(now), &mut self.memory);
+    }
+
+    /// A line that leaves the switch has sent its frame.
+    #[inline]
+    pub(crate) fn line_free(&mut self, port: usize, wires: &mut Wires) {
+        let Some(sent) = self.ports[port].with_line.pop_front() else { return };
+        if self.turn == 0 {
+            self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
+            self.transmit(port, wires);
+            self.act(wires);
+        } else {
+            self.ports[port].landed.push(sent);
+            self.send_next(port, wires);
+            self.plan_turn(wires);
+        }
+    }
+
+    /// A time that [`Switch::deadline_of`] gave has come.
+    pub(crate) fn wake(&mut self, port: usize, wires: &mut Wires) {
+        if self.turn == 0 {
+            self.transmit(port, wires);
+            self.act(wires);
+        } else {
+            self.plan_turn(wires);
+        }
+    }
+
+    /// A chip: ports that have something new to send do so; thresholds that moved are looked at, but not each time.
+    #[inline]
+    fn act(&mut self, wires: &mut Wires) {
+        let mut ports = self.switch.take_fresh();
+        while ports != 0 {
+            self.transmit(ports.trailing_zeros() as usize, wires);
+            ports &= ports - 1;
+        }
+        if self.switch.is_watching() && !self.will_look {
+            self.will_look = true;
+            wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
+        }
+    }
+
+    /// A chip looks at thresholds that others have moved.
+    pub(crate) fn tick(&mut self, wires: &mut Wires) {
+        (self.will_look, self.looked_at) = (false, wires.now);
+        self.switch.tick(instant(wires.now));
+        let mut ports = self.switch.take_fresh();
+        while ports != 0 {
+            self.transmit(ports.trailing_zeros() as usize, wires);
+            ports &= ports - 1;
+        }
+    }
+
+    /// A chip's port sends its next frame, if its line is free.
+    #[inline]
+    fn transmit(&mut self, port: usize, wires: &mut Wires) {
+        let Some(line) = self.ports[port].line else { return };
+        if !wires.lines[line].is_idle() {
+            return;
+        }
+        let now = instant(wires.now);
+        self.switch.transmit(port, 1, now, &mut self.memory, &mut self.outgoing);
+        match self.outgoing.pop() {
+            Some(outgoing) => {
+                self.ports[port].with_line.push_back(outgoing);
+                self.send_next(port, wires);
+            }
+            None => {
+                let deadline = self.switch.deadline_of(port, now);
+                wires.wake(line, picos(deadline).max(wires.now + NS));
+            }
+        }
+    }
+
+    /// The first frame that is with a line goes out.
+    #[inline]
+    fn send_next(&mut self, port: usize, wires: &mut Wires) {
+        let PortLine { line: Some(line), with_line, .. } = &self.ports[port] else { return };
+        if let (Some(Outgoing { frame, len }), true) = (with_line.front(), wires.lines[*line].is_idle()) {
+            let mut bytes = [0; CARRIED_BYTES];
+            let carried = self.memory.bytes(frame, CARRIED_BYTES);
+            bytes[..carried.len()].copy_from_slice(carried);
+            wires.send(*line, Packet { len: *len, bytes });
+        }
+    }
+
+    /// A software switch turns once more, a turn after the last.
+    fn plan_turn(&mut self, wires: &mut Wires) {
+        if !self.will_look {
+            self.will_look = true;
+            wires.queue.plan((self.looked_at + self.turn).max(wires.now), Event::Turn(self.number));
+        }
+    }
+
+    /// A turn of a software switch.
+    pub(crate) fn turn(&mut self, wires: &mut Wires) {
+        (self.will_look, self.looked_at) = (false, wires.now);
+        let now = instant(wires.now);
+        for port in 0..self.ports.len() {
+            for sent in std::mem::take(&mut self.ports[port].landed) {
+                self.switch.complete(port, sent.frame, now, &mut self.memory);
+            }
+            for _ in 0..RX_BATCH {
+                let Some(packet) = self.ports[port].arrived.pop_front() else { break };
+                self.take(port, &packet, wires.now);
+            }
+        }
+        self.switch.tick(now);
+        for port in 0..self.ports.len() {
+            if self.switch.ports_with_work() & 1 << port != 0 {
+                self.switch.transmit(port, TX_BATCH, now, &mut self.memory, &mut self.outgoing);
+                self.ports[port].with_line.extend(self.outgoing.drain(..));
+                self.send_next(port, wires);
+            }
+        }
+        let has_more = |port: &PortLine| !port.arrived.is_empty() || !port.landed.is_empty();
+        if self.ports.iter().any(has_more) || self.switch.is_watching() {
+            self.plan_turn(wires);
+        }
+        for port in 0..self.ports.len() {
+            let deadline = self.switch.deadline_of(port, now);
+            if let Some(line) = self.ports[port].line {
+                wires.wake(line, picos(deadline).max(wires.now + NS));
+            }
+        }
+    }
+
+    /// A port's cable is cut: what waits for it, and is with its line, is dropped.
+    pub(crate) fn port_down(&mut self, port: usize, wires: &mut Wires) {
+        let now = instant(wires.now);
+        self.switch.port_down(port, now, &mut self.memory);
+        let this = &mut self.ports[port];
+        // The frame that is being sent has left the switch: it is lost on the cable.
+        let begun = usize::from(this.line.is_some_and(|line| wires.lines[line].busy));
+        for unsent in this.with_line.drain(begun.min(this.with_line.len())..) {
+            self.switch.unsent(port, unsent.frame, now, &mut self.memory);
+        }
+        if self.turn == 0 { self.act(wires) } else { self.plan_turn(wires) }
+    }
+
+    /// … and mended.
+    pub(crate) fn port_up(&mut self, port: usize, wires: &mut Wires) {
+        self.switch.port_up(port);
+        if self.turn == 0 { self.act(wires) } else { self.plan_turn(wires) }
+    }
+
+    /// Frames that it holds: in queues, with lines, and not yet looked at.
+    pub(crate) fn frames_held(&self) -> u64 {
+        let arrived: usize = self.ports.iter().map(|port| port.arrived.len()).sum();
+        (self.switch.frames_held() + arrived) as u64
+    }
+
+    /// Data frames that the switch has counted as received and not as gone: those that lines are sending are among them.
+    pub(crate) fn data_frames_held(&mut self) -> u64 {
+        let mut frames = 0;
+        self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
+        frames
+    }
+
+    /// Every frame that it holds and no line is sending.
+    pub(crate) fn for_each_held(&mut self, wires: &Wires, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
+        let sending = |port: &PortLine| {
+            let is_sending = port.line.is_some_and(|line| wires.lines[line].busy);
+            port.with_line.front().filter(|_| is_sending).map(|outgoing| outgoing.frame.index())
+        };
+        let sending: Vec<usize> = self.ports.iter().filter_map(sending).collect();
+        let landed: Vec<usize> =
+            self.ports.iter().flat_map(|port| &port.landed).map(|sent| sent.frame.index()).collect();
+        self.for_each_used(|index, bytes| {
+            if !sending.contains(&index) && !landed.contains(&index) {
+                look(bytes);
+            }
+        });
+        self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| look(&packet.bytes));
+    }
+
+    /// Every frame of its memory that is not free.
+    fn for_each_used(&mut self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
+        let mut used = vec![true; self.memory_frames];
+        let all: Vec<_> = std::iter::from_fn(|| self.memory.alloc()).collect();
+        all.iter().for_each(|frame| used[frame.index()] = false);
+        all.into_iter().rev().for_each(|frame| self.memory.free(frame));
+        for index in (0..self.memory_frames).filter(|&index| used[index]) {
+            let frame = switch::FrameId::new(index as u32);
+            look(index, self.memory.bytes(&frame, CARRIED_BYTES).try_into().expect("as many as are carried"));
+        }
+    }
+
+    /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice there.
+    pub(crate) fn frames_astray(&self) -> i64 {
+        let used = self.memory_frames - self.memory.free_frames();
+        used as i64 - self.switch.frames_held() as i64
+    }
+}
+
+/// The settings for ports on cables: a chip's cable keeps the rate, so its port need not; random numbers differ by switch.
+fn on_cables(settings: &SwitchSettings, seed: u64, is_chip: bool) -> SwitchSettings {
+    const NO_LIMIT_BYTES: u64 = 1 << 40;
+    let mut settings = settings.clone();
+    settings.seed = settings.seed.wrapping_add(seed);
+    for port in settings.ports.iter_mut().filter(|_| is_chip) {
+        port.burst_bytes = Some(NO_LIMIT_BYTES);
+    }
+    settings
+}

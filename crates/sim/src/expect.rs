@@ -1,0 +1,173 @@
+//! Whether what a scenario expects has come.
+
+use crate::outcome::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
+use crate::scenario::{Expectation, Metric, Scenario, Scope};
+use crate::totals::end_name;
+
+/// Every expectation, in the scenario's order.
+pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOutcome> {
+    let judge_one = |expectation: &Expectation| {
+        let measured = measure(scenario, outcome, expectation.scope, expectation.metric);
+        let holds = expectation.at_least.is_none_or(|least| measured >= least)
+            && expectation.at_most.is_none_or(|most| measured <= most);
+        ExpectationOutcome {
+            line: expectation.line,
+            expected: spell(scenario, expectation),
+            metric: expectation.metric,
+            measured,
+            holds,
+        }
+    };
+    scenario.expectations.iter().map(judge_one).collect()
+}
+
+/// What was measured.
+fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric) -> f64 {
+    let traffic = || outcome.traffic.iter().enumerate().filter(move |(t, of)| is_in(scope, *t, of)).map(|(_, of)| of);
+    let frames = |count: fn(&TrafficOutcome) -> u64| traffic().map(count).sum::<u64>() as f64;
+    let ports = || ports_of(scenario, outcome, scope).into_iter();
+    let groups = || ports().flat_map(|port| &port.groups).filter(move |group| is_group_in(scope, group));
+    match metric {
+        Metric::Lost if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
+            ports().flat_map(|port| &port.drops).map(|(_, frames)| *frames).sum::<u64>() as f64
+        }
+        Metric::Lost => frames(|traffic| traffic.lost_frames),
+        Metric::NoDropLost => {
+            groups().filter(|group| group.no_drop).map(|group| group.dropped_frames).sum::<u64>() as f64
+        }
+        Metric::Sent if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
+            ports().map(|port| port.transmitted_frames).sum::<u64>() as f64
+        }
+        Metric::Sent => frames(|traffic| traffic.sent_frames),
+        Metric::Received if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
+            ports().map(|port| port.received_frames).sum::<u64>() as f64
+        }
+        Metric::Received => frames(|traffic| traffic.received_frames),
+        Metric::Reordered => frames(|traffic| traffic.reordered_frames),
+        Metric::Marked if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
+            ports().flat_map(|port| &port.queues).map(|queue| queue.marked_frames).sum::<u64>() as f64
+        }
+        Metric::Marked => frames(|traffic| traffic.marked_frames),
+        Metric::Throughput => traffic().map(|traffic| traffic.throughput_bps).sum(),
+        Metric::Completed => frames(|traffic| traffic.completion.map_or(0, |completion| completion.messages)),
+        Metric::SlowestCompletionNs => {
+            // A message that has not come whole has no time: it is slower than all others.
+            let unfinished = |traffic: &TrafficOutcome| {
+                traffic.messages > traffic.completion.map_or(0, |completion| completion.messages)
+            };
+            if traffic().any(unfinished) {
+                return f64::INFINITY;
+            }
+            traffic().filter_map(|traffic| traffic.completion).map(|completion| completion.max_ns).max().unwrap_or(0) as f64
+        }
+        Metric::XoffEpisodes => groups().map(|group| group.xoff_episodes).sum::<u64>() as f64,
+        Metric::Pauses => pauses(scenario, outcome, scope) as f64,
+        Metric::HeadroomPeakCells => groups().map(|group| group.headroom_peak_cells).max().unwrap_or(0).into(),
+        Metric::StuckNs => {
+            let last = traffic().filter_map(|traffic| traffic.last_arrival_ns).max().unwrap_or(0);
+            outcome.duration_ns.saturating_sub(last) as f64
+        }
+        Metric::InNetwork => frames(|traffic| traffic.in_network_frames),
+    }
+}
+
+fn is_in(scope: Scope, number: usize, traffic: &TrafficOutcome) -> bool {
+    match scope {
+        Scope::Traffic(wanted) => number == wanted,
+        Scope::Priority(priority) => traffic.priority == priority,
+        Scope::All | Scope::Switch(_) | Scope::Port(_) => true,
+    }
+}
+
+fn is_group_in(scope: Scope, group: &GroupOutcome) -> bool {
+    if let Scope::Priority(priority) = scope { group.priority == priority } else { true }
+}
+
+fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<&'o PortOutcome> {
+    let name = match scope {
+        Scope::Switch(node) => Some((scenario.nodes[node].name.clone(), None)),
+        Scope::Port(end) => {
+            let full = end_name(scenario, end);
+            let (switch, port) = full.split_once('.').unwrap_or((&full, ""));
+            Some((switch.to_owned(), Some(port.to_owned())))
+        }
+        _ => None,
+    };
+    let switches = outcome.switches.iter().filter(|of| name.as_ref().is_none_or(|(switch, _)| of.name == *switch));
+    let wanted = name.as_ref().and_then(|(_, port)| port.as_ref());
+    switches.flat_map(|of| &of.ports).filter(|port| wanted.is_none_or(|wanted| port.name == *wanted)).collect()
+}
+
+/// Pauses that switches' queues, and for the whole network hosts too, have heard of.
+fn pauses(scenario: &Scenario, outcome: &Outcome, scope: Scope) -> u64 {
+    if let Scope::Switch(_) | Scope::Port(_) = scope {
+        return ports_of(scenario, outcome, scope).iter().flat_map(|port| &port.queues).map(|queue| queue.pauses).sum();
+    }
+    let is_meant = |priority: u8| !matches!(scope, Scope::Priority(wanted) if wanted != priority);
+    outcome.series.pauses.iter().filter(|span| is_meant(span.priority)).count() as u64
+}
+
+/// What is expected, in words.
+fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
+    let scope = match expectation.scope {
+        Scope::All => String::new(),
+        Scope::Traffic(traffic) => format!("{}: ", scenario.traffic[traffic].name),
+        Scope::Priority(priority) => format!("priority {priority}: "),
+        Scope::Switch(node) => format!("{}: ", scenario.nodes[node].name),
+        Scope::Port(end) => format!("{}: ", end_name(scenario, end)),
+    };
+    let metric = expectation.metric.name();
+    let range = match (expectation.at_least, expectation.at_most) {
+        (Some(least), Some(most)) if least == most => format!("= {}", expectation.metric.spell(least)),
+        (Some(least), Some(most)) => {
+            format!("from {} to {}", expectation.metric.spell(least), expectation.metric.spell(most))
+        }
+        (Some(least), None) => format!("≥ {}", expectation.metric.spell(least)),
+        (None, Some(most)) => format!("≤ {}", expectation.metric.spell(most)),
+        (None, None) => "anything".to_owned(),
+    };
+    format!("{scope}{metric} {range}")
+}
+
+impl Metric {
+    /// Its name in scenario files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Metric::Lost => "lost",
+            Metric::NoDropLost => "no_drop_lost",
+            Metric::Sent => "sent",
+            Metric::Received => "received",
+            Metric::Reordered => "reordered",
+            Metric::Marked => "marked",
+            Metric::Throughput => "throughput",
+            Metric::Completed => "completed",
+            Metric::SlowestCompletionNs => "slowest_completion",
+            Metric::XoffEpisodes => "xoff_episodes",
+            Metric::Pauses => "pauses",
+            Metric::HeadroomPeakCells => "headroom_peak_cells",
+            Metric::StuckNs => "stuck",
+            Metric::InNetwork => "in_network",
+        }
+    }
+
+    /// A value of it with its unit.
+    pub fn spell(self, value: f64) -> String {
+        match self {
+            Metric::Throughput => format!("{} bit/s", scaled(value, &[(1e9, "G"), (1e6, "M"), (1e3, "k")])),
+            Metric::SlowestCompletionNs | Metric::StuckNs if value.is_infinite() => "never".to_owned(),
+            Metric::SlowestCompletionNs | Metric::StuckNs => {
+                let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
+                if value < 1e3 { format!("{value} ns") } else { scaled(value, &units) }
+            }
+            _ => format!("{value}"),
+        }
+    }
+}
+
+/// A value in the largest unit that it has one of.
+fn scaled(value: f64, units: &[(f64, &str)]) -> String {
+    match units.iter().find(|(size, _)| value >= *size) {
+        Some((size, unit)) => format!("{} {unit}", (value / size * 1000.0).round() / 1000.0),
+        None => format!("{value} "),
+    }
+}

@@ -1,0 +1,253 @@
+//! One flow: when its next frame is due at the sender, and what its receiver has seen of it.
+//!
+//! Rule: frames are spaced by their time on a line of the traffic's rate. A sender that was held back for long does not
+//! make up for it: it catches up by [`BURST_FRAMES`], then the schedule moves on. A flow that reacts to marks is spaced
+//! by the rate of its reaction point, if that is lower. Messages wait until those before them are sent.
+
+use std::collections::VecDeque;
+
+use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
+
+use crate::packet::{Look, Packet};
+use crate::scenario::{Pattern, Traffic};
+use crate::time::{Picos, instant, of_bytes, of_ns};
+
+/// Frames that a flow may send faster than its rate after it was held back.
+const BURST_FRAMES: u64 = 8;
+
+const ECT0: u8 = 0b10;
+
+/// One flow.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    pub(crate) traffic: usize,
+    /// The sender, by its number among the hosts.
+    pub(crate) from: usize,
+    pub(crate) look: Look,
+    /// The next frame but for its number.
+    packet: Packet,
+    pub(crate) sender: Sender,
+    pub(crate) receiver: Receiver,
+}
+
+/// The sender's side.
+#[derive(Debug)]
+pub(crate) struct Sender {
+    pattern: Pattern,
+    /// A frame's line time at the traffic's rate.
+    spacing: Picos,
+    rate_bps: u64,
+    /// Bytes of line that a frame takes.
+    line_bytes: u64,
+    begun_at: Picos,
+    stop: Picos,
+    /// When the next frame may leave.
+    due: Picos,
+    /// Frames of messages that are there; all there ever will be, for traffic without end.
+    left_frames: u64,
+    /// It is in a queue of its host, or an event will put it there.
+    pub(crate) is_listed: bool,
+    pub(crate) sent_frames: u64,
+    pub(crate) messages: u64,
+    reaction: Option<Dcqcn>,
+}
+
+/// The receiver's side.
+#[derive(Debug, Default)]
+pub(crate) struct Receiver {
+    /// Frames of a message; 0: the flow has none.
+    message_frames: u64,
+    /// When each message was there to be sent, from message `first_message` on.
+    begun_at: VecDeque<Picos>,
+    first_message: u64,
+    /// Frames of it that have come.
+    message_came: u64,
+    /// The number after the highest that has come.
+    next_number: u64,
+    pub(crate) received_frames: u64,
+    pub(crate) reordered_frames: u64,
+    pub(crate) marked_frames: u64,
+    /// No CNP before this.
+    quiet_until: Picos,
+}
+
+/// What a frame was to its receiver.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// A CNP is to be sent.
+    pub(crate) tells: bool,
+    /// A message is whole: when it was there to be sent.
+    pub(crate) completed: Option<Picos>,
+}
+
+impl Flow {
+    /// A flow that has not begun; `host_speed_bps` is the speed of its sender's line.
+    pub(crate) fn new(
+        (traffic_number, traffic): (usize, &Traffic),
+        from: usize,
+        mut look: Look,
+        overhead_bytes: u16,
+        host_speed_bps: u64,
+    ) -> Self {
+        look.ecn = if traffic.ecn || traffic.dcqcn { ECT0 } else { 0 };
+        let line_bytes = u64::from(traffic.frame_bytes) + u64::from(overhead_bytes);
+        let most_bps = traffic.rate_bps.min(host_speed_bps);
+        let spacing = match traffic.pattern {
+            Pattern::Poisson { .. } => 0, // the host's line spaces them
+            _ => of_bytes(line_bytes, traffic.rate_bps),
+        };
+        let message_bytes = match traffic.pattern {
+            Pattern::Constant | Pattern::OnOff { .. } => 0,
+            Pattern::Finite { bytes } | Pattern::Poisson { bytes } | Pattern::Incast { bytes, .. } => bytes,
+        };
+        let reaction = traffic.dcqcn.then(|| Dcqcn::new(DcqcnSettings::PAPER, most_bps, instant(0)));
+        Self {
+            traffic: traffic_number,
+            from,
+            packet: Packet::data(&look),
+            look,
+            sender: Sender {
+                pattern: traffic.pattern,
+                spacing,
+                rate_bps: traffic.rate_bps,
+                line_bytes,
+                begun_at: 0,
+                stop: of_ns(traffic.stop_ns),
+                due: 0,
+                left_frames: 0,
+                is_listed: false,
+                sent_frames: 0,
+                messages: 0,
+                reaction,
+            },
+            receiver: Receiver {
+                message_frames: message_bytes.div_ceil(u64::from(traffic.frame_bytes)),
+                ..Receiver::default()
+            },
+        }
+    }
+
+    /// The flow begins. True: its messages come by events, the first one now.
+    pub(crate) fn begin(&mut self, now: Picos) -> bool {
+        self.sender.begun_at = now;
+        self.sender.due = now;
+        match self.sender.pattern {
+            Pattern::Constant | Pattern::OnOff { .. } => {
+                self.sender.left_frames = u64::MAX;
+                false
+            }
+            Pattern::Finite { .. } | Pattern::Poisson { .. } | Pattern::Incast { .. } => true,
+        }
+    }
+
+    /// When its first message is there: those of a Poisson flow come at random from the start. `random` is from 0 (excluded)
+    /// to 1.
+    pub(crate) fn first_message(&self, now: Picos, random: f64) -> Picos {
+        match self.sender.pattern {
+            Pattern::Poisson { .. } => self.next_random(now, random),
+            _ => now,
+        }
+    }
+
+    /// A message is there to be sent. When is the next? `random` is from 0 (excluded) to 1.
+    pub(crate) fn add_message(&mut self, now: Picos, random: f64) -> Option<Picos> {
+        let frames = self.receiver.message_frames;
+        self.sender.messages += 1;
+        self.sender.left_frames += frames;
+        self.receiver.begun_at.push_back(now);
+        let next = match self.sender.pattern {
+            Pattern::Incast { every_ns, .. } => now + of_ns(every_ns),
+            Pattern::Poisson { .. } => self.next_random(now, random),
+            _ => return None,
+        };
+        (next < self.sender.stop).then_some(next)
+    }
+
+    /// When the next message of a Poisson flow is there.
+    fn next_random(&self, now: Picos, random: f64) -> Picos {
+        let bytes = self.receiver.message_frames * self.sender.line_bytes;
+        now + (-random.ln() * of_bytes(bytes, self.sender.rate_bps) as f64) as Picos
+    }
+
+    /// When it has a frame to send; `None`: not before another message is there.
+    #[inline]
+    pub(crate) fn next_due(&self) -> Option<Picos> {
+        let Sender { left_frames, due, stop, .. } = self.sender;
+        (left_frames > 0 && due < stop).then_some(due)
+    }
+
+    /// Takes the next frame, which leaves now.
+    #[inline]
+    pub(crate) fn take(&mut self, now: Picos) -> Packet {
+        let sender = &mut self.sender;
+        self.packet.set_number(sender.sent_frames);
+        sender.sent_frames += 1;
+        if sender.left_frames != u64::MAX {
+            sender.left_frames -= 1;
+        }
+        let mut spacing = sender.spacing;
+        if let Some(reaction) = &mut sender.reaction {
+            reaction.advance(instant(now));
+            reaction.take(self.packet.len, instant(now));
+            spacing = spacing.max(of_bytes(sender.line_bytes, reaction.rate_bps()));
+        }
+        sender.due = (sender.due + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
+        if let Pattern::OnOff { on_ns, off_ns } = sender.pattern {
+            let (on, period) = (of_ns(on_ns), of_ns(on_ns) + of_ns(off_ns));
+            let phase = (sender.due - sender.begun_at) % period;
+            if phase >= on {
+                sender.due += period - phase;
+            }
+        }
+        self.packet
+    }
+
+    /// A CNP has come.
+    pub(crate) fn cut(&mut self, now: Picos) {
+        if let Some(reaction) = &mut self.sender.reaction {
+            reaction.cut(instant(now));
+        }
+    }
+
+    /// CNPs that came, for flows that react.
+    pub(crate) fn cnps(&self) -> u64 {
+        self.sender.reaction.as_ref().map_or(0, Dcqcn::cnps)
+    }
+
+    /// Frame `number` has arrived.
+    #[inline]
+    pub(crate) fn receive(&mut self, number: u64, marked: bool, now: Picos) -> Seen {
+        let tells = marked && self.sender.reaction.is_some() && now >= self.receiver.quiet_until;
+        let receiver = &mut self.receiver;
+        receiver.received_frames += 1;
+        receiver.marked_frames += u64::from(marked);
+        if tells {
+            receiver.quiet_until = now + of_ns(DcqcnSettings::PAPER.cnp_interval_ns);
+        }
+        if number < receiver.next_number {
+            receiver.reordered_frames += 1;
+        }
+        receiver.next_number = receiver.next_number.max(number + 1);
+        let completed = if receiver.message_frames == 0 { None } else { receiver.complete(number) };
+        Seen { tells, completed }
+    }
+}
+
+impl Receiver {
+    /// Frame `number` came: whether its message is whole now. Messages before it that lack a frame will never be.
+    fn complete(&mut self, number: u64) -> Option<Picos> {
+        let message = number / self.message_frames;
+        while self.first_message < message {
+            self.begun_at.pop_front();
+            self.first_message += 1;
+            self.message_came = 0;
+        }
+        self.message_came += u64::from(message == self.first_message);
+        if self.message_came < self.message_frames {
+            return None;
+        }
+        self.first_message += 1;
+        self.message_came = 0;
+        self.begun_at.pop_front()
+    }
+}

@@ -1,0 +1,176 @@
+//! A host: one port that sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers
+//! marks with CNPs.
+//!
+//! Rule: whenever the line is free, the next priority in turn that has a frame due and is not paused sends one; the flows
+//! of a priority take turns. PFC of a storm goes first, CNPs next.
+
+use std::collections::VecDeque;
+
+use switch::Instant;
+use switch::pause::{Pauses, quanta_ns};
+use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
+
+use crate::flow::Flow;
+use crate::line::Wires;
+use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
+use crate::queue::Event;
+use crate::time::{NS, Picos, instant, of_ns, picos};
+
+/// Pause time of a storm's frames.
+const STORM_QUANTA: u16 = 65_535;
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) node: usize,
+    /// The line that leaves it.
+    pub(crate) line: usize,
+    /// What its neighbour has paused.
+    pub(crate) pauses: Pauses,
+    /// Flows with a frame that is due, by priority.
+    ready: [VecDeque<u32>; 8],
+    /// Bit p: `ready[p]` is not empty.
+    ready_mask: u8,
+    /// The priority that has sent last.
+    last: u32,
+    /// Flows whose senders are to be told of marks.
+    cnps: VecDeque<u32>,
+    storm: Option<Storm>,
+    pub(crate) sent_frames: u64,
+    pub(crate) sent_control: u64,
+    pub(crate) received_frames: u64,
+    pub(crate) received_control: u64,
+    pub(crate) foreign_frames: u64,
+}
+
+#[derive(Debug)]
+struct Storm {
+    priorities: u8,
+    until: Picos,
+    next: Picos,
+}
+
+impl Host {
+    /// The host that is node `node` and sends over `line` at `speed_bps`, obeying pauses of the priorities in `no_drop`.
+    pub(crate) fn new(node: usize, line: usize, speed_bps: u64, no_drop: u8) -> Self {
+        Self {
+            node,
+            line,
+            pauses: Pauses::new(no_drop, speed_bps),
+            ready: Default::default(),
+            ready_mask: 0,
+            last: 7,
+            cnps: VecDeque::new(),
+            storm: None,
+            sent_frames: 0,
+            sent_control: 0,
+            received_frames: 0,
+            received_control: 0,
+            foreign_frames: 0,
+        }
+    }
+
+    /// A flow that has frames is to send when its next one is due.
+    pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Wires) {
+        flow.sender.is_listed = match flow.next_due() {
+            Some(due) if due <= wires.now => {
+                self.ready(number, flow.look.priority);
+                true
+            }
+            Some(due) => {
+                wires.queue.plan(due, Event::Due(number));
+                true
+            }
+            None => false,
+        };
+    }
+
+    /// A frame of a flow is due.
+    #[inline]
+    pub(crate) fn ready(&mut self, flow: usize, priority: u8) {
+        self.ready[usize::from(priority & 7)].push_back(flow as u32);
+        self.ready_mask |= 1 << (priority & 7);
+    }
+
+    /// Sends the next frame, if the line is free and there is one.
+    #[inline]
+    pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Wires) {
+        if !wires.lines[self.line].is_idle() {
+            return;
+        }
+        if let Some(packet) = self.next(flows, wires) {
+            wires.send(self.line, packet);
+        }
+    }
+
+    #[inline]
+    fn next(&mut self, flows: &mut [Flow], wires: &mut Wires) -> Option<Packet> {
+        if let Some(packet) = self.next_of_storm(wires) {
+            self.sent_control += 1;
+            return Some(packet);
+        }
+        let paused = self.pauses.paused(instant(wires.now));
+        if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
+            let flow = self.cnps.pop_front()?;
+            self.sent_frames += 1;
+            return Some(Packet::cnp(&flows[flow as usize].look));
+        }
+        let free = self.ready_mask & !paused;
+        if free == 0 {
+            if self.ready_mask != 0 || !self.cnps.is_empty() {
+                wires.wake(self.line, picos(self.pauses.next_end()));
+            }
+            return None;
+        }
+        let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
+        let priority = (self.last + 1 + after.trailing_zeros()) & 7;
+        self.last = priority;
+        let ready = &mut self.ready[priority as usize];
+        let number = ready.pop_front()? as usize;
+        if ready.is_empty() {
+            self.ready_mask &= !(1 << priority);
+        }
+        self.sent_frames += 1;
+        let flow = &mut flows[number];
+        let packet = flow.take(wires.now);
+        self.list(number, flow, wires);
+        Some(packet)
+    }
+
+    /// From now on, for `duration`, it pauses these priorities of its neighbour.
+    pub(crate) fn storm(&mut self, priorities: u8, duration: Picos, now: Picos) {
+        self.storm = Some(Storm { priorities, until: now + duration, next: now });
+    }
+
+    /// The PFC frame of a storm that is due.
+    fn next_of_storm(&mut self, wires: &mut Wires) -> Option<Packet> {
+        let storm = self.storm.as_mut()?;
+        let is_over = wires.now >= storm.until;
+        if storm.next > wires.now && !is_over {
+            wires.wake(self.line, storm.next.min(storm.until));
+            return None;
+        }
+        let pfc = Pfc { enable: storm.priorities, quanta: [if is_over { 0 } else { STORM_QUANTA }; 8] };
+        let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line].speed_bps()) / 3);
+        storm.next = wires.now + refresh.max(NS);
+        if is_over {
+            self.storm = None;
+        }
+        let mut bytes = [0; CARRIED_BYTES];
+        pfc.encode(host_mac(self.node), bytes.first_chunk_mut().expect("room for a PFC frame"));
+        Some(Packet { len: FRAME_BYTES as u16, bytes })
+    }
+
+    /// Obeys a PFC frame.
+    pub(crate) fn obey(&mut self, packet: &Packet, now: Instant) {
+        self.received_control += 1;
+        if let Ok(Control::Pfc(pfc)) = decode(&packet.bytes[..FRAME_BYTES]) {
+            self.pauses.apply(&pfc, now);
+        }
+    }
+
+    /// The sender of `flow` is to be told of marks.
+    pub(crate) fn tell(&mut self, flow: usize) {
+        self.cnps.push_back(flow as u32);
+    }
+}

@@ -1,0 +1,220 @@
+//! One direction of a cable: a frame at a time, as long as its bytes take, then on its way for as long as light takes.
+//!
+//! A frame arrives when its last byte does (switches here store and forward), and a PFC frame is obeyed its peer's response
+//! time later. A cut loses what is on the way.
+
+use std::collections::VecDeque;
+
+use crate::packet::Packet;
+use crate::queue::{Event, Queue};
+use crate::scenario::{End, Link};
+use crate::time::{NEVER, Picos, of_bytes, of_ns};
+
+/// All lines, and the time: what nodes need to send.
+#[derive(Debug)]
+pub(crate) struct Wires {
+    pub(crate) now: Picos,
+    pub(crate) queue: Queue,
+    pub(crate) lines: Vec<Line>,
+    /// When the sender of each line is to be woken; [`NEVER`]: it is not.
+    wake_at: Vec<Picos>,
+}
+
+impl Wires {
+    /// Both directions of each link.
+    pub(crate) fn new(links: &[Link]) -> Self {
+        let ends = |(number, link)| [Line::new(link, number, 0), Line::new(link, number, 1)];
+        let lines: Vec<Line> = links.iter().enumerate().flat_map(ends).collect();
+        Self { now: 0, queue: Queue::default(), wake_at: vec![NEVER; lines.len()], lines }
+    }
+
+    /// Sends a frame over a line that is idle.
+    #[inline]
+    pub(crate) fn send(&mut self, line: usize, packet: Packet) {
+        self.lines[line].send(packet, self.now, &mut self.queue);
+    }
+
+    /// Wakes the sender of a line at `at`, if nothing wakes it before.
+    pub(crate) fn wake(&mut self, line: usize, at: Picos) {
+        if at < self.wake_at[line] {
+            self.wake_at[line] = at;
+            self.queue.plan(at, Event::Wake(line));
+        }
+    }
+
+    /// Whether a wake-up that comes now is the one that is waited for.
+    pub(crate) fn is_awaited(&mut self, line: usize) -> bool {
+        let awaited = self.wake_at[line] == self.now;
+        if awaited {
+            self.wake_at[line] = NEVER;
+        }
+        awaited
+    }
+}
+
+/// A frame on its way.
+#[derive(Debug)]
+pub(crate) struct Flying {
+    /// When it arrives.
+    pub(crate) at: Picos,
+    pub(crate) packet: Packet,
+}
+
+/// One direction of a cable.
+#[derive(Debug)]
+pub(crate) struct Line {
+    /// Its number: twice the link's, and one more from the link's second end.
+    pub(crate) number: usize,
+    pub(crate) from: End,
+    pub(crate) to: End,
+    pub(crate) up: bool,
+    /// A frame is being sent.
+    pub(crate) busy: bool,
+    /// … until then.
+    free_at: Picos,
+    speed_bps: u64,
+    /// Picoseconds of a byte, where they are a whole number; else 0.
+    byte_ps: u64,
+    overhead_bytes: u64,
+    propagation: Picos,
+    response: Picos,
+    /// Frames that arrive, in their order.
+    flying: VecDeque<Flying>,
+    /// When the one event for the first of them comes: others are those of frames that a cut has lost.
+    arrive_at: Picos,
+    /// PFC frames that have arrived and are not yet obeyed; `at` is when they are.
+    unobeyed: VecDeque<Flying>,
+    /// The capture wants its frames.
+    pub(crate) is_captured: bool,
+    pub(crate) counts: LineCounts,
+}
+
+/// What a line counts: frames, PFC included.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LineCounts {
+    pub(crate) sent: u64,
+    pub(crate) arrived: u64,
+    pub(crate) cut: u64,
+    pub(crate) busy: Picos,
+}
+
+impl Line {
+    /// The direction of `link`, which is number `link_number`, from its end `from_end` (0 or 1).
+    pub(crate) fn new(link: &Link, link_number: usize, from_end: usize) -> Self {
+        let byte_ps = 8_000_000_000_000 / link.speed_bps;
+        Self {
+            number: 2 * link_number + from_end,
+            from: link.ends[from_end],
+            to: link.ends[1 - from_end],
+            up: true,
+            busy: false,
+            free_at: 0,
+            speed_bps: link.speed_bps,
+            byte_ps: if byte_ps * link.speed_bps == 8_000_000_000_000 { byte_ps } else { 0 },
+            overhead_bytes: u64::from(link.overhead_bytes),
+            propagation: of_ns(link.propagation_ns),
+            response: of_ns(link.response_ns),
+            flying: VecDeque::new(),
+            arrive_at: 0,
+            unobeyed: VecDeque::new(),
+            is_captured: false,
+            counts: LineCounts::default(),
+        }
+    }
+
+    /// The line may take a frame now.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.up && !self.busy
+    }
+
+    /// Bytes that a frame takes of the line.
+    #[inline]
+    pub(crate) fn bytes_of(&self, len: u16) -> u64 {
+        u64::from(len) + self.overhead_bytes
+    }
+
+    /// Time that a frame takes of the line.
+    #[inline]
+    pub(crate) fn time_of(&self, len: u16) -> Picos {
+        let bytes = self.bytes_of(len);
+        if self.byte_ps != 0 { bytes * self.byte_ps } else { of_bytes(bytes, self.speed_bps) }
+    }
+
+    /// Its speed in bit/s.
+    pub(crate) fn speed_bps(&self) -> u64 {
+        self.speed_bps
+    }
+
+    /// Sends a frame from `now` on.
+    #[inline]
+    pub(crate) fn send(&mut self, packet: Packet, now: Picos, queue: &mut Queue) {
+        debug_assert!(self.is_idle());
+        self.busy = true;
+        self.counts.sent += 1;
+        let time = self.time_of(packet.len);
+        self.counts.busy += time;
+        self.free_at = now + time;
+        queue.plan(self.free_at, Event::LineFree(self.number));
+        let at = now + time + self.propagation;
+        if self.flying.is_empty() {
+            self.arrive_at = at;
+            queue.plan(at, Event::Arrive(self.number));
+        }
+        self.flying.push_back(Flying { at, packet });
+    }
+
+    /// The frame that arrives now. PFC is kept back until it is obeyed ([`Line::obey`]).
+    #[inline]
+    pub(crate) fn arrive(&mut self, now: Picos, queue: &mut Queue) -> Option<Packet> {
+        if self.arrive_at != now || self.flying.is_empty() {
+            return None;
+        }
+        let Flying { packet, .. } = self.flying.pop_front()?;
+        self.counts.arrived += 1;
+        if let Some(next) = self.flying.front() {
+            self.arrive_at = next.at;
+            queue.plan(next.at, Event::Arrive(self.number));
+        } else {
+            self.arrive_at = 0;
+        }
+        if packet.is_control() {
+            let at = now + self.response;
+            self.unobeyed.push_back(Flying { at, packet });
+            queue.plan(at, Event::Obey(self.number));
+            return None;
+        }
+        Some(packet)
+    }
+
+    /// The PFC frame that is obeyed now.
+    pub(crate) fn obey(&mut self, now: Picos) -> Option<Packet> {
+        let is_due = self.unobeyed.front().is_some_and(|control| control.at <= now);
+        if is_due { self.unobeyed.pop_front().map(|control| control.packet) } else { None }
+    }
+
+    /// The cable is cut: what is on it is lost, and nothing more is sent.
+    pub(crate) fn cut(&mut self) {
+        self.up = false;
+        // PFC that has come and is not yet obeyed is lost too.
+        self.counts.arrived -= self.unobeyed.len() as u64;
+        self.counts.cut += (self.flying.len() + self.unobeyed.len()) as u64;
+        self.flying.clear();
+        self.unobeyed.clear();
+    }
+
+    /// The frame that is to arrive now.
+    pub(crate) fn first(&self, now: Picos) -> Option<&Packet> {
+        self.flying.front().filter(|flying| flying.at == now).map(|flying| &flying.packet)
+    }
+
+    /// Time that it was busy up to `now`.
+    pub(crate) fn busy_until(&self, now: Picos) -> Picos {
+        self.counts.busy - if self.busy { self.free_at.saturating_sub(now) } else { 0 }
+    }
+
+    /// Frames on it.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.flying.iter().map(|flying| &flying.packet)
+    }
+}

@@ -1,0 +1,193 @@
+//! Frames as the network carries them: headers and a length. What hosts send looks like RoCEv2, so that captures read
+//! well: Ethernet, a priority tag, IPv4 with ECN, UDP to port 4791, and the base transport header with the flow as queue
+//! pair and the frame's number as packet sequence number.
+//!
+//! ```text
+//! 0          14    18         38    46                          58               62
+//! +----------+-----+----------+-----+---------------------------+----------------+
+//! | Ethernet | tag | IPv4     | UDP | BTH: opcode … QP … PSN    | number ÷ 2^24  |
+//! +----------+-----+----------+-----+---------------------------+----------------+
+//! ```
+//! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP opcode 0x81).
+
+use wire::checksum::Sum;
+use wire::ethernet::{self, IPV4, Tag, write_header};
+use wire::mac::MacAddr;
+
+/// Bytes of a frame that are carried.
+pub(crate) const CARRIED_BYTES: usize = 62;
+/// Length of a CNP without FCS: headers, BTH and 16 reserved bytes, ICRC.
+pub(crate) const CNP_BYTES: u16 = 78;
+/// Priority of CNPs.
+pub(crate) const CNP_PRIORITY: u8 = 6;
+
+const IP: usize = 18;
+const UDP: usize = IP + 20;
+const BTH: usize = UDP + 8;
+const HIGH: usize = BTH + 12;
+const ROCE_PORT: u16 = 4791;
+const SEND_ONLY: u8 = 0x04;
+const CNP: u8 = 0x81;
+const CE: u8 = 0b11;
+/// Time to live.
+const TTL: u8 = 64;
+const PROTOCOL_UDP: u8 = 17;
+
+/// A frame: its length and what is carried of it. One cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(64))]
+pub(crate) struct Packet {
+    /// Without FCS.
+    pub(crate) len: u16,
+    pub(crate) bytes: [u8; CARRIED_BYTES],
+}
+
+/// What a host makes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Frame `number` of a flow.
+    Data { flow: usize, number: u64, marked: bool },
+    /// The flow's sender is to slow down.
+    Cnp { flow: usize },
+}
+
+/// Address of the host that is node `node`.
+pub(crate) fn host_mac(node: usize) -> MacAddr {
+    let [_, _, _, _, _, a, b, c] = (node as u64).to_be_bytes();
+    MacAddr([2, 0, 0, a, b, c])
+}
+
+/// Address of a switch's port.
+pub(crate) fn port_mac(node: usize, port: usize) -> MacAddr {
+    let [_, _, _, _, _, _, a, b] = (node as u64).to_be_bytes();
+    MacAddr([2, 1, 0, a, b, port as u8])
+}
+
+/// How a flow's frames look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Look {
+    pub(crate) flow: usize,
+    /// Nodes.
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) priority: u8,
+    pub(crate) dscp: u8,
+    /// The ECN field.
+    pub(crate) ecn: u8,
+    /// Without FCS.
+    pub(crate) len: u16,
+}
+
+impl Packet {
+    /// Frame 0 of a flow.
+    pub(crate) fn data(look: &Look) -> Self {
+        Self::new(look, SEND_ONLY)
+    }
+
+    /// A CNP that the flow's receiver sends to its sender.
+    pub(crate) fn cnp(look: &Look) -> Self {
+        let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);
+        Self::new(&Look { from, to, priority, dscp, ecn: 0, len: CNP_BYTES, ..*look }, CNP)
+    }
+
+    fn new(look: &Look, opcode: u8) -> Self {
+        let mut bytes = [0; CARRIED_BYTES];
+        let tag = Tag::priority(look.priority);
+        write_header(&mut bytes, host_mac(look.to), host_mac(look.from), Some(tag), IPV4);
+        bytes[IP] = 0x45;
+        bytes[IP + 1] = look.dscp << 2 | look.ecn;
+        bytes[IP + 2..IP + 4].copy_from_slice(&(look.len - IP as u16).to_be_bytes());
+        bytes[IP + 8] = TTL;
+        bytes[IP + 9] = PROTOCOL_UDP;
+        for (at, node) in [(IP + 12, look.from), (IP + 16, look.to)] {
+            let [_, _, _, _, _, a, b, c] = (node as u64 + 1).to_be_bytes();
+            bytes[at..at + 4].copy_from_slice(&[10, a, b, c]);
+        }
+        let checksum = !Sum::default().bytes(&bytes[IP..UDP]).fold();
+        bytes[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+        // A flow keeps its source port, as a NIC does for ECMP's sake.
+        bytes[UDP..UDP + 2].copy_from_slice(&(0xc000 | look.flow as u16 & 0x3fff).to_be_bytes());
+        bytes[UDP + 2..UDP + 4].copy_from_slice(&ROCE_PORT.to_be_bytes());
+        bytes[UDP + 4..UDP + 6].copy_from_slice(&(look.len - UDP as u16).to_be_bytes());
+        bytes[BTH] = opcode;
+        bytes[BTH + 2..BTH + 4].copy_from_slice(&[0xff, 0xff]); // default partition
+        bytes[BTH + 4..BTH + 8].copy_from_slice(&(look.flow as u32).to_be_bytes());
+        Self { len: look.len, bytes }
+    }
+
+    /// Sets the number of a flow's frame.
+    #[inline]
+    pub(crate) fn set_number(&mut self, number: u64) {
+        self.bytes[BTH + 8..BTH + 12].copy_from_slice(&(number as u32 & 0x00ff_ffff).to_be_bytes());
+        self.bytes[HIGH..].copy_from_slice(&((number >> 24) as u32).to_be_bytes());
+    }
+
+    /// Where it goes.
+    pub(crate) fn dst(&self) -> MacAddr {
+        let [a, b, c, d, e, f, ..] = self.bytes;
+        MacAddr([a, b, c, d, e, f])
+    }
+
+    /// It is PFC.
+    #[inline]
+    pub(crate) fn is_control(&self) -> bool {
+        is_control(&self.bytes)
+    }
+
+    /// What is in a host's frame.
+    #[inline]
+    pub(crate) fn content(&self) -> Content {
+        content(&self.bytes)
+    }
+}
+
+/// A frame of these bytes is PFC.
+#[inline]
+pub(crate) fn is_control(bytes: &[u8; CARRIED_BYTES]) -> bool {
+    bytes[12..14] == ethernet::MAC_CONTROL.to_be_bytes()
+}
+
+/// What is in a host's frame of these bytes.
+#[inline]
+pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
+    let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let flow = (word(BTH + 4) & 0x00ff_ffff) as usize;
+    if bytes[BTH] == CNP {
+        return Content::Cnp { flow };
+    }
+    let number = u64::from(word(BTH + 8) & 0x00ff_ffff) | u64::from(word(HIGH)) << 24;
+    Content::Data { flow, number, marked: bytes[IP + 1] & CE == CE }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{ethernet::Header, ip};
+
+    const LOOK: Look = Look { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };
+
+    #[test]
+    fn a_frame_says_what_it_is() {
+        let mut packet = Packet::data(&LOOK);
+        for number in [0, 1, 0x00ff_ffff, 0x0100_0000, 0x1234_5678_9abc] {
+            packet.set_number(number);
+            assert_eq!(packet.content(), Content::Data { flow: 70_000, number, marked: false });
+        }
+        let header = Header::parse(&packet.bytes).expect("a frame");
+        assert_eq!((header.dst, header.src), (host_mac(258), host_mac(3)));
+        assert_eq!(header.outer, Some(Tag::priority(5)));
+        assert_eq!((ip::dscp(&packet.bytes, &header), ip::ecn(&packet.bytes, &header)), (Some(40), Some(2)));
+        assert!(ip::set_ce(&mut packet.bytes, &header));
+        assert!(matches!(packet.content(), Content::Data { marked: true, .. }));
+        assert_eq!(Sum::default().bytes(&packet.bytes[IP..UDP]).fold(), 0xffff, "the checksum is right still");
+        assert!(!packet.is_control());
+    }
+
+    #[test]
+    fn a_cnp_goes_the_other_way() {
+        let cnp = Packet::cnp(&LOOK);
+        let header = Header::parse(&cnp.bytes).expect("a frame");
+        assert_eq!((header.dst, header.src, cnp.dst()), (host_mac(3), host_mac(258), host_mac(3)));
+        assert_eq!((cnp.content(), cnp.len), (Content::Cnp { flow: 70_000 }, 78));
+    }
+}

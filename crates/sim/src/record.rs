@@ -1,0 +1,259 @@
+//! What is noted while the network runs: arrivals, completions, pauses, and a point of each series every so often.
+
+use std::collections::HashMap;
+
+use switch::settings::{GroupSettings, PRIORITIES};
+use switch::{Mark, Snapshot};
+use wire::pause::{Control, FRAME_BYTES, decode};
+
+use crate::device::Device;
+use crate::line::Wires;
+use crate::outcome::{GroupSeries, MessageSpan, PauseSpan, Series};
+use crate::packet::Packet;
+use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
+use crate::time::{NEVER, NS, Picos, instant, of_ns};
+use crate::totals::end_name;
+use switch::pause::quanta_ns;
+
+/// Spans of each kind kept for plots; totals know all.
+const MOST_SPANS: usize = 1 << 20;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) traffic: Vec<TrafficRecord>,
+    pub(crate) pauses: PauseLog,
+    pub(crate) series: Series,
+    sampled_at: Picos,
+    /// Places in `series.groups` by device, port and priority.
+    group_series: HashMap<(usize, usize, usize), usize>,
+    /// Name, ports' names and groups' settings of each device.
+    names: Vec<(String, Vec<(String, [GroupSettings; PRIORITIES])>)>,
+    snapshot: Snapshot,
+}
+
+/// What has arrived of one traffic.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TrafficRecord {
+    pub(crate) begun_at: Option<Picos>,
+    /// Bytes without FCS, and of line.
+    pub(crate) bytes: u64,
+    pub(crate) line_bytes: u64,
+    /// Of these, those since the last point of the series.
+    fresh_line_bytes: u64,
+    pub(crate) last_arrival: Option<Picos>,
+    /// Completion times of messages.
+    pub(crate) completions: Vec<Picos>,
+    /// Messages that all there is come to; 0: there is no end to them.
+    finite_messages: usize,
+}
+
+impl Record {
+    /// Nothing has happened.
+    pub(crate) fn new(scenario: &Scenario, wires: &Wires) -> Self {
+        let traffic = scenario.traffic.iter().map(|traffic| TrafficRecord {
+            begun_at: match traffic.start {
+                Start::At(at_ns) => Some(of_ns(at_ns)),
+                Start::After(_) => None,
+            },
+            finite_messages: match traffic.pattern {
+                Pattern::Finite { .. } => traffic.flows.len(),
+                _ => 0,
+            },
+            ..TrafficRecord::default()
+        });
+        let names = scenario.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Switch(device) => {
+                let ports = device.settings.ports.iter().map(|port| (port.name.clone(), port.groups));
+                Some((node.name.clone(), ports.collect()))
+            }
+            NodeKind::Host(_) => None,
+        });
+        let series = Series { traffic_bps: vec![Vec::new(); scenario.traffic.len()], ..Series::default() };
+        Self {
+            traffic: traffic.collect(),
+            pauses: PauseLog::new(scenario, wires),
+            series,
+            sampled_at: 0,
+            group_series: HashMap::new(),
+            names: names.collect(),
+            snapshot: Snapshot::default(),
+        }
+    }
+
+    /// A frame of `bytes`, which took `line_bytes` of its line, has arrived at its host.
+    #[inline]
+    pub(crate) fn arrived(&mut self, traffic: usize, bytes: u16, line_bytes: u64, now: Picos) {
+        let traffic = &mut self.traffic[traffic];
+        traffic.bytes += u64::from(bytes);
+        traffic.line_bytes += line_bytes;
+        traffic.fresh_line_bytes += line_bytes;
+        traffic.last_arrival = Some(now);
+    }
+
+    /// A message is whole. True: it was the last of its traffic.
+    pub(crate) fn completed(&mut self, traffic: usize, begun_at: Picos, now: Picos) -> bool {
+        if self.series.completions.len() < MOST_SPANS {
+            let (from_ns, to_ns) = (begun_at / NS, now / NS);
+            self.series.completions.push(MessageSpan { traffic, from_ns, to_ns });
+        }
+        let record = &mut self.traffic[traffic];
+        record.completions.push(now - begun_at);
+        record.completions.len() == record.finite_messages
+    }
+
+    /// A traffic that waited for another begins.
+    pub(crate) fn begun(&mut self, traffic: usize, now: Picos) {
+        self.traffic[traffic].begun_at = Some(now);
+    }
+
+    /// Takes a point of each series.
+    pub(crate) fn sample(&mut self, now: Picos, devices: &mut [Device]) {
+        let step = (now - self.sampled_at).max(1);
+        self.sampled_at = now;
+        self.series.at_ns.push(now / NS);
+        for (traffic, bps) in self.traffic.iter_mut().zip(&mut self.series.traffic_bps) {
+            bps.push(traffic.fresh_line_bytes as f64 * 8e12 / step as f64);
+            traffic.fresh_line_bytes = 0;
+        }
+        for (number, device) in devices.iter_mut().enumerate() {
+            device.switch.snapshot(instant(now), &mut self.snapshot);
+            device.switch.mark_watermarks(Mark::Read);
+            self.sample_groups(number);
+        }
+        // Groups that have no point yet at this time are all there are now: each was given one just now.
+        let points = self.series.at_ns.len();
+        debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
+    }
+
+    fn sample_groups(&mut self, device: usize) {
+        let points = self.series.at_ns.len() - 1;
+        for (p, port) in self.snapshot.ports.iter().enumerate() {
+            for (priority, group) in port.groups.iter().enumerate().filter(|(_, group)| group.no_drop) {
+                let key = (device, p, priority);
+                let is_empty = group.shared.peak_read_cells == 0 && group.headroom.peak_read_cells == 0;
+                if is_empty && !self.group_series.contains_key(&key) {
+                    continue;
+                }
+                let (name, ports) = &self.names[device];
+                let (port_name, settings) = &ports[p];
+                let series = *self.group_series.entry(key).or_insert_with(|| {
+                    self.series.groups.push(GroupSeries {
+                        switch: name.clone(),
+                        port: port_name.clone(),
+                        priority: priority as u8,
+                        shared_cells: vec![0; points],
+                        headroom_cells: vec![0; points],
+                        xoff_cells: vec![group.threshold_cells; points],
+                        xon_cells: vec![xon_cells(group.threshold_cells, &settings[priority]); points],
+                        headroom_size_cells: group.headroom_size_cells,
+                    });
+                    self.series.groups.len() - 1
+                });
+                let series = &mut self.series.groups[series];
+                series.shared_cells.push(group.shared.peak_read_cells);
+                series.headroom_cells.push(group.headroom.peak_read_cells);
+                series.xoff_cells.push(group.threshold_cells);
+                series.xon_cells.push(xon_cells(group.threshold_cells, &settings[priority]));
+            }
+        }
+    }
+
+    /// The run is over.
+    pub(crate) fn end(&mut self, now: Picos) {
+        for line in 0..self.pauses.lines.len() {
+            self.pauses.forget(line, now);
+        }
+        self.series.pauses = std::mem::take(&mut self.pauses.spans);
+        self.series.pauses.sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
+    }
+}
+
+/// Where XON comes for an XOFF threshold, in shared cells.
+fn xon_cells(threshold_cells: u32, settings: &GroupSettings) -> u32 {
+    threshold_cells.saturating_sub(settings.xon_offset_cells).max(settings.resume_cells)
+}
+
+/// The pauses that each port heard of and obeyed, as spans.
+#[derive(Debug)]
+pub(crate) struct PauseLog {
+    lines: Vec<PausedPort>,
+    spans: Vec<PauseSpan>,
+}
+
+/// The port at the end of a line.
+#[derive(Debug)]
+struct PausedPort {
+    name: String,
+    honoured: u8,
+    speed_bps: u64,
+    /// When each priority's pause began and when it ends by itself; none: [`NEVER`].
+    since: [Picos; PRIORITIES],
+    until: [Picos; PRIORITIES],
+}
+
+impl PauseLog {
+    fn new(scenario: &Scenario, wires: &Wires) -> Self {
+        let port = |line: &crate::line::Line| PausedPort {
+            name: end_name(scenario, line.to),
+            honoured: honoured(scenario, line.to),
+            speed_bps: pause_speed_bps(scenario, line.to).unwrap_or(line.speed_bps()),
+            since: [NEVER; PRIORITIES],
+            until: [NEVER; PRIORITIES],
+        };
+        Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new() }
+    }
+
+    /// A PFC frame that came over a line is obeyed.
+    pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
+        let Ok(Control::Pfc(pfc)) = decode(&packet.bytes[..FRAME_BYTES]) else { return };
+        let honoured = pfc.enable & self.lines[line].honoured;
+        for p in (0..PRIORITIES).filter(|p| honoured & 1 << p != 0) {
+            let port = &self.lines[line];
+            let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
+            let time = of_ns(quanta_ns(pfc.quanta[p], port.speed_bps));
+            if ends {
+                self.end(line, p, now);
+            }
+            if pfc.quanta[p] != 0 {
+                let port = &mut self.lines[line];
+                port.since[p] = port.since[p].min(now);
+                port.until[p] = now + time;
+            }
+        }
+    }
+
+    /// All pauses that came over a line end.
+    pub(crate) fn forget(&mut self, line: usize, now: Picos) {
+        (0..PRIORITIES).for_each(|p| self.end(line, p, now));
+    }
+
+    fn end(&mut self, line: usize, p: usize, now: Picos) {
+        let port = &mut self.lines[line];
+        let (since, until) = (std::mem::replace(&mut port.since[p], NEVER), port.until[p].min(now));
+        port.until[p] = NEVER;
+        if since != NEVER && self.spans.len() < MOST_SPANS {
+            let (from_ns, to_ns) = (since / NS, until / NS);
+            self.spans.push(PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns });
+        }
+    }
+}
+
+/// Priorities whose pauses a port obeys.
+fn honoured(scenario: &Scenario, end: End) -> u8 {
+    match &scenario.nodes[end.node].kind {
+        NodeKind::Switch(device) => {
+            let pfc = device.settings.ports[end.port].pfc;
+            if pfc.rx { pfc.no_drop } else { 0 }
+        }
+        NodeKind::Host(host) => host.no_drop,
+    }
+}
+
+/// The speed that a switch's port counts quanta at.
+fn pause_speed_bps(scenario: &Scenario, end: End) -> Option<u64> {
+    match &scenario.nodes[end.node].kind {
+        NodeKind::Switch(device) => Some(device.settings.ports[end.port].pause_speed_bps()),
+        NodeKind::Host(_) => None,
+    }
+}

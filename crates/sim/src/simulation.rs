@@ -1,0 +1,405 @@
+//! The network in virtual time: events are taken one by one, in the order of time, and each moves one frame one step.
+//!
+//! ```text
+//! Due ─▶ host sends ─▶ LineFree, Arrive ─▶ switch receives, queues, sends ─▶ LineFree, Arrive ─▶ host receives
+//!                              PFC: Arrive ─▶ Obey, a response time later ─▶ host or switch pauses
+//! ```
+
+use switch::wred::Random;
+
+use crate::device::Device;
+use crate::flow::Flow;
+use crate::host::Host;
+use crate::line::Wires;
+use crate::outcome::Outcome;
+use crate::packet::{Content, Look, Packet, host_mac};
+use crate::queue::Event;
+use crate::record::Record;
+use crate::routes;
+use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
+use crate::time::{Picos, instant, of_ns};
+use crate::totals;
+
+/// A frame of a captured link.
+#[derive(Debug, Clone, Copy)]
+pub struct Captured<'a> {
+    /// When its last byte arrived, in nanoseconds.
+    pub at_ns: u64,
+    /// The link.
+    pub link: usize,
+    /// The end that sent it: 0 or 1.
+    pub from_end: usize,
+    /// Its length without FCS.
+    pub len: u16,
+    /// Its headers.
+    pub bytes: &'a [u8],
+}
+
+/// A node's place among its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Switch(usize),
+    Host(usize),
+}
+
+/// A network as it runs.
+#[derive(Debug)]
+pub struct Simulation<'s> {
+    pub(crate) scenario: &'s Scenario,
+    pub(crate) wires: Wires,
+    pub(crate) places: Vec<Place>,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) flows: Vec<Flow>,
+    /// The flows of each traffic are these of `flows`.
+    pub(crate) traffic_flows: Vec<std::ops::Range<usize>>,
+    pub(crate) record: Record,
+    random: Random,
+    pub(crate) events: u64,
+}
+
+impl<'s> Simulation<'s> {
+    /// The network of a scenario, at time 0.
+    pub fn new(scenario: &'s Scenario) -> Self {
+        let mut wires = Wires::new(&scenario.links);
+        let (mut places, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
+        for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
+            match kind {
+                NodeKind::Switch(settings) => {
+                    let seed = scenario.seed.wrapping_add((node as u64) << 32);
+                    places.push(Place::Switch(devices.len()));
+                    devices.push(Device::new(devices.len(), node, settings, seed));
+                }
+                NodeKind::Host(settings) => {
+                    let line = wires.lines.iter().position(|line| line.from.node == node);
+                    let line = line.expect("the reader refuses hosts without a link");
+                    places.push(Place::Host(hosts.len()));
+                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), settings.no_drop));
+                }
+            }
+        }
+        for line in &wires.lines {
+            if let Place::Switch(device) = places[line.from.node] {
+                devices[device].link(line.from.port, line.number);
+            }
+        }
+        devices.iter_mut().for_each(Device::begin);
+        let (flows, traffic_flows) = make_flows(scenario, &places, &hosts, &wires);
+        wires.queue.plan(of_ns(scenario.sample_ns), Event::Sample);
+        let mut simulation = Self {
+            record: Record::new(scenario, &wires),
+            scenario,
+            wires,
+            places,
+            devices,
+            hosts,
+            flows,
+            traffic_flows,
+            random: Random::new(scenario.seed),
+            events: 0,
+        };
+        simulation.set_routes();
+        simulation.plan_beginnings();
+        simulation
+    }
+
+    /// What the switches know of hosts at the start.
+    fn set_routes(&mut self) {
+        for route in routes::shortest_paths(&self.scenario.nodes, &self.scenario.links) {
+            match self.scenario.forwarding {
+                Forwarding::ShortestPath => self.set_route(route),
+                Forwarding::Learning => {
+                    let device = self.device_of(route.switch);
+                    device.switch.set_learned(host_mac(route.host), route.port, instant(0));
+                }
+            }
+        }
+        for route in &self.scenario.routes {
+            self.set_route(*route);
+        }
+    }
+
+    fn device_of(&mut self, node: usize) -> &mut Device {
+        let Place::Switch(device) = self.places[node] else { panic!("node {node} is no switch") };
+        &mut self.devices[device]
+    }
+
+    fn set_route(&mut self, Route { switch, host, port }: Route) {
+        self.device_of(switch).switch.set_static(host_mac(host), port);
+    }
+
+    /// Traffic that begins at a time, and faults.
+    fn plan_beginnings(&mut self) {
+        for (number, traffic) in self.scenario.traffic.iter().enumerate() {
+            if let Start::At(at_ns) = traffic.start {
+                for flow in self.traffic_flows[number].clone() {
+                    self.wires.queue.plan(of_ns(at_ns), Event::Begin(flow));
+                }
+            }
+        }
+        for (number, fault) in self.scenario.faults.iter().enumerate() {
+            self.wires.queue.plan(of_ns(fault.at_ns), Event::Fault(number));
+        }
+    }
+
+    /// Hands the frames of this link to the tap of [`Simulation::run_until`].
+    pub fn capture(&mut self, link: usize) {
+        self.wires.lines[2 * link].is_captured = true;
+        self.wires.lines[2 * link + 1].is_captured = true;
+    }
+
+    /// Virtual time in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        instant(self.wires.now).0
+    }
+
+    /// Frames that came into switches so far, PFC included.
+    pub fn frame_hops(&self) -> u64 {
+        self.devices.iter().map(|device| device.received).sum()
+    }
+
+    /// Runs until `at_ns`; frames of captured links go to `tap`.
+    pub fn run_until(&mut self, at_ns: u64, tap: &mut dyn FnMut(&Captured)) {
+        let until = of_ns(at_ns.min(self.scenario.duration_ns));
+        while let Some((at, event)) = self.wires.queue.next(until) {
+            self.wires.now = at;
+            self.events += 1;
+            self.happen(event, tap);
+        }
+        self.wires.now = until;
+    }
+
+    /// Ends the run, wherever it is: what came of it.
+    pub fn finish(mut self) -> Outcome {
+        self.record.end(self.wires.now);
+        totals::outcome(&mut self)
+    }
+
+    #[inline]
+    fn happen(&mut self, event: Event, tap: &mut dyn FnMut(&Captured)) {
+        match event {
+            Event::LineFree(line) => self.line_free(line),
+            Event::Arrive(line) => self.arrive(line, tap),
+            Event::Obey(line) => self.obey(line),
+            Event::Wake(line) => self.wake(line),
+            Event::Tick(device) => self.devices[device].tick(&mut self.wires),
+            Event::Turn(device) => self.devices[device].turn(&mut self.wires),
+            Event::Due(flow) => {
+                let from = self.flows[flow].from;
+                self.hosts[from].ready(flow, self.flows[flow].look.priority);
+                self.hosts[from].send(&mut self.flows, &mut self.wires);
+            }
+            Event::Begin(flow) => self.begin(flow),
+            Event::Message(flow) => self.add_message(flow),
+            Event::Fault(fault) => self.befall(fault),
+            Event::Sample => self.sample(),
+        }
+    }
+
+    #[inline]
+    fn line_free(&mut self, line: usize) {
+        self.wires.lines[line].busy = false;
+        let from = self.wires.lines[line].from;
+        match self.places[from.node] {
+            Place::Switch(device) => self.devices[device].line_free(from.port, &mut self.wires),
+            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+        }
+    }
+
+    #[inline]
+    fn arrive(&mut self, number: usize, tap: &mut dyn FnMut(&Captured)) {
+        let line = &mut self.wires.lines[number];
+        if line.is_captured
+            && let Some(Packet { len, bytes }) = line.first(self.wires.now)
+        {
+            let (at_ns, link, from_end) = (instant(self.wires.now).0, number / 2, number % 2);
+            let bytes = &bytes[..bytes.len().min(usize::from(*len))];
+            tap(&Captured { at_ns, link, from_end, len: *len, bytes });
+        }
+        let to = line.to;
+        let Some(packet) = line.arrive(self.wires.now, &mut self.wires.queue) else { return };
+        match self.places[to.node] {
+            Place::Switch(device) => self.devices[device].receive(to.port, packet, &mut self.wires),
+            Place::Host(host) => self.host_receives(host, number, &packet),
+        }
+    }
+
+    fn host_receives(&mut self, host: usize, line: usize, packet: &Packet) {
+        let this = &mut self.hosts[host];
+        if packet.dst() != host_mac(this.node) {
+            this.foreign_frames += 1;
+            return;
+        }
+        this.received_frames += 1;
+        let now = self.wires.now;
+        match packet.content() {
+            Content::Cnp { flow } => self.flows[flow].cut(now),
+            Content::Data { flow: number, number: frame, marked } => {
+                let flow = &mut self.flows[number];
+                let seen = flow.receive(frame, marked, now);
+                let traffic = flow.traffic;
+                if seen.tells {
+                    this.tell(number);
+                    this.send(&mut self.flows, &mut self.wires);
+                }
+                self.record.arrived(traffic, packet.len, self.wires.lines[line].bytes_of(packet.len), now);
+                if let Some(begun_at) = seen.completed
+                    && self.record.completed(traffic, begun_at, now)
+                {
+                    self.begin_after(traffic);
+                }
+            }
+        }
+    }
+
+    /// All messages of a traffic have arrived: what waits for that begins.
+    fn begin_after(&mut self, traffic: usize) {
+        let waits = |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
+        for (number, _) in self.scenario.traffic.iter().enumerate().filter(waits) {
+            self.record.begun(number, self.wires.now);
+            for flow in self.traffic_flows[number].clone() {
+                self.wires.queue.plan(self.wires.now, Event::Begin(flow));
+            }
+        }
+    }
+
+    fn begin(&mut self, number: usize) {
+        if self.flows[number].begin(self.wires.now) {
+            let poisson = self.flows[number].first_message(self.wires.now, self.random.fraction());
+            self.wires.queue.plan(poisson, Event::Message(number));
+        } else {
+            self.list(number);
+        }
+    }
+
+    fn add_message(&mut self, number: usize) {
+        let random = self.random.fraction();
+        if let Some(next) = self.flows[number].add_message(self.wires.now, random) {
+            self.wires.queue.plan(next, Event::Message(number));
+        }
+        if !self.flows[number].sender.is_listed {
+            self.list(number);
+        }
+    }
+
+    /// A flow that was silent has frames to send.
+    fn list(&mut self, number: usize) {
+        let host = &mut self.hosts[self.flows[number].from];
+        host.list(number, &mut self.flows[number], &mut self.wires);
+        host.send(&mut self.flows, &mut self.wires);
+    }
+
+    /// A PFC frame that came over `line` is obeyed.
+    fn obey(&mut self, number: usize) {
+        let now = self.wires.now;
+        let line = &mut self.wires.lines[number];
+        let to = line.to;
+        let Some(packet) = line.obey(now) else { return };
+        self.record.pauses.heard(number, &packet, now);
+        match self.places[to.node] {
+            Place::Switch(device) => self.devices[device].receive(to.port, packet, &mut self.wires),
+            Place::Host(host) => {
+                self.hosts[host].obey(&packet, instant(now));
+                self.hosts[host].send(&mut self.flows, &mut self.wires);
+            }
+        }
+    }
+
+    fn wake(&mut self, line: usize) {
+        if !self.wires.is_awaited(line) {
+            return;
+        }
+        let from = self.wires.lines[line].from;
+        match self.places[from.node] {
+            Place::Switch(device) => self.devices[device].wake(from.port, &mut self.wires),
+            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+        }
+    }
+
+    fn befall(&mut self, fault: usize) {
+        match self.scenario.faults[fault].kind {
+            FaultKind::LinkDown { link } => [2 * link, 2 * link + 1].map(|line| self.cut(line)),
+            FaultKind::LinkUp { link } => [2 * link, 2 * link + 1].map(|line| self.mend(line)),
+            FaultKind::Storm { host, priorities, duration_ns } => {
+                let Place::Host(host) = self.places[host] else { return };
+                self.hosts[host].storm(priorities, of_ns(duration_ns), self.wires.now);
+                self.hosts[host].send(&mut self.flows, &mut self.wires);
+                [(), ()]
+            }
+            FaultKind::Route(route) => {
+                self.set_route(route);
+                [(), ()]
+            }
+        };
+    }
+
+    fn cut(&mut self, number: usize) {
+        let now = self.wires.now;
+        let line = &mut self.wires.lines[number];
+        line.cut();
+        let (from, to) = (line.from, line.to);
+        // Pauses that came over it are over.
+        self.record.pauses.forget(number, now);
+        if let Place::Host(host) = self.places[to.node] {
+            self.hosts[host].pauses.clear(instant(now));
+        }
+        if let Place::Switch(device) = self.places[from.node] {
+            self.devices[device].port_down(from.port, &mut self.wires);
+        }
+    }
+
+    fn mend(&mut self, number: usize) {
+        let line = &mut self.wires.lines[number];
+        line.up = true;
+        let from = line.from;
+        match self.places[from.node] {
+            Place::Switch(device) => self.devices[device].port_up(from.port, &mut self.wires),
+            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+        }
+    }
+
+    fn sample(&mut self) {
+        let next: Picos = self.wires.now + of_ns(self.scenario.sample_ns);
+        self.record.sample(self.wires.now, &mut self.devices);
+        self.wires.queue.plan(next, Event::Sample);
+    }
+}
+
+/// The flows of all traffic, and which are whose.
+fn make_flows(
+    scenario: &Scenario,
+    places: &[Place],
+    hosts: &[Host],
+    wires: &Wires,
+) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
+    let (mut flows, mut ranges) = (Vec::new(), Vec::new());
+    let host_of = |node: usize| match places[node] {
+        Place::Host(host) => host,
+        Place::Switch(_) => panic!("node {node} is no host"),
+    };
+    for (number, traffic) in scenario.traffic.iter().enumerate() {
+        let first = flows.len();
+        for &(from, to) in &traffic.flows {
+            let look = Look {
+                flow: flows.len(),
+                from,
+                to,
+                priority: traffic.priority,
+                dscp: traffic.dscp,
+                ecn: 0,
+                len: traffic.frame_bytes,
+            };
+            let line = &wires.lines[hosts[host_of(from)].line];
+            let overhead_bytes = line.bytes_of(0) as u16;
+            flows.push(Flow::new(
+                (number, traffic),
+                host_of(from),
+                look,
+                overhead_bytes,
+                line.speed_bps(),
+            ));
+        }
+        ranges.push(first..flows.len());
+    }
+    (flows, ranges)
+}

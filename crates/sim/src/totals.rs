@@ -1,0 +1,269 @@
+//! The outcome of a run: the totals of every node, and whether they add up.
+//!
+//! What must add up, on every node and link at any time (design §7):
+//! - frames that came into a switch and copies that it made = frames that left, were dropped, or are held;
+//! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
+//! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut.
+
+use switch::{DropReason, Snapshot};
+
+use crate::device::Device;
+use crate::expect;
+use crate::outcome::{
+    Completion, GroupOutcome, HostOutcome, LinkOutcome, Outcome, PortOutcome, QueueOutcome, SwitchOutcome,
+    TrafficOutcome,
+};
+use crate::packet::{CARRIED_BYTES, Content, content, is_control};
+use crate::scenario::{End, NodeKind, Scenario};
+use crate::simulation::{Place, Simulation};
+use crate::time::{NS, Picos, instant, of_ns};
+
+/// What came of the run.
+pub(crate) fn outcome(simulation: &mut Simulation) -> Outcome {
+    let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
+    let now = instant(simulation.wires.now);
+    for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
+        device.switch.snapshot(now, snapshot);
+    }
+    let in_network = in_network(simulation);
+    let imbalances = imbalances(simulation, &snapshots);
+    let scenario = simulation.scenario;
+    let mut outcome = Outcome {
+        title: scenario.title.clone(),
+        seed: scenario.seed,
+        duration_ns: now.0,
+        frame_hops: simulation.frame_hops(),
+        events: simulation.events,
+        traffic: (0..scenario.traffic.len())
+            .map(|traffic| traffic_outcome(simulation, traffic, in_network[traffic]))
+            .collect(),
+        switches: switches(simulation, &snapshots),
+        hosts: hosts(simulation),
+        links: links(simulation),
+        expectations: Vec::new(),
+        imbalances,
+        series: std::mem::take(&mut simulation.record.series),
+    };
+    outcome.expectations = expect::judge(scenario, &outcome);
+    outcome
+}
+
+/// Frames of each traffic that are in switches and on lines.
+fn in_network(simulation: &mut Simulation) -> Vec<u64> {
+    let mut frames = vec![0; simulation.scenario.traffic.len()];
+    let flows = &simulation.flows;
+    let mut look = |bytes: &[u8; CARRIED_BYTES]| {
+        if let (false, Content::Data { flow, .. }) = (is_control(bytes), content(bytes)) {
+            frames[flows[flow].traffic] += 1;
+        }
+    };
+    for device in &mut simulation.devices {
+        device.for_each_held(&simulation.wires, &mut look);
+    }
+    for packet in simulation.wires.lines.iter().flat_map(|line| line.packets()) {
+        look(&packet.bytes);
+    }
+    frames
+}
+
+fn traffic_outcome(simulation: &Simulation, number: usize, in_network_frames: u64) -> TrafficOutcome {
+    let traffic = &simulation.scenario.traffic[number];
+    let record = &simulation.record.traffic[number];
+    let flows = &simulation.flows[simulation.traffic_flows[number].clone()];
+    let sum = |count: fn(&crate::flow::Flow) -> u64| flows.iter().map(count).sum::<u64>();
+    let (sent_frames, received_frames) =
+        (sum(|flow| flow.sender.sent_frames), sum(|flow| flow.receiver.received_frames));
+    let messages = sum(|flow| flow.sender.messages);
+    let all_came = messages > 0 && record.completions.len() as u64 == messages;
+    let until = match record.last_arrival {
+        Some(last) if all_came => last,
+        _ => of_ns(traffic.stop_ns).min(simulation.wires.now),
+    };
+    let active = record.begun_at.map_or(0, |begun| until.saturating_sub(begun));
+    TrafficOutcome {
+        name: traffic.name.clone(),
+        priority: traffic.priority,
+        flows: flows.len() as u64,
+        sent_frames,
+        received_frames,
+        received_bytes: record.bytes,
+        in_network_frames,
+        lost_frames: sent_frames.saturating_sub(received_frames + in_network_frames),
+        reordered_frames: sum(|flow| flow.receiver.reordered_frames),
+        marked_frames: sum(|flow| flow.receiver.marked_frames),
+        cnps: sum(crate::flow::Flow::cnps),
+        throughput_bps: if active == 0 { 0.0 } else { record.line_bytes as f64 * 8e12 / active as f64 },
+        messages,
+        completion: completion(&record.completions),
+        last_arrival_ns: record.last_arrival.map(|at| at / NS),
+    }
+}
+
+fn completion(times: &[Picos]) -> Option<Completion> {
+    let mut times = times.to_vec();
+    times.sort_unstable();
+    let (min, max) = (times.first()?, times.last()?);
+    let percentile = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1] / NS;
+    let sum: u128 = times.iter().map(|&time| u128::from(time)).sum();
+    Some(Completion {
+        messages: times.len() as u64,
+        min_ns: min / NS,
+        mean_ns: (sum / times.len() as u128) as u64 / NS,
+        p50_ns: percentile(50),
+        p99_ns: percentile(99),
+        max_ns: max / NS,
+    })
+}
+
+fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcome> {
+    let scenario = simulation.scenario;
+    let nodes = scenario.nodes.iter().enumerate();
+    let names = nodes.filter(|(node, _)| matches!(simulation.places[*node], Place::Switch(_)));
+    let with_snapshots = names.zip(snapshots.iter().zip(&simulation.devices));
+    let outcome = |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &Device))| {
+        let ports = snapshot.ports.iter().enumerate().filter_map(|(port, counts)| {
+            let peer = peer(scenario, End { node, port })?;
+            Some(port_outcome(counts, peer))
+        });
+        SwitchOutcome {
+            name: names.name.clone(),
+            ports: ports.collect(),
+            headroom_peak_cells: snapshot.headroom.level.peak_cells,
+            shared_peak_cells: snapshot.ingress_pools.iter().map(|pool| pool.level.peak_cells).sum(),
+            held_frames: device.frames_held(),
+        }
+    };
+    with_snapshots.map(outcome).collect()
+}
+
+fn port_outcome(counts: &switch::counters::PortSnapshot, peer: String) -> PortOutcome {
+    let drops = DropReason::ALL.into_iter().map(|reason| (reason.name(), counts.drops[reason as usize].frames));
+    let groups = counts.groups.iter().enumerate().filter(|(_, group)| group.received.frames > 0);
+    let queues = counts.queues.iter().enumerate();
+    let queues = queues.filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
+    PortOutcome {
+        name: counts.name.clone(),
+        peer,
+        received_frames: counts.received.frames,
+        transmitted_frames: counts.transmitted.frames,
+        transmitted_bytes: counts.transmitted.bytes,
+        drops: drops.filter(|(_, frames)| *frames > 0).collect(),
+        pfc_sent: counts.pfc_sent.frames,
+        pfc_received: counts.pfc_received.frames,
+        groups: groups
+            .map(|(priority, group)| GroupOutcome {
+                priority: priority as u8,
+                no_drop: group.no_drop,
+                xoff_episodes: group.xoff_episodes,
+                xoff: group.xoff,
+                shared_peak_cells: group.shared.peak_cells,
+                headroom_peak_cells: group.headroom.peak_cells,
+                headroom_size_cells: group.headroom_size_cells,
+                dropped_frames: group.dropped.frames,
+            })
+            .collect(),
+        queues: queues
+            .map(|(number, queue)| QueueOutcome {
+                queue: number as u8,
+                peak_cells: queue.level.peak_cells,
+                transmitted_frames: queue.transmitted.frames,
+                transmitted_bytes: queue.transmitted.bytes,
+                dropped_frames: queue.dropped.frames
+                    + queue.wred_dropped.iter().map(|count| count.frames).sum::<u64>(),
+                marked_frames: queue.marked.frames,
+                pauses: queue.pauses,
+                paused_ns: queue.paused_ns,
+                paused: queue.paused,
+            })
+            .collect(),
+    }
+}
+
+fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
+    let scenario = simulation.scenario;
+    let now = instant(simulation.wires.now);
+    let hosts = simulation.hosts.iter().map(|host| {
+        let (pauses, paused_ns) = host.pauses.history(now);
+        HostOutcome {
+            name: scenario.nodes[host.node].name.clone(),
+            peer: peer(scenario, End { node: host.node, port: 0 }).unwrap_or_default(),
+            sent_frames: host.sent_frames,
+            received_frames: host.received_frames,
+            foreign_frames: host.foreign_frames,
+            pauses,
+            paused_ns,
+        }
+    });
+    hosts.collect()
+}
+
+fn links(simulation: &Simulation) -> Vec<LinkOutcome> {
+    let now = simulation.wires.now.max(1);
+    let both = simulation.wires.lines.chunks_exact(2);
+    let links = simulation.scenario.links.iter().zip(both).map(|(link, lines)| LinkOutcome {
+        name: link.name.clone(),
+        cut_frames: lines.iter().map(|line| line.counts.cut).sum(),
+        busy_percent: [0, 1].map(|end| lines[end].busy_until(now) as f64 * 100.0 / now as f64),
+    });
+    links.collect()
+}
+
+/// What does not add up.
+fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String> {
+    let mut found = Vec::new();
+    let names = simulation.scenario.nodes.iter().filter(|node| matches!(node.kind, NodeKind::Switch(_)));
+    for ((node, device), snapshot) in names.zip(&mut simulation.devices).zip(snapshots) {
+        let of_device = device_imbalances(device, snapshot);
+        found.extend(of_device.into_iter().map(|what| format!("{}: {what}", node.name)));
+    }
+    for (number, line) in simulation.wires.lines.iter().enumerate() {
+        let (counts, flying) = (line.counts, line.packets().count() as u64);
+        if counts.sent != counts.arrived + counts.cut + flying {
+            let name = &simulation.scenario.links[number / 2].name;
+            found.push(format!("{name}: {counts:?}, {flying} on the way"));
+        }
+    }
+    found
+}
+
+fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
+    let mut found = Vec::new();
+    let ports = || snapshot.ports.iter();
+    let received: u64 = ports().map(|port| port.received.frames).sum();
+    let transmitted: u64 = ports().map(|port| port.transmitted.frames + port.consumed.frames).sum();
+    let dropped: u64 = ports().flat_map(|port| &port.drops).map(|count| count.frames).sum();
+    let held = device.data_frames_held();
+    if received + snapshot.flood_copies != transmitted + dropped + held {
+        let copies = snapshot.flood_copies;
+        found.push(format!(
+            "{received} received + {copies} copies ≠ {transmitted} transmitted + {dropped} dropped + {held} held"
+        ));
+    }
+    let astray = device.frames_astray();
+    if astray != 0 {
+        found.push(format!("{astray} frames of memory are neither free nor held"));
+    }
+    let groups = ports().flat_map(|port| &port.groups).map(|group| group.total.cells);
+    let queues = ports().flat_map(|port| &port.queues).map(|queue| queue.level.cells);
+    let (at_ingress, at_egress) = (groups.sum::<u32>(), queues.sum::<u32>());
+    if at_ingress != at_egress || (held == 0) != (at_ingress == 0) {
+        found.push(format!("{held} frames held, {at_ingress} cells at ingress, {at_egress} at egress"));
+    }
+    found
+}
+
+/// How a port is called: `h1`, or `leaf1.p3`.
+pub(crate) fn end_name(scenario: &Scenario, end: End) -> String {
+    let node = &scenario.nodes[end.node];
+    match &node.kind {
+        NodeKind::Switch(device) => format!("{}.{}", node.name, device.settings.ports[end.port].name),
+        NodeKind::Host(_) => node.name.clone(),
+    }
+}
+
+/// What is at the other end of a port's cable.
+fn peer(scenario: &Scenario, end: End) -> Option<String> {
+    let link = scenario.links.iter().find(|link| link.ends.contains(&end))?;
+    let other = if link.ends[0] == end { link.ends[1] } else { link.ends[0] };
+    Some(end_name(scenario, other))
+}
