@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use switch::{HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed};
+use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed};
 
 use crate::line::Wires;
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
@@ -19,6 +19,8 @@ const TICK: Picos = 100 * NS;
 /// Frames that a software loop takes from a port, and gives to one, in a turn: as `dataplane` does.
 const RX_BATCH: usize = 64;
 const TX_BATCH: usize = 256;
+/// Bytes of a frame of memory: what is carried, and a whole cache line.
+const MEMORY_BYTES: usize = 64;
 /// Frames of memory for those that come in and are refused.
 const SPARE_FRAMES: usize = 64;
 
@@ -63,7 +65,7 @@ impl Device {
         Self {
             number,
             switch: Switch::new(&settings, &macs, memory_frames),
-            memory: HeapMemory::new(memory_frames, CARRIED_BYTES),
+            memory: HeapMemory::new(memory_frames, MEMORY_BYTES),
             memory_frames,
             ports: macs.iter().map(|_| PortLine::default()).collect(),
             turn,
@@ -105,7 +107,8 @@ impl Device {
     fn take(&mut self, port: usize, packet: &Packet, now: Picos) {
         // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
         let frame = self.memory.alloc().expect("memory for every cell");
-        self.memory.bytes_mut(&frame, CARRIED_BYTES).copy_from_slice(&packet.bytes);
+        let bytes = self.memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
+        *bytes.expect("frames of memory have room for that") = packet.bytes;
         self.switch.receive(port, Received { frame, len: packet.len }, instant(now), &mut self.memory);
     }
 
@@ -185,10 +188,8 @@ impl Device {
     fn send_next(&mut self, port: usize, wires: &mut Wires) {
         let PortLine { line: Some(line), with_line, .. } = &self.ports[port] else { return };
         if let (Some(Outgoing { frame, len }), true) = (with_line.front(), wires.lines[*line].is_idle()) {
-            let mut bytes = [0; CARRIED_BYTES];
-            let carried = self.memory.bytes(frame, CARRIED_BYTES);
-            bytes[..carried.len()].copy_from_slice(carried);
-            wires.send(*line, Packet { len: *len, bytes });
+            let bytes = carried(&self.memory, frame);
+            wires.send(*line, Packet { len: *len, bytes: *bytes });
         }
     }
 
@@ -289,8 +290,8 @@ impl Device {
         all.iter().for_each(|frame| used[frame.index()] = false);
         all.into_iter().rev().for_each(|frame| self.memory.free(frame));
         for index in (0..self.memory_frames).filter(|&index| used[index]) {
-            let frame = switch::FrameId::new(index as u32);
-            look(index, self.memory.bytes(&frame, CARRIED_BYTES).try_into().expect("as many as are carried"));
+            let frame = FrameId::new(index as u32);
+            look(index, carried(&self.memory, &frame));
         }
     }
 
@@ -299,6 +300,12 @@ impl Device {
         let used = self.memory_frames - self.memory.free_frames();
         used as i64 - self.switch.frames_held() as i64
     }
+}
+
+/// What a frame of memory carries.
+#[inline]
+fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
+    memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
 }
 
 /// The settings for ports on cables: a chip's cable keeps the rate, so its port need not; random numbers differ by switch.

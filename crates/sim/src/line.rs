@@ -25,7 +25,7 @@ impl Wires {
     pub(crate) fn new(links: &[Link]) -> Self {
         let ends = |(number, link)| [Line::new(link, number, 0), Line::new(link, number, 1)];
         let lines: Vec<Line> = links.iter().enumerate().flat_map(ends).collect();
-        Self { now: 0, queue: Queue::default(), wake_at: vec![NEVER; lines.len()], lines }
+        Self { now: 0, queue: Queue::new(), wake_at: vec![NEVER; lines.len()], lines }
     }
 
     /// Sends a frame over a line that is idle.

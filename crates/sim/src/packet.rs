@@ -33,9 +33,8 @@ const CE: u8 = 0b11;
 const TTL: u8 = 64;
 const PROTOCOL_UDP: u8 = 17;
 
-/// A frame: its length and what is carried of it. One cache line.
+/// A frame: its length and what is carried of it.
 #[derive(Debug, Clone, Copy)]
-#[repr(C, align(64))]
 pub(crate) struct Packet {
     /// Without FCS.
     pub(crate) len: u16,

@@ -74,42 +74,139 @@ const CODE_BITS: u32 = NUMBER_BITS + 4;
 /// Events planned in one run: the order of two at the same time is kept for so many.
 const ORDER_BITS: u32 = 64 - CODE_BITS;
 
+/// Time of one slot of the wheel, as a power of two of picoseconds: 2 ns …
+const SLOT_SHIFT: u32 = 11;
+/// … and its slots, which are 16.8 µs together.
+const SLOTS: u64 = 8192;
+
 /// The queue. An entry is one number, so that comparing is cheap: time, order, event.
-#[derive(Debug, Default)]
+///
+/// A wheel of short slots, in which nearly all events fall, and a heap for those that are far off: an event costs the same
+/// however many there are. The entries of a slot are sorted when its time comes.
+#[derive(Debug)]
 pub(crate) struct Queue {
-    entries: BinaryHeap<Reverse<u128>>,
+    /// Entries of the slot that time has come to, the next one last.
+    current: Vec<u128>,
+    /// Its number, counted from time 0.
+    slot: u64,
+    slots: Vec<Vec<u128>>,
+    /// Bit i: slot i of the wheel is not empty.
+    used: Vec<u64>,
+    far: BinaryHeap<Reverse<u128>>,
     planned: u64,
 }
 
 impl Queue {
-    /// Plans an event.
+    /// Nothing is planned.
+    pub(crate) fn new() -> Self {
+        Self {
+            current: Vec::new(),
+            slot: 0,
+            slots: vec![Vec::new(); SLOTS as usize],
+            used: vec![0; SLOTS as usize / 64],
+            far: BinaryHeap::new(),
+            planned: 0,
+        }
+    }
+
+    /// Plans an event. What is planned for the past happens next.
     #[inline]
     pub(crate) fn plan(&mut self, at: Picos, event: Event) {
         self.planned += 1;
         let order = u128::from(self.planned & ((1 << ORDER_BITS) - 1));
-        self.entries.push(Reverse(u128::from(at) << 64 | order << CODE_BITS | event.code()));
+        self.insert(u128::from(at) << 64 | order << CODE_BITS | event.code());
+    }
+
+    #[inline]
+    fn insert(&mut self, entry: u128) {
+        let slot = slot_of(entry);
+        if slot <= self.slot {
+            let place = self.current.partition_point(|later| *later > entry);
+            self.current.insert(place, entry);
+        } else if slot - self.slot < SLOTS {
+            let index = (slot % SLOTS) as usize;
+            self.slots[index].push(entry);
+            self.used[index / 64] |= 1 << (index % 64);
+        } else {
+            self.far.push(Reverse(entry));
+        }
     }
 
     /// Takes the next event if it is not after `until`.
     #[inline]
     pub(crate) fn next(&mut self, until: Picos) -> Option<(Picos, Event)> {
-        let Reverse(entry) = *self.entries.peek()?;
+        if self.current.is_empty() {
+            self.advance();
+        }
+        let entry = *self.current.last()?;
         let at = (entry >> 64) as Picos;
         if at > until {
             return None;
         }
-        self.entries.pop();
+        self.current.pop();
         Some((at, Event::of(entry)))
     }
+
+    /// Turns the wheel to the next slot that has entries.
+    fn advance(&mut self) {
+        let near = self.next_used();
+        let far = self.far.peek().map(|Reverse(entry)| slot_of(*entry));
+        let Some(next) = near.into_iter().chain(far).min() else { return };
+        self.slot = next;
+        let index = (next % SLOTS) as usize;
+        if near == Some(next) {
+            self.used[index / 64] &= !(1 << (index % 64));
+            std::mem::swap(&mut self.current, &mut self.slots[index]);
+        }
+        // What was far off and now has a slot on the wheel.
+        while let Some(&Reverse(entry)) = self.far.peek()
+            && slot_of(entry) - self.slot < SLOTS
+        {
+            self.far.pop();
+            if slot_of(entry) == self.slot {
+                self.current.push(entry);
+            } else {
+                self.insert(entry);
+            }
+        }
+        self.current.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// The next slot on the wheel that has entries.
+    fn next_used(&self) -> Option<u64> {
+        let start = (self.slot % SLOTS) as usize;
+        let words = self.used.len();
+        // The first word twice: its bits after the start, and at the end those before it.
+        for step in 0..=words {
+            let word = (start / 64 + step) % words;
+            let mut bits = self.used[word];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            } else if step == words {
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let index = word * 64 + bits.trailing_zeros() as usize;
+                return Some(self.slot + (index + SLOTS as usize - start) as u64 % SLOTS);
+            }
+        }
+        None
+    }
+}
+
+#[inline]
+fn slot_of(entry: u128) -> u64 {
+    (entry >> 64) as u64 >> SLOT_SHIFT
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn earlier_first_and_then_in_the_order_of_planning() {
-        let mut queue = Queue::default();
+        let mut queue = Queue::new();
         let planned = [
             (7, Event::Sample),
             (5, Event::Message(3)),
@@ -124,6 +221,30 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| queue.next(8)).collect();
         assert_eq!(taken, [planned[5], planned[1], planned[2], planned[4], planned[0]]);
         assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
+    }
+
+    proptest! {
+        /// Random plans at all distances, random steps of time: as a sorted list.
+        #[test]
+        fn agrees_with_a_sorted_list(steps in proptest::collection::vec((0u64..40, 0u64..1000, 0u64..6), 1..400)) {
+            let mut queue = Queue::new();
+            let (mut model, mut now) = (Vec::new(), 0);
+            for (number, (shift, part, take)) in steps.into_iter().enumerate() {
+                let at = now + (part << shift) / 1000;
+                queue.plan(at, Event::Due(number));
+                model.push((at, number));
+                for _ in 0..take / 2 {
+                    model.sort_unstable();
+                    let until = now + (1 << shift);
+                    let expected = model.first().filter(|(at, _)| *at <= until).copied();
+                    prop_assert_eq!(queue.next(until), expected.map(|(at, number)| (at, Event::Due(number))));
+                    if let Some((at, _)) = expected {
+                        now = at;
+                        model.remove(0);
+                    }
+                }
+            }
+        }
     }
 
     #[test]
