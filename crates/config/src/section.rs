@@ -191,11 +191,10 @@ impl<'d> Section<'d> {
         found: &mut Found,
     ) -> Option<Placed<Vec<Section<'d>>>> {
         let item = self.item(name)?;
-        let DeValue::Array(list) = item.value else { return item.wrong(cure, found) };
+        let Some(elements) = item.list() else { return item.wrong(cure, found) };
         let mut sections = Vec::new();
-        for element in list.iter() {
-            let place = Place { setting: item.place.setting.clone(), span: element.span() };
-            let element = Item { value: element.get_ref(), place: place.clone() };
+        for element in elements {
+            let place = element.place.clone();
             sections.extend(element.section(place, cure, found));
         }
         Some(Placed { value: sections, place: item.place })
@@ -305,6 +304,16 @@ impl<'d> Item<'d> {
         self.value
     }
 
+    /// The elements, if it is a list. They have its name.
+    pub fn list(&self) -> Option<Vec<Item<'d>>> {
+        let DeValue::Array(list) = self.value else { return None };
+        let item = |element: &'d Spanned<DeValue<'d>>| {
+            let place = Place { setting: self.place.setting.clone(), span: element.span() };
+            Item { value: element.get_ref(), place }
+        };
+        Some(list.iter().map(item).collect())
+    }
+
     /// The value as a whole number.
     pub fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
     where
@@ -327,16 +336,12 @@ impl<'d> Item<'d> {
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        let DeValue::Array(list) = self.value else {
+        let Some(elements) = self.list() else {
             let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
             return self.wrong(&cure, found);
         };
-        let mut numbers = Vec::new();
-        for element in list.iter() {
-            let place = Place { setting: self.place.setting.clone(), span: element.span() };
-            let element = Item { value: element.get_ref(), place };
-            numbers.push(element.number(range.clone(), found));
-        }
+        let numbers: Vec<_> =
+            elements.into_iter().map(|element| element.number(range.clone(), found)).collect();
         let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
         Some(Placed { value, place: self.place })
     }

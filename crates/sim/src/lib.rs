@@ -10,6 +10,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod outcome;
+pub mod routes;
 pub mod scenario;
 
 pub use outcome::Outcome;

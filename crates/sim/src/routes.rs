@@ -1,0 +1,151 @@
+//! Which way frames go: by which port each switch sends to each host.
+//!
+//! Rule: along a shortest path, by number of links. Where several ports of a switch begin one, the host's number (its place
+//! among the nodes) picks one of them, modulo, so that traffic to different hosts spreads and that to one host keeps its order.
+//! Hosts forward nothing.
+
+use std::collections::VecDeque;
+
+use crate::scenario::{End, Link, Node, NodeKind, Route};
+
+/// An entry for each switch and each host that it has a path to, by switch and then by host.
+pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
+    Routes::shortest(nodes, links).list()
+}
+
+/// The entries of all switches.
+#[derive(Debug, Clone)]
+pub struct Routes {
+    /// By node and port: what is at the other end, and the link.
+    neighbours: Vec<Vec<Option<(End, usize)>>>,
+    /// Nodes that are switches, and those that are hosts.
+    switches: Vec<usize>,
+    hosts: Vec<usize>,
+    /// By node: its place in `switches` or `hosts`.
+    number: Vec<usize>,
+    /// By switch and then by host: the port.
+    ports: Vec<Option<u8>>,
+}
+
+impl Routes {
+    /// The shortest paths.
+    pub fn shortest(nodes: &[Node], links: &[Link]) -> Self {
+        let is_switch = |node: &usize| matches!(nodes[*node].kind, NodeKind::Switch(_));
+        let (switches, hosts): (Vec<usize>, Vec<usize>) = (0..nodes.len()).partition(is_switch);
+        let mut number = vec![0; nodes.len()];
+        for list in [&switches, &hosts] {
+            list.iter().enumerate().for_each(|(place, node)| number[*node] = place);
+        }
+        let ports = vec![None; switches.len() * hosts.len()];
+        let neighbours = neighbours(nodes, links);
+        let mut routes = Self { neighbours, switches, hosts, number, ports };
+        for last in routes.switches.clone() {
+            routes.fill_towards(last, nodes);
+        }
+        routes
+    }
+
+    /// Entries of all switches for the hosts of the switch `last`.
+    fn fill_towards(&mut self, last: usize, nodes: &[Node]) {
+        let is_host = |end: &End| matches!(nodes[end.node].kind, NodeKind::Host(_));
+        let ends = self.neighbours[last].iter().enumerate().filter_map(|(port, end)| Some((port, (*end)?.0)));
+        let own: Vec<(usize, End)> = ends.filter(|(_, end)| is_host(end)).collect();
+        if own.is_empty() {
+            return;
+        }
+        let hops = self.hops_to(last, nodes);
+        for switch in self.switches.clone() {
+            let Some(distance) = hops[switch] else { continue };
+            let nearer = |end: &End| !is_host(end) && hops[end.node].is_some_and(|hops| hops + 1 == distance);
+            let ends = self.neighbours[switch].iter().enumerate();
+            let ways: Vec<usize> = ends
+                .filter(|(_, end)| end.is_some_and(|(end, _)| nearer(&end)))
+                .map(|(port, _)| port)
+                .collect();
+            for (own_port, host) in &own {
+                let port = if switch == last { *own_port } else { ways[host.node % ways.len()] };
+                self.set(Route { switch, host: host.node, port });
+            }
+        }
+    }
+
+    /// By node: links from a switch to the switch `last`; `None`: no path, or no switch.
+    fn hops_to(&self, last: usize, nodes: &[Node]) -> Vec<Option<usize>> {
+        let mut hops = vec![None; nodes.len()];
+        hops[last] = Some(0);
+        let mut reached = VecDeque::from([(last, 0)]);
+        while let Some((node, distance)) = reached.pop_front() {
+            for (end, _) in self.neighbours[node].iter().flatten() {
+                if hops[end.node].is_none() && matches!(nodes[end.node].kind, NodeKind::Switch(_)) {
+                    hops[end.node] = Some(distance + 1);
+                    reached.push_back((end.node, distance + 1));
+                }
+            }
+        }
+        hops
+    }
+
+    fn entry(&self, switch: usize, host: usize) -> usize {
+        self.number[switch] * self.hosts.len() + self.number[host]
+    }
+
+    /// Another entry in place of the one there is.
+    pub fn set(&mut self, route: Route) {
+        let entry = self.entry(route.switch, route.host);
+        // A switch has at most 64 ports.
+        self.ports[entry] = u8::try_from(route.port).ok();
+    }
+
+    /// All entries, by switch and then by host.
+    pub fn list(&self) -> Vec<Route> {
+        let pairs =
+            self.switches.iter().flat_map(|&switch| self.hosts.iter().map(move |&host| (switch, host)));
+        pairs
+            .zip(&self.ports)
+            .filter_map(|((switch, host), port)| Some(Route { switch, host, port: usize::from((*port)?) }))
+            .collect()
+    }
+
+    /// The links of the way from one host to another, in order. Where entries lead in a circle they end where it closes;
+    /// `None`: they lead nowhere, or to another host.
+    pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
+        let mut links = Vec::new();
+        let (mut end, mut link) = (*self.neighbours[from].first()?)?;
+        // Who has passed all switches and the first link is in a circle.
+        while links.len() <= self.switches.len() {
+            links.push(link);
+            if end.node == to {
+                return Some(links);
+            }
+            if self.hosts.get(self.number[end.node]) == Some(&end.node) {
+                return None;
+            }
+            let port = self.ports[self.entry(end.node, to)]?;
+            (end, link) = (*self.neighbours[end.node].get(usize::from(port))?)?;
+        }
+        Some(links)
+    }
+
+    /// What is at the other end of a port's link, and the link.
+    pub fn neighbour(&self, end: End) -> Option<(End, usize)> {
+        *self.neighbours.get(end.node)?.get(end.port)?
+    }
+}
+
+fn neighbours(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {
+    let ports = |node: &Node| match &node.kind {
+        NodeKind::Switch(switch) => switch.settings.ports.len(),
+        NodeKind::Host(_) => 1,
+    };
+    let mut neighbours: Vec<Vec<Option<(End, usize)>>> =
+        nodes.iter().map(|node| vec![None; ports(node)]).collect();
+    for (number, link) in links.iter().enumerate() {
+        let [a, b] = link.ends;
+        neighbours[a.node][a.port] = Some((b, number));
+        neighbours[b.node][b.port] = Some((a, number));
+    }
+    neighbours
+}
+
+#[cfg(test)]
+mod tests;
