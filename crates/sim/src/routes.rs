@@ -106,8 +106,8 @@ impl Routes {
             .collect()
     }
 
-    /// The links of the way from one host to another, in order. Where entries lead in a circle they end where it closes;
-    /// `None`: they lead nowhere, or to another host.
+    /// The links of the way from one host to another, in order. Where entries lead in a circle, it goes round at least once
+    /// and ends there; `None`: they lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
         let (mut end, mut link) = (*self.neighbours[from].first()?)?;

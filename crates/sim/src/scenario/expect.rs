@@ -67,7 +67,7 @@ impl Metric {
     }
 }
 
-/// Takes all expectations. `line_of` tells the line of a place.
+/// Takes all expectations, in the order of the file. `line_of` tells the line of a place.
 pub(super) fn read(
     file: &mut Section,
     traffics: &[Written],
@@ -90,14 +90,16 @@ pub(super) fn read(
                 check(name, metric, scope, &place, traffics, found);
             }
             let Some((scope, (at_least, at_most))) = scope.zip(bounds) else { continue };
-            expectations.push(Expectation { line: line_of(&place), scope, metric, at_least, at_most });
+            let line = line_of(&place);
+            expectations.push((place.span.start, Expectation { line, scope, metric, at_least, at_most }));
         }
         if metrics == 0 {
             found.add(&section.place, "nothing is expected", "write a metric, as in lost = 0");
         }
         section.finish(&[], found);
     }
-    expectations
+    expectations.sort_by_key(|(start, _)| *start);
+    expectations.into_iter().map(|(_, expectation)| expectation).collect()
 }
 
 fn read_scope(

@@ -41,7 +41,8 @@
 //! dcqcn = true                     # senders slow down by marks; default false; needs ecn, which is then true by default
 //! start = "0s"                     # default 0
 //! stop = "5ms"                     # default: the end
-//!                                  # without a pattern: "constant", or "finite" where bytes are given
+//! pattern = "constant"             # default: "constant", or "finite" where bytes are given
+//!
 //! [[traffic]]
 //! name = "waves"
 //! from = "h1"
