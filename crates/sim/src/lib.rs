@@ -18,7 +18,7 @@ pub mod outcome;
 mod packet;
 mod queue;
 mod record;
-mod routes;
+pub mod routes;
 pub mod scenario;
 mod simulation;
 mod time;
