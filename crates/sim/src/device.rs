@@ -6,7 +6,9 @@
 
 use std::collections::VecDeque;
 
-use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed};
+use switch::{
+    FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed,
+};
 
 use crate::line::Wires;
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
