@@ -28,7 +28,7 @@ const SPAN_STEPS: usize = 500;
 /// Shades of a step by how much of it a span covers.
 const SHADES: usize = 4;
 const MARGIN: i32 = 14;
-const MOST_TITLE_CHARS: usize = 90;
+const MOST_TITLE_CHARS: usize = 110;
 
 pub const BLUE: RGBColor = RGBColor(0, 114, 178);
 pub const VERMILLION: RGBColor = RGBColor(213, 94, 0);
@@ -37,6 +37,10 @@ pub const PURPLE: RGBColor = RGBColor(204, 121, 167);
 pub const ORANGE: RGBColor = RGBColor(230, 159, 0);
 pub const SKY: RGBColor = RGBColor(86, 180, 233);
 pub const GREY: RGBColor = RGBColor(120, 120, 120);
+/// Of areas, opaque so that nothing shines through.
+pub const LIGHT_SKY: RGBColor = RGBColor(154, 210, 242);
+pub const LIGHT_VERMILLION: RGBColor = RGBColor(230, 158, 102);
+pub const LIGHT_GREY: RGBColor = RGBColor(222, 222, 222);
 
 /// Of traffics, by their number.
 pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK, GREY];
@@ -66,7 +70,7 @@ pub fn picture(height: u32, draw: impl FnOnce(&Area) -> Drawn) -> Result<String>
 #[derive(Clone, Copy)]
 pub enum Look {
     Dashes(RGBColor),
-    Filled(RGBAColor),
+    Filled(RGBColor),
 }
 
 /// Title and legend of a picture; what does not fit into a line of the legend is left out.
@@ -167,9 +171,9 @@ impl TimeScale {
     }
 }
 
-/// `len` points in at most [`MOST_POINTS`] pieces of the same length, each to become one point.
-pub fn pieces(len: usize) -> impl Iterator<Item = Range<usize>> {
-    let step = len.div_ceil(MOST_POINTS).max(1);
+/// `len` points in at most `most` pieces of the same length, each to become one point.
+pub fn pieces(len: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
+    let step = len.div_ceil(most).max(1);
     (0..len).step_by(step).map(move |from| from..(from + step).min(len))
 }
 
@@ -216,9 +220,9 @@ mod tests {
             (1001, 501, Some(1000..1001)),
             (10_000, 1000, Some(9990..10_000)),
         ] {
-            assert_eq!(pieces(len).count(), points, "{len}");
-            assert_eq!(pieces(len).last(), last, "{len}");
-            assert_eq!(pieces(len).flatten().count(), len);
+            assert_eq!(pieces(len, 1000).count(), points, "{len}");
+            assert_eq!(pieces(len, 1000).last(), last, "{len}");
+            assert_eq!(pieces(len, 1000).flatten().count(), len);
         }
     }
 

@@ -13,6 +13,7 @@ const PANEL: u32 = 420;
 /// Width of the names to the right of the chart, in pixels, and their longest in characters.
 const NAMES: u32 = 330;
 const NAME_CHARS: usize = 18;
+const MOST_TICKS: usize = 12;
 
 /// The messages of a traffic.
 struct Messages {
@@ -75,7 +76,10 @@ fn panel(area: &Area, all: &[Messages]) -> Drawn {
         .margin_right(NAMES)
         .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d((from as f64..to as f64).log_scale(), 0.0..102.0)?;
+        .build_cartesian_2d(
+            (from as f64..to as f64).log_scale().with_key_points(ticks(from, to)),
+            0.0..102.0,
+        )?;
     let at = |ns: &f64| time(ns.round() as u64);
     axes(&mut chart, ("completion time", "messages that arrived within it, %"), &at)?;
     for (row, messages) in all.iter().enumerate() {
@@ -109,6 +113,17 @@ fn name(area: &Area, row: usize, messages: &Messages) -> Drawn {
     text(area, &format!("{name}: {} of {to_send} arrived", took_ns.len()), (x + 26, y), 15, HPos::Left)?;
     let times = format!("50 % in {}, 99 % in {}, all in {}", within(50), within(99), within(100));
     text(area, &times, (x + 26, y + 19), 14, HPos::Left)
+}
+
+/// Round times between two, not more than fit below the chart.
+fn ticks(from: u64, to: u64) -> Vec<f64> {
+    let all = |factors: &'static [u64]| {
+        let powers = (0..=to.ilog10()).map(|power| 10_u64.pow(power));
+        let times = powers.flat_map(move |power| factors.iter().map(move |factor| factor * power));
+        times.filter(|time| (from..=to).contains(time)).map(|time| time as f64).collect::<Vec<f64>>()
+    };
+    let fine = all(&[1, 2, 5]);
+    if fine.len() <= MOST_TICKS { fine } else { all(&[1]) }
 }
 
 /// The next number below of the kind 1, 2 or 5 times a power of ten; something below it even if it is one.
@@ -169,6 +184,8 @@ mod tests {
 
     #[test]
     fn axes_begin_and_end_at_round_times() {
+        assert_eq!(ticks(5_000, 50_000), [5e3, 1e4, 2e4, 5e4]);
+        assert_eq!(ticks(1, 1_000_000), [1.0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6]);
         for (ns, below, above) in [
             (1, 1, 2),
             (7, 5, 10),

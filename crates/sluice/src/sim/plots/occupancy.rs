@@ -7,8 +7,8 @@ use sim::Outcome;
 use sim::outcome::GroupSeries;
 
 use super::chart::{
-    Area, BLUE, Drawn, GREEN, GREY, HEADING, Look, SKY, TimeScale, VERMILLION, axes, heading, number,
-    picture, piece, pieces, shaded,
+    Area, BLUE, Drawn, GREEN, HEADING, LIGHT_GREY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS, TimeScale,
+    VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
 };
 
 /// Most groups that are drawn.
@@ -37,12 +37,12 @@ pub fn occupancy(outcome: &Outcome) -> Result<Option<String>> {
         more => format!("buffer of the fullest no-drop priority groups ({more} more are not shown)"),
     };
     let legend = [
-        (Look::Filled(SKY.mix(0.6)), "shared cells"),
-        (Look::Filled(VERMILLION.mix(0.7)), "headroom cells, on top"),
+        (Look::Filled(LIGHT_SKY), "shared cells"),
+        (Look::Filled(LIGHT_VERMILLION), "headroom cells, on top"),
         (Look::Dashes(BLACK), "XOFF threshold"),
         (Look::Dashes(GREEN), "XON threshold"),
         (Look::Dashes(VERMILLION), "end of headroom"),
-        (Look::Filled(GREY.mix(0.3)), "the sender is paused"),
+        (Look::Filled(LIGHT_GREY), "the sender is paused"),
     ]
     .map(|(look, name)| (look, name.to_owned()));
     let svg = picture(HEADING + PANEL * groups.len() as u32, |area| {
@@ -79,7 +79,7 @@ struct Point {
 fn points(at_ns: &[u64], group: &GroupSeries) -> Vec<Point> {
     let held = |point: &usize| group.shared_cells[*point] + group.headroom_cells[*point];
     let all = at_ns.len().min(group.shared_cells.len());
-    let fullest = pieces(all).filter_map(|samples| samples.max_by_key(held));
+    let fullest = pieces(all, MOST_POINTS).filter_map(|samples| samples.max_by_key(held));
     let point = |sample: usize| Point {
         at_ns: at_ns[sample],
         shared: group.shared_cells[sample],
@@ -114,11 +114,11 @@ fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> Drawn {
         .build_cartesian_2d(0.0..time.end, 0.0..top)?;
     for (from, to, shade) in shaded(pauses(outcome, group), outcome.duration_ns) {
         let corners = [(from * time.end, 0.0), (to * time.end, top)];
-        chart.draw_series([Rectangle::new(corners, GREY.mix(0.3 * shade).filled())])?;
+        chart.draw_series([Rectangle::new(corners, LIGHT_GREY.mix(shade).filled())])?;
     }
     axes(&mut chart, (time.name, "cells"), &|at| number(*at))?;
-    chart.draw_series([Polygon::new(above_zero(&shared), SKY.mix(0.6))])?;
-    chart.draw_series([Polygon::new(between(&shared, &held), VERMILLION.mix(0.7))])?;
+    chart.draw_series([Polygon::new(above_zero(&shared), LIGHT_SKY)])?;
+    chart.draw_series([Polygon::new(between(&shared, &held), LIGHT_VERMILLION)])?;
     chart.draw_series([PathElement::new(shared, BLUE.stroke_width(1))])?;
     for (colour, limit) in limits {
         for line in limit.split(|point| point.1 > top).filter(|line| line.len() > 1) {

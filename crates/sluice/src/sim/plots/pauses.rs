@@ -18,7 +18,7 @@ use crate::sim::summary::short;
 const MOST_ROWS: usize = 32;
 /// Height of a row, and of what is around all of them, in pixels.
 const ROW: u32 = 22;
-const AROUND: u32 = 60;
+const AROUND: u32 = 50;
 /// Width of what is written to the left and to the right of rows.
 const LEFT: u32 = 190;
 const RIGHT: u32 = 80;
@@ -49,7 +49,7 @@ pub fn pauses(outcome: &Outcome) -> Result<Option<String>> {
     let colour = |priority: u8| PRIORITY[usize::from(priority)];
     let legend: Vec<(Look, String)> = priorities
         .iter()
-        .map(|priority| (Look::Filled(colour(*priority).into()), format!("priority {priority} paused")))
+        .map(|priority| (Look::Filled(colour(*priority)), format!("priority {priority} paused")))
         .collect();
     let about = match left_out {
         0 => "paused ports, first paused first".to_owned(),

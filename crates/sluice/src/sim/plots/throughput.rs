@@ -6,7 +6,8 @@ use plotters::style::text_anchor::HPos;
 use sim::Outcome;
 
 use super::chart::{
-    Area, Drawn, HEADING, PRIORITY, TRAFFIC, TimeScale, axes, heading, number, picture, piece, pieces, text,
+    Area, Drawn, HEADING, PRIORITY, TRAFFIC, TimeScale, WIDTH, axes, heading, number, picture, piece, pieces,
+    text,
 };
 use crate::sim::summary::short;
 use crate::sim::units::{rate, rate_unit};
@@ -14,15 +15,24 @@ use crate::sim::units::{rate, rate_unit};
 const PANEL: u32 = 320;
 /// Width of the names to the right of a chart, in pixels, and their longest in characters.
 const NAMES: u32 = 250;
+const NAMES_FROM: i32 = (WIDTH - NAMES) as i32 + 14;
 const NAME_CHARS: usize = 18;
+/// Most points of a line: more would show single bursts of frames.
+const MOST_POINTS: usize = 200;
 
 /// Arrivals of one colour: bit/s in each sample.
 struct Line {
     name: String,
     colour: RGBColor,
     bps: Vec<f64>,
-    /// Over the time that the traffic was on, or, of several together, over the run.
     mean_bps: f64,
+}
+
+/// Lines with axes of their own.
+struct Panel {
+    /// What the lines' means are over.
+    mean_of: &'static str,
+    lines: Vec<Line>,
 }
 
 /// The chart; `None` if nothing was sent.
@@ -34,15 +44,16 @@ pub fn throughput(outcome: &Outcome) -> Result<Option<String>> {
     if outcome.series.at_ns.is_empty() || by_priority.is_empty() {
         return Ok(None);
     }
-    let mut panels = vec![by_priority];
+    let priorities = by_priority.len();
+    let mut panels = vec![Panel { mean_of: "mean of the run", lines: by_priority }];
     // One traffic of each priority has been drawn already.
-    if outcome.traffic.len() > panels[0].len() && outcome.traffic.len() <= TRAFFIC.len() {
-        panels.push(by_traffic(outcome));
+    if outcome.traffic.len() > priorities && outcome.traffic.len() <= TRAFFIC.len() {
+        panels.push(Panel { mean_of: "mean while there was traffic", lines: by_traffic(outcome) });
     }
     let svg = picture(HEADING - 24 + PANEL * panels.len() as u32, |area| {
         heading(area, &outcome.title, "throughput, as it arrived", &[])?;
-        for (number, lines) in panels.iter().enumerate() {
-            panel(&piece(area, HEADING - 24 + PANEL * number as u32, PANEL), outcome, lines)?;
+        for (number, panel) in panels.iter().enumerate() {
+            draw_panel(&piece(area, HEADING - 24 + PANEL * number as u32, PANEL), outcome, panel)?;
         }
         Ok(())
     })?;
@@ -96,9 +107,12 @@ fn mean_over_time(at_ns: &[u64], values: &[f64]) -> f64 {
     sum / before_ns.max(1) as f64
 }
 
-fn panel(area: &Area, outcome: &Outcome, lines: &[Line]) -> Drawn {
+fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
     let time = TimeScale::new(outcome.duration_ns);
-    let most_bps = lines.iter().flat_map(|line| &line.bps).copied().fold(0.0, f64::max).max(1.0);
+    let at_ns = &outcome.series.at_ns;
+    let lines: Vec<Vec<(f64, f64)>> =
+        panel.lines.iter().map(|line| points(at_ns, &line.bps, &time)).collect();
+    let most_bps = lines.iter().flatten().map(|point| point.1).fold(1.0, f64::max);
     let (unit_bps, unit) = rate_unit(most_bps);
     let mut chart = ChartBuilder::on(area)
         .margin(8)
@@ -107,30 +121,27 @@ fn panel(area: &Area, outcome: &Outcome, lines: &[Line]) -> Drawn {
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..time.end, 0.0..1.08 * most_bps / unit_bps)?;
     axes(&mut chart, (time.name, unit), &|at| number(*at))?;
-    for (row, line) in lines.iter().enumerate() {
-        let points = points(&outcome.series.at_ns, &line.bps, &time, unit_bps);
+    text(area, panel.mean_of, (NAMES_FROM, 20), 14, HPos::Left)?;
+    for (row, (line, points)) in panel.lines.iter().zip(lines).enumerate() {
+        let points: Vec<(f64, f64)> = points.into_iter().map(|(at, bps)| (at, bps / unit_bps)).collect();
         chart.draw_series([PathElement::new(points, line.colour.stroke_width(2))])?;
-        name(area, row, line)?;
+        let y = 44 + 24 * row as i32;
+        area.draw(&PathElement::new([(NAMES_FROM, y), (NAMES_FROM + 20, y)], line.colour.stroke_width(3)))?;
+        let name = format!("{}: {}", line.name, rate(line.mean_bps));
+        text(area, &name, (NAMES_FROM + 26, y), 15, HPos::Left)?;
     }
     Ok(())
 }
 
 /// Samples as points, several as their mean, for a peak of an instant says nothing of a rate.
-fn points(at_ns: &[u64], bps: &[f64], time: &TimeScale, unit_bps: f64) -> Vec<(f64, f64)> {
+fn points(at_ns: &[u64], bps: &[f64], time: &TimeScale) -> Vec<(f64, f64)> {
     let all = at_ns.len().min(bps.len());
     let mean = |samples: std::ops::Range<usize>| {
         let last_ns = at_ns[samples.end - 1];
         let count = samples.len() as f64;
-        (time.at(last_ns), samples.map(|sample| bps[sample]).sum::<f64>() / count / unit_bps)
+        (time.at(last_ns), samples.map(|sample| bps[sample]).sum::<f64>() / count)
     };
-    pieces(all).map(mean).collect()
-}
-
-/// A line's name, colour and mean, to the right of the chart.
-fn name(area: &Area, row: usize, line: &Line) -> Drawn {
-    let (x, y) = ((super::chart::WIDTH - NAMES) as i32 + 14, 24 + 24 * row as i32);
-    area.draw(&PathElement::new([(x, y), (x + 20, y)], line.colour.stroke_width(3)))?;
-    text(area, &format!("{}: {}", line.name, rate(line.mean_bps)), (x + 26, y), 15, HPos::Left)
+    pieces(all, MOST_POINTS).map(mean).collect()
 }
 
 #[cfg(test)]
@@ -173,7 +184,7 @@ mod tests {
         let time = TimeScale::new(4000);
         let at_ns: Vec<u64> = (1..=4000).collect();
         let bps: Vec<f64> = (0..4000).map(f64::from).collect();
-        let points = points(&at_ns, &bps, &time, 1.0);
-        assert_eq!((points.len(), points[0], points[999]), (1000, (0.004, 1.5), (4.0, 3997.5)));
+        let points = points(&at_ns, &bps, &time);
+        assert_eq!((points.len(), points[0], points[199]), (200, (0.02, 9.5), (4.0, 3989.5)));
     }
 }
