@@ -143,6 +143,7 @@ mod classify;
 mod congestion;
 mod mistakes;
 mod ports;
+pub mod reader;
 mod schedule;
 mod section;
 mod thresholds;
@@ -153,7 +154,6 @@ use std::path::PathBuf;
 
 use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, MAX_PORTS};
-use toml::de::DeTable;
 
 use crate::buffer::Buffer;
 pub use crate::changes::{Changes, changes};
@@ -171,8 +171,6 @@ pub use crate::values::{parse_speed, spell_speed};
 pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
 /// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
 pub const MAX_CELLS: u32 = 1 << 24;
-/// Longest file that is read; a real one has a hundredth of that.
-const MAX_FILE_BYTES: usize = 1 << 20;
 /// Longest path of a Unix socket: `sun_path` less the final zero.
 const SOCKET_BYTES: usize = 107;
 
@@ -219,25 +217,7 @@ pub struct Link {
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
 /// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
-    let mut found = Found::default();
-    let file = Place { setting: String::new(), span: 0..0 };
-    if text.len() > MAX_FILE_BYTES {
-        found.add(
-            &file,
-            format!("{} bytes are too many", text.len()),
-            format!("{MAX_FILE_BYTES} are the most"),
-        );
-        return Err(Mistakes::new(file_name, "", found));
-    }
-    let (document, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        found.add_syntax(error, text);
-    }
-    if !found.is_empty() {
-        return Err(Mistakes::new(file_name, text, found));
-    }
-    let config = read(file_name, text, Section::new(document.get_ref(), file), &mut found);
-    if found.is_empty() { Ok(config) } else { Err(Mistakes::new(file_name, text, found)) }
+    reader::read_file(file_name, text, |file, found| read(file_name, text, file, found))
 }
 
 /// Reads the whole file. What is wrong is noted, and a default taken in its place.

@@ -9,22 +9,25 @@ use crate::section::quoted;
 
 /// Where a setting stands: its full name and its bytes in the file.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    pub(crate) setting: String,
-    pub(crate) span: Range<usize>,
+pub struct Place {
+    /// Full name, as `port.server1.speed`; empty for the file.
+    pub setting: String,
+    /// Bytes of the file.
+    pub span: Range<usize>,
 }
 
 /// The mistakes, or warnings, found so far.
 #[derive(Debug, Default)]
-pub(crate) struct Found(Vec<(Place, String, Option<String>)>);
+pub struct Found(Vec<(Place, String, Option<String>)>);
 
 impl Found {
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether nothing is wrong so far.
+    pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// Notes a mistake at `place`: what is wrong, and how to put it right.
-    pub(crate) fn add(&mut self, place: &Place, what: impl Into<String>, cure: impl Into<String>) {
+    pub fn add(&mut self, place: &Place, what: impl Into<String>, cure: impl Into<String>) {
         self.0.push((place.clone(), what.into(), Some(cure.into())));
     }
 

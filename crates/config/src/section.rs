@@ -12,9 +12,11 @@ use crate::mistakes::{Found, Place};
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
-pub(crate) struct Placed<T> {
-    pub(crate) value: T,
-    pub(crate) place: Place,
+pub struct Placed<T> {
+    /// What is written.
+    pub value: T,
+    /// Where.
+    pub place: Place,
 }
 
 /// The value that is written, or else `default`.
@@ -23,15 +25,16 @@ pub(crate) fn value_or<T: Copy>(written: &Option<Placed<T>>, default: T) -> T {
 }
 
 /// A value of the file that has not been read yet.
-pub(crate) struct Item<'d> {
+pub struct Item<'d> {
     value: &'d DeValue<'d>,
-    pub(crate) place: Place,
+    /// Where it stands.
+    pub place: Place,
 }
 
 /// A table whose settings are read by name; [`Section::finish`] then complains about what nobody asked for.
-pub(crate) struct Section<'d> {
+pub struct Section<'d> {
     /// Where the table begins.
-    pub(crate) place: Place,
+    pub place: Place,
     entries: Vec<Entry<'d>>,
     asked_for: Vec<&'static str>,
 }
@@ -64,13 +67,13 @@ impl<'d> Section<'d> {
     }
 
     /// The place of a setting's name, if the setting is there.
-    pub(crate) fn place_of(&self, name: &str) -> Option<Place> {
+    pub fn place_of(&self, name: &str) -> Option<Place> {
         let entry = self.entries.iter().find(|entry| entry.name == name)?;
         Some(Place { setting: self.full_name(name), span: entry.name_span.clone() })
     }
 
     /// Whether a setting is there, whatever its value.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|entry| entry.name == name)
     }
 
@@ -80,7 +83,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a setting as it is.
-    pub(crate) fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
+    pub fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
         self.asked_for.push(name);
         let setting = self.full_name(name);
         let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
@@ -89,7 +92,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a whole number.
-    pub(crate) fn number<T>(
+    pub fn number<T>(
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
@@ -102,7 +105,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes true or false.
-    pub(crate) fn boolean(&mut self, name: &'static str, found: &mut Found) -> Option<Placed<bool>> {
+    pub fn boolean(&mut self, name: &'static str, found: &mut Found) -> Option<Placed<bool>> {
         let item = self.item(name)?;
         match item.value {
             DeValue::Boolean(value) => Some(Placed { value: *value, place: item.place }),
@@ -111,7 +114,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a string.
-    pub(crate) fn string(
+    pub fn string(
         &mut self,
         name: &'static str,
         example: &str,
@@ -125,7 +128,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes one of a few words; those in `later` are known but do not work yet.
-    pub(crate) fn choice<T: Copy>(
+    pub fn choice<T: Copy>(
         &mut self,
         name: &'static str,
         words: &[(&str, T)],
@@ -149,7 +152,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a list of whole numbers.
-    pub(crate) fn numbers<T>(
+    pub fn numbers<T>(
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
@@ -181,25 +184,24 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a list of tables; `cure` says what to write instead of anything else.
-    pub(crate) fn list_of_sections(
+    pub fn list_of_sections(
         &mut self,
         name: &'static str,
         cure: &str,
         found: &mut Found,
     ) -> Option<Placed<Vec<Section<'d>>>> {
         let item = self.item(name)?;
-        let DeValue::Array(list) = item.value else { return item.wrong(cure, found) };
+        let Some(elements) = item.list() else { return item.wrong(cure, found) };
         let mut sections = Vec::new();
-        for element in list.iter() {
-            let place = Place { setting: item.place.setting.clone(), span: element.span() };
-            let element = Item { value: element.get_ref(), place: place.clone() };
+        for element in elements {
+            let place = element.place.clone();
             sections.extend(element.section(place, cure, found));
         }
         Some(Placed { value: sections, place: item.place })
     }
 
     /// Takes a table.
-    pub(crate) fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
+    pub fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
         let place = self.place_of(name)?;
@@ -221,7 +223,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes all tables below this one, in the order of the file, with their names.
-    pub(crate) fn sections(&mut self, found: &mut Found) -> Vec<(&'d str, Section<'d>)> {
+    pub fn sections(&mut self, found: &mut Found) -> Vec<(&'d str, Section<'d>)> {
         let mut sections = Vec::new();
         for (name, place, item) in self.entries() {
             let cure = format!("write a table, as in [{}]", place.setting);
@@ -254,7 +256,7 @@ impl<'d> Section<'d> {
     }
 
     /// Complains where several of `names` are there, of which each says the same in its own way.
-    pub(crate) fn at_most_one(&self, names: &[&str], found: &mut Found) {
+    pub fn at_most_one(&self, names: &[&str], found: &mut Found) {
         let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first @ .., last] = &there[..]
             && let Some(place) = first.first().and_then(|name| self.place_of(name))
@@ -276,7 +278,7 @@ impl<'d> Section<'d> {
     }
 
     /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
-    pub(crate) fn finish(self, later: &[&str], found: &mut Found) {
+    pub fn finish(self, later: &[&str], found: &mut Found) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
             let place = Place { setting: self.full_name(entry.name), span: entry.name_span.clone() };
             if later.contains(&entry.name) {
@@ -292,18 +294,28 @@ impl<'d> Section<'d> {
 
 impl<'d> Item<'d> {
     /// Notes that the value is of the wrong type.
-    pub(crate) fn wrong<T>(&self, cure: &str, found: &mut Found) -> Option<T> {
+    pub fn wrong<T>(&self, cure: &str, found: &mut Found) -> Option<T> {
         found.add(&self.place, format!("found {}", describe(self.value)), cure);
         None
     }
 
     /// The value, whose meaning the caller finds out.
-    pub(crate) fn value(&self) -> &'d DeValue<'d> {
+    pub fn value(&self) -> &'d DeValue<'d> {
         self.value
     }
 
+    /// The elements, if it is a list. They have its name.
+    pub fn list(&self) -> Option<Vec<Item<'d>>> {
+        let DeValue::Array(list) = self.value else { return None };
+        let item = |element: &'d Spanned<DeValue<'d>>| {
+            let place = Place { setting: self.place.setting.clone(), span: element.span() };
+            Item { value: element.get_ref(), place }
+        };
+        Some(list.iter().map(item).collect())
+    }
+
     /// The value as a whole number.
-    pub(crate) fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
+    pub fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -320,26 +332,22 @@ impl<'d> Item<'d> {
     }
 
     /// The value as a list of whole numbers.
-    pub(crate) fn numbers<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<Vec<T>>>
+    pub fn numbers<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        let DeValue::Array(list) = self.value else {
+        let Some(elements) = self.list() else {
             let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
             return self.wrong(&cure, found);
         };
-        let mut numbers = Vec::new();
-        for element in list.iter() {
-            let place = Place { setting: self.place.setting.clone(), span: element.span() };
-            let element = Item { value: element.get_ref(), place };
-            numbers.push(element.number(range.clone(), found));
-        }
+        let numbers: Vec<_> =
+            elements.into_iter().map(|element| element.number(range.clone(), found)).collect();
         let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
         Some(Placed { value, place: self.place })
     }
 
     /// The value as a table that is to be shown at `name_place`.
-    pub(crate) fn section(self, name_place: Place, cure: &str, found: &mut Found) -> Option<Section<'d>> {
+    pub fn section(self, name_place: Place, cure: &str, found: &mut Found) -> Option<Section<'d>> {
         match self.value {
             DeValue::Table(table) => Some(Section::new(table, name_place)),
             _ => self.wrong(cure, found),
@@ -361,7 +369,7 @@ pub(crate) fn describe(value: &DeValue) -> String {
 }
 
 /// Text from the file in quotes, on one line and not too long.
-pub(crate) fn quoted(text: &str) -> String {
+pub fn quoted(text: &str) -> String {
     format!("{:?}", shortened(text))
 }
 
@@ -379,7 +387,7 @@ fn quoted_list(words: &[&str], between: &str) -> String {
 
 /// The known word that was probably meant: one that differs in few letters for its length, or one or two that begin with
 /// what is there (as when the unit was left out). `None` when none or several would do.
-pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
+pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
     // Comparing takes length × length steps, so a monster is not compared at all.
     if word.len() > 64 {
         return None;

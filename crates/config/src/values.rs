@@ -17,7 +17,7 @@ const INTERFACE_BYTES: usize = 15;
 const NAME_BYTES: usize = 64;
 
 /// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
-pub(crate) fn speed(item: Item, found: &mut Found) -> Option<Placed<u64>> {
+pub fn speed(item: Item, found: &mut Found) -> Option<Placed<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_speed(text),
@@ -39,22 +39,26 @@ fn is_speed(bps: &u64) -> bool {
 /// The speed that a text as "500M" or "2.5G" spells, in bit/s; `None` if it spells none, or one of no port: those go up
 /// to 800G.
 pub fn parse_speed(text: &str) -> Option<u64> {
-    let unit: u64 = match text.bytes().last()? {
-        b'K' => 1_000,
-        b'M' => 1_000_000,
-        b'G' => 1_000_000_000,
-        _ => return None,
-    };
-    let number = &text[..text.len() - 1];
+    parse_units(text, &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)]).filter(is_speed)
+}
+
+/// The number that a text as "2.5G" spells, where `units` says what "G" and the like stand for; `None` if it spells none,
+/// or no whole one.
+pub fn parse_units(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    units.iter().find_map(|(name, unit)| multiple(text.strip_suffix(name)?, *unit))
+}
+
+/// `number`, which may have a fraction, times `unit`.
+fn multiple(number: &str, unit: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let whole = digits(whole)?.checked_mul(unit)?;
     let scale = 10u64.checked_pow(u32::try_from(fraction.len()).ok()?)?;
     let scaled = digits(fraction)?.checked_mul(unit)?;
-    // Less than a bit is nobody's intention.
+    // Less than one, of a bit say, is nobody's intention.
     if scaled % scale != 0 {
         return None;
     }
-    whole.checked_add(scaled / scale).filter(is_speed)
+    whole.checked_add(scaled / scale)
 }
 
 /// The spelling of a speed in bit/s, as [`parse_speed`] reads it.
@@ -100,13 +104,13 @@ pub(crate) fn interface(name: Placed<&str>, found: &mut Found) -> Option<Placed<
 
 /// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a switch's is part of its
 /// socket's path.
-pub(crate) fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_BYTES).contains(&text.len()) && text.bytes().all(legal)
 }
 
 /// What to write for a name that [`is_name`] refuses.
-pub(crate) const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
+pub const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
 
 /// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
 pub(crate) fn named<'d>(section: &mut Section<'d>, found: &mut Found) -> Vec<(String, Section<'d>)> {

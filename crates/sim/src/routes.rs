@@ -58,8 +58,10 @@ impl Routes {
             let Some(distance) = hops[switch] else { continue };
             let nearer = |end: &End| !is_host(end) && hops[end.node].is_some_and(|hops| hops + 1 == distance);
             let ends = self.neighbours[switch].iter().enumerate();
-            let ways: Vec<usize> =
-                ends.filter(|(_, end)| end.is_some_and(|(end, _)| nearer(&end))).map(|(port, _)| port).collect();
+            let ways: Vec<usize> = ends
+                .filter(|(_, end)| end.is_some_and(|(end, _)| nearer(&end)))
+                .map(|(port, _)| port)
+                .collect();
             for (own_port, host) in &own {
                 let port = if switch == last { *own_port } else { ways[host.node % ways.len()] };
                 self.set(Route { switch, host: host.node, port });
@@ -96,15 +98,16 @@ impl Routes {
 
     /// All entries, by switch and then by host.
     pub fn list(&self) -> Vec<Route> {
-        let pairs = self.switches.iter().flat_map(|&switch| self.hosts.iter().map(move |&host| (switch, host)));
+        let pairs =
+            self.switches.iter().flat_map(|&switch| self.hosts.iter().map(move |&host| (switch, host)));
         pairs
             .zip(&self.ports)
             .filter_map(|((switch, host), port)| Some(Route { switch, host, port: usize::from((*port)?) }))
             .collect()
     }
 
-    /// The links of the way from one host to another, in order. Where entries lead in a circle they end where it closes;
-    /// `None`: they lead nowhere, or to another host.
+    /// The links of the way from one host to another, in order. Where entries lead in a circle, it goes round at least once
+    /// and ends there; `None`: they lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
         let (mut end, mut link) = (*self.neighbours[from].first()?)?;
@@ -134,7 +137,8 @@ fn neighbours(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> 
         NodeKind::Switch(switch) => switch.settings.ports.len(),
         NodeKind::Host(_) => 1,
     };
-    let mut neighbours: Vec<Vec<Option<(End, usize)>>> = nodes.iter().map(|node| vec![None; ports(node)]).collect();
+    let mut neighbours: Vec<Vec<Option<(End, usize)>>> =
+        nodes.iter().map(|node| vec![None; ports(node)]).collect();
     for (number, link) in links.iter().enumerate() {
         let [a, b] = link.ends;
         neighbours[a.node][a.port] = Some((b, number));

@@ -1,6 +1,19 @@
 //! A scenario: the network, what is sent over it, what happens to it, and what is expected of it.
 //!
-//! Nodes, links and traffic are numbered by their place here; the file's names are kept for outputs.
+//! Nodes, links and traffic are numbered by their place here; the file's names are kept for outputs. The file's language is
+//! told in [`file`].
+
+mod checks;
+mod expect;
+mod faults;
+pub mod file;
+mod links;
+mod names;
+mod nodes;
+mod traffic;
+mod values;
+
+pub use self::file::parse;
 
 use switch::{Nanos, SwitchSettings};
 

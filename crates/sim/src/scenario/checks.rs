@@ -1,0 +1,103 @@
+//! What the network must be as a whole. It is examined once all that it is made of is right.
+
+use config::reader::{Found, Place};
+
+use super::faults::Network;
+use super::traffic::Written;
+use super::{Link, Node};
+use crate::routes::Routes;
+
+/// What a traffic meets on its ways.
+pub(super) struct Met {
+    /// The least MTU.
+    pub(super) mtu_bytes: u16,
+    /// The speed of the fastest sender's link.
+    pub(super) line_bps: u64,
+}
+
+/// A link reaches each node.
+pub(super) fn all_linked(network: Network, found: &mut Found) {
+    let Network { nodes, links, .. } = network;
+    let mut linked = vec![false; nodes.len()];
+    links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] = true);
+    // One mistake for all nodes of a table: by its place, the first of them and how many there are.
+    let mut missing: Vec<(&Place, usize, usize)> = Vec::new();
+    for node in (0..nodes.len()).filter(|node| !linked[*node]) {
+        let place = nodes.place(node);
+        match missing.last_mut() {
+            Some((last, _, count)) if last.span == place.span => *count += 1,
+            _ => missing.push((place, node, 1)),
+        }
+    }
+    for (place, first, count) in missing {
+        let name = nodes.name(first);
+        let what = match count {
+            1 => format!("no link reaches {name}"),
+            _ => format!("no link reaches {name} and {} more", count - 1),
+        };
+        found.add(place, what, "join it to another node with a [[link]], or leave it out");
+    }
+}
+
+/// Learning floods, and in a loop that never ends: each link joins parts that were apart.
+pub(super) fn no_loop(links: &[Link], nodes: usize, place: &Place, found: &mut Found) {
+    // Of each node, another of the same part; of one of them, itself.
+    let mut another: Vec<usize> = (0..nodes).collect();
+    for link in links {
+        let [a, b] = link.ends.map(|end| part(&mut another, end.node));
+        if a == b {
+            let what = format!("{} closes a loop, in which flooded frames circle for ever", link.name);
+            found.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
+            return;
+        }
+        another[a] = b;
+    }
+}
+
+/// The node that stands for a node's part. The way to it is halved by the way.
+fn part(another: &mut [usize], mut node: usize) -> usize {
+    while another[node] != node {
+        another[node] = another[another[node]];
+        node = another[node];
+    }
+    node
+}
+
+/// Each flow has a way, and its frames fit through. By traffic: what it meets.
+pub(super) fn ways(
+    traffics: &[Written],
+    nodes: &[Node],
+    links: &[Link],
+    routes: &Routes,
+    found: &mut Found,
+) -> Vec<Met> {
+    traffics.iter().map(|traffic| way(traffic, nodes, links, routes, found)).collect()
+}
+
+fn way(traffic: &Written, nodes: &[Node], links: &[Link], routes: &Routes, found: &mut Found) -> Met {
+    let mut met = Met { mtu_bytes: u16::MAX, line_bps: 0 };
+    let mut narrowest = None;
+    for (from, to) in &traffic.flows {
+        let Some(path) = routes.path(*from, *to) else {
+            let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
+            found.add(traffic.place(), what, "join them by links, or leave one of them out");
+            return met;
+        };
+        if let Some(first) = path.first() {
+            met.line_bps = met.line_bps.max(links[*first].speed_bps);
+        }
+        for link in path {
+            if links[link].mtu_bytes < met.mtu_bytes {
+                met.mtu_bytes = links[link].mtu_bytes;
+                narrowest = Some(&links[link].name);
+            }
+        }
+    }
+    if let (Some(bytes), Some(link)) = (&traffic.frame_bytes, narrowest)
+        && bytes.value > met.mtu_bytes
+    {
+        let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, met.mtu_bytes);
+        found.add(&bytes.place, what, "send shorter frames, or raise the link's mtu");
+    }
+    met
+}

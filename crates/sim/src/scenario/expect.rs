@@ -1,0 +1,229 @@
+//! `[[expect]]`: what must come of a run.
+
+use std::collections::HashMap;
+
+use config::reader::{Found, Item, Place, Placed, Section, quoted};
+use toml::de::DeValue;
+
+use super::faults::Network;
+use super::file::entries;
+use super::nodes::meant;
+use super::traffic::Written;
+use super::values::{MAX_TIME_NS, throughput, time};
+use super::{Expectation, Metric, Scope};
+
+/// Most `[[expect]]` of a file.
+const MAX_ENTRIES: usize = 4096;
+/// The largest number that is expected: what a float holds exactly.
+const MAX_NUMBER: u64 = 1 << 53;
+
+/// What the values of a metric are.
+#[derive(Clone, Copy)]
+enum Unit {
+    Number,
+    Time,
+    Throughput,
+}
+
+const METRICS: [(&str, Metric, Unit); 14] = [
+    ("lost", Metric::Lost, Unit::Number),
+    ("no_drop_lost", Metric::NoDropLost, Unit::Number),
+    ("sent", Metric::Sent, Unit::Number),
+    ("received", Metric::Received, Unit::Number),
+    ("reordered", Metric::Reordered, Unit::Number),
+    ("marked", Metric::Marked, Unit::Number),
+    ("throughput", Metric::Throughput, Unit::Throughput),
+    ("completed", Metric::Completed, Unit::Number),
+    ("slowest_completion", Metric::SlowestCompletionNs, Unit::Time),
+    ("xoff_episodes", Metric::XoffEpisodes, Unit::Number),
+    ("pauses", Metric::Pauses, Unit::Number),
+    ("headroom_peak_cells", Metric::HeadroomPeakCells, Unit::Number),
+    ("stuck", Metric::StuckNs, Unit::Time),
+    ("in_network", Metric::InNetwork, Unit::Number),
+];
+
+impl Metric {
+    /// Whether it is measured for a scope. Messages, order and times of arrival are known of traffic only; pauses and
+    /// headroom belong to ports and their priorities.
+    pub fn is_for(self, scope: Scope) -> bool {
+        let traffic = matches!(scope, Scope::All | Scope::Traffic(_) | Scope::Priority(_));
+        match self {
+            Metric::Lost | Metric::NoDropLost | Metric::Sent | Metric::Received | Metric::Marked => true,
+            Metric::Reordered
+            | Metric::Throughput
+            | Metric::Completed
+            | Metric::SlowestCompletionNs
+            | Metric::StuckNs => traffic,
+            Metric::XoffEpisodes | Metric::Pauses | Metric::HeadroomPeakCells => {
+                !matches!(scope, Scope::Traffic(_))
+            }
+            Metric::InNetwork => !matches!(scope, Scope::Port(_)),
+        }
+    }
+
+    /// Whether it is about traffic wherever that is measured, not about what flow control does.
+    fn is_of_traffic(self) -> bool {
+        !matches!(self, Metric::XoffEpisodes | Metric::Pauses | Metric::HeadroomPeakCells)
+    }
+}
+
+/// Takes all expectations, in the order of the file. `line_of` tells the line of a place.
+pub(super) fn read(
+    file: &mut Section,
+    traffics: &[Written],
+    network: Network,
+    line_of: &dyn Fn(&Place) -> usize,
+    found: &mut Found,
+) -> Vec<Expectation> {
+    let numbers: HashMap<&str, usize> =
+        traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
+    let mut expectations = Vec::new();
+    for mut section in entries(file, "expect", MAX_ENTRIES, found) {
+        let scope = read_scope(&mut section, traffics, &numbers, network, found);
+        let mut metrics = 0;
+        for (name, metric, unit) in METRICS {
+            let name_place = section.place_of(name);
+            let (Some(item), Some(place)) = (section.item(name), name_place) else { continue };
+            metrics += 1;
+            let bounds = read_bounds(item, unit, found);
+            if let Some(scope) = scope {
+                check(name, metric, scope, &place, traffics, found);
+            }
+            let Some((scope, (at_least, at_most))) = scope.zip(bounds) else { continue };
+            let line = line_of(&place);
+            expectations.push((place.span.start, Expectation { line, scope, metric, at_least, at_most }));
+        }
+        if metrics == 0 {
+            found.add(&section.place, "nothing is expected", "write a metric, as in lost = 0");
+        }
+        section.finish(&[], found);
+    }
+    expectations.sort_by_key(|(start, _)| *start);
+    expectations.into_iter().map(|(_, expectation)| expectation).collect()
+}
+
+fn read_scope(
+    section: &mut Section,
+    traffics: &[Written],
+    numbers: &HashMap<&str, usize>,
+    network: Network,
+    found: &mut Found,
+) -> Option<Scope> {
+    const SCOPES: [&str; 4] = ["traffic", "priority", "switch", "port"];
+    section.at_most_one(&SCOPES, found);
+    let traffic = section.string("traffic", "rdma", found);
+    let traffic = traffic.and_then(|name| find_traffic(&name, traffics, numbers, found));
+    let priority = section.number("priority", 0..=7, found).map(|priority| priority.value);
+    let switch = section.string("switch", "leaf1", found);
+    let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.place, found));
+    let port = section.string("port", "leaf1.p1", found).and_then(|name| find_port(&name, network, found));
+    if !SCOPES.iter().any(|scope| section.has(scope)) {
+        return Some(Scope::All);
+    }
+    let scope = traffic.map(Scope::Traffic).or(priority.map(Scope::Priority));
+    scope.or(switch.map(Scope::Switch)).or(port)
+}
+
+fn find_traffic(
+    name: &Placed<&str>,
+    traffics: &[Written],
+    numbers: &HashMap<&str, usize>,
+    found: &mut Found,
+) -> Option<usize> {
+    let number = numbers.get(name.value).filter(|_| !name.value.is_empty());
+    if number.is_none() {
+        let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
+        let what = format!("there is no traffic {}", quoted(name.value));
+        found.add(&name.place, what, meant(name.value, &names, &names, "write a [[traffic]] of this name"));
+    }
+    number.copied()
+}
+
+fn find_port(name: &Placed<&str>, network: Network, found: &mut Found) -> Option<Scope> {
+    let Network { nodes, links, devices } = network;
+    let end = nodes.end(name.value, &name.place, devices, found)?;
+    if nodes.is_host(end.node) {
+        let cure = "name a port of a switch, as in \"leaf1.p1\"";
+        found.add(&name.place, format!("{} is a host", name.value), cure);
+        return None;
+    }
+    if links.at(end).is_none() {
+        found.add(&name.place, format!("{} has no link", name.value), "name a port that a [[link]] joins");
+        return None;
+    }
+    Some(Scope::Port(end))
+}
+
+/// The metric is measured for the scope, and could be other than it is.
+fn check(name: &str, metric: Metric, scope: Scope, place: &Place, traffics: &[Written], found: &mut Found) {
+    if !metric.is_for(scope) {
+        let (what, cure) = match scope {
+            Scope::Traffic(_) => ("of a traffic", "leave traffic out, or write priority, switch or port"),
+            Scope::Switch(_) => ("of a switch", "leave switch out, or write traffic or priority"),
+            Scope::Port(_) if metric == Metric::InNetwork => {
+                ("of a port", "write switch, traffic or priority")
+            }
+            Scope::Port(_) => ("of a port", "leave port out, or write traffic or priority"),
+            Scope::All | Scope::Priority(_) => return,
+        };
+        found.add(place, format!("{name} is not measured {what}"), cure);
+        return;
+    }
+    let in_scope = |(number, traffic): &(usize, &Written)| match scope {
+        Scope::Traffic(wanted) => *number == wanted,
+        Scope::Priority(priority) => traffic.priority == priority,
+        Scope::All | Scope::Switch(_) | Scope::Port(_) => true,
+    };
+    let mut traffics = traffics.iter().enumerate().filter(in_scope).peekable();
+    if let Scope::Priority(priority) = scope
+        && metric.is_of_traffic()
+        && traffics.peek().is_none()
+    {
+        found.add(place, format!("no traffic has priority {priority}"), "name a priority that is sent");
+        return;
+    }
+    let of_messages = matches!(metric, Metric::Completed | Metric::SlowestCompletionNs);
+    if of_messages && !traffics.any(|(_, traffic)| traffic.has_messages()) {
+        let cure = "expect it of traffic with the pattern \"finite\", \"poisson\" or \"incast\"";
+        found.add(place, format!("{name} is of messages, and none are sent"), cure);
+    }
+}
+
+/// A value, or the least and the most.
+fn read_bounds(item: Item, unit: Unit, found: &mut Found) -> Option<(Option<f64>, Option<f64>)> {
+    if !matches!(item.value(), DeValue::Table(_)) {
+        let value = read_value(item, unit, found)?.value;
+        return Some((Some(value), Some(value)));
+    }
+    let place = item.place.clone();
+    let cure = match unit {
+        Unit::Number => "write { at_least = 1, at_most = 10 }, or one of them",
+        Unit::Time => "write { at_least = \"1us\", at_most = \"10us\" }, or one of them",
+        Unit::Throughput => "write { at_least = \"3.96G\", at_most = \"4G\" }, or one of them",
+    };
+    let mut section = item.section(place, cure, found)?;
+    let at_least = section.item("at_least").map(|item| read_value(item, unit, found));
+    let at_most = section.item("at_most").map(|item| read_value(item, unit, found));
+    if at_least.is_none() && at_most.is_none() {
+        found.add(&section.place, "neither at_least nor at_most", cure);
+    }
+    section.finish(&[], found);
+    // What is there must be right.
+    let (at_least, at_most) =
+        (at_least.map_or(Some(None), |it| it.map(Some))?, at_most.map_or(Some(None), |it| it.map(Some))?);
+    if let (Some(least), Some(most)) = (&at_least, &at_most)
+        && least.value > most.value
+    {
+        found.add(&least.place, "at_least is more than at_most", "exchange them");
+    }
+    Some((at_least.map(|it| it.value), at_most.map(|it| it.value)))
+}
+
+fn read_value(item: Item, unit: Unit, found: &mut Found) -> Option<Placed<f64>> {
+    let value = match unit {
+        Unit::Number => item.number(0..=MAX_NUMBER, found),
+        Unit::Time => time(item, 0..=MAX_TIME_NS, found),
+        Unit::Throughput => throughput(item, found),
+    }?;
+    Some(Placed { value: value.value as f64, place: value.place })
+}

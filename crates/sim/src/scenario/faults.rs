@@ -1,0 +1,167 @@
+//! `[[route]]` and `[[fault]]`: static entries, and what happens to the network.
+
+use std::collections::HashSet;
+
+use config::reader::{Found, Placed, Section};
+use switch::Nanos;
+
+use super::file::{entries, required};
+use super::links::Links;
+use super::nodes::{Devices, Nodes, mask};
+use super::values::{MAX_TIME_NS, spell_time, time};
+use super::{End, Fault, FaultKind, Route};
+
+/// Most routes that a file may have.
+const MAX_ROUTES: usize = 16_384;
+/// Most faults that a file may have.
+const MAX_FAULTS: usize = 4096;
+
+/// What there is to be named.
+#[derive(Clone, Copy)]
+pub(super) struct Network<'n> {
+    pub(super) nodes: &'n Nodes,
+    pub(super) links: &'n Links,
+    pub(super) devices: &'n Devices,
+}
+
+/// Takes the static entries.
+pub(super) fn read_routes(file: &mut Section, network: Network, found: &mut Found) -> Vec<Route> {
+    let mut routes: Vec<Route> = Vec::new();
+    let mut known = HashSet::new();
+    for section in entries(file, "route", MAX_ROUTES, found) {
+        let place = section.place.clone();
+        let Some(route) = read_route(section, network, found) else { continue };
+        if !known.insert((route.switch, route.host)) {
+            let (switch, host) = (network.nodes.name(route.switch), network.nodes.name(route.host));
+            found.add(&place, format!("{switch} has a route to {host} already"), "leave one of them out");
+        }
+        routes.push(route);
+    }
+    routes
+}
+
+fn read_route(mut section: Section, network: Network, found: &mut Found) -> Option<Route> {
+    let Network { nodes, links, devices } = network;
+    let place = section.place.clone();
+    let switch = section.string("switch", "leaf1", found);
+    let switch = required(switch, &section, "switch", "switch = \"leaf1\"", found);
+    let to = section.string("to", "h1", found);
+    let to = required(to, &section, "to", "to = \"h1\"", found);
+    let port = section.string("port", "p1", found);
+    let port = required(port, &section, "port", "port = \"p1\"", found);
+    section.finish(&[], found);
+
+    let switch = switch.and_then(|name| nodes.switch(name.value, &name.place, found));
+    let host = to.and_then(|name| nodes.host(name.value, &name.place, found));
+    let (switch, port) = switch.zip(port)?;
+    let end = nodes.port(switch, port.value, &port.place, devices, found)?;
+    let host = host?;
+    let name = nodes.end_name(end, devices);
+    let Some(link) = links.at(end) else {
+        found.add(&port.place, format!("{name} has no link"), "take a port that a [[link]] joins");
+        return None;
+    };
+    let [a, b] = links.list[link].ends;
+    let End { node: peer, .. } = if a == end { b } else { a };
+    if nodes.is_host(peer) && peer != host {
+        let what = format!("{name} leads to {} only", nodes.name(peer));
+        found.add(&place, what, format!("take a port on a way to {}", nodes.name(host)));
+    }
+    Some(Route { switch, host, port: end.port })
+}
+
+/// Takes the faults, in the order of time.
+pub(super) fn read_faults(
+    file: &mut Section,
+    duration_ns: Nanos,
+    network: Network,
+    found: &mut Found,
+) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for section in entries(file, "fault", MAX_FAULTS, found) {
+        let place = section.place.clone();
+        if let Some(fault) = read_fault(section, duration_ns, network, found) {
+            faults.push(Placed { value: fault, place });
+        }
+    }
+    faults.sort_by_key(|fault| fault.value.at_ns);
+    links_change(&faults, network.links, found);
+    faults.into_iter().map(|fault| fault.value).collect()
+}
+
+const KINDS: [&str; 4] = ["link-down", "link-up", "storm", "route"];
+
+fn read_fault(
+    mut section: Section,
+    duration_ns: Nanos,
+    network: Network,
+    found: &mut Found,
+) -> Option<Fault> {
+    let Network { nodes, links, devices } = network;
+    let at = section.item("at").and_then(|item| time(item, 0..=MAX_TIME_NS, found));
+    let at = required(at, &section, "at", "at = \"2ms\"", found);
+    if let Some(at) = &at {
+        before_the_end(at, duration_ns, found);
+    }
+    section.at_most_one(&KINDS, found);
+    let down = section.string("link-down", "leaf1.p1", found);
+    let down =
+        down.and_then(|end| Some(FaultKind::LinkDown { link: links.find(&end, nodes, devices, found)? }));
+    let up = section.string("link-up", "leaf1.p1", found);
+    let up = up.and_then(|end| Some(FaultKind::LinkUp { link: links.find(&end, nodes, devices, found)? }));
+    let storm = read_storm(&mut section, nodes, found);
+    let route = section.section("route", found).and_then(|route| read_route(route, network, found));
+    if !KINDS.iter().any(|kind| section.has(kind)) {
+        let cure = "write link-down = \"leaf1.p1\", link-up, storm or route";
+        found.add(&section.place, "nothing happens", cure);
+    }
+    section.finish(&[], found);
+    let kind = down.or(up).or(storm).or(route.map(FaultKind::Route))?;
+    Some(Fault { at_ns: at?.value, kind })
+}
+
+fn read_storm(section: &mut Section, nodes: &Nodes, found: &mut Found) -> Option<FaultKind> {
+    let host = section.string("storm", "h3", found);
+    let priorities = section.numbers("priorities", 0..=7, found);
+    let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+    if !section.has("storm") {
+        for setting in ["priorities", "for"] {
+            let Some(place) = section.place_of(setting) else { continue };
+            found.add(&place, "of no effect without a storm", "write storm = \"h3\", or leave it out");
+        }
+        return None;
+    }
+    let priorities = required(priorities, section, "priorities", "priorities = [3]", found);
+    let duration = required(duration, section, "for", "for = \"5ms\"", found);
+    if let Some(Placed { value, place }) = &priorities
+        && value.is_empty()
+    {
+        found.add(place, "no priority is paused", "name one, as in [3]");
+    }
+    let host = host.and_then(|name| nodes.host(name.value, &name.place, found))?;
+    Some(FaultKind::Storm { host, priorities: mask(&priorities?.value), duration_ns: duration?.value })
+}
+
+/// A cable is cut only while it is whole, and mended only while it is cut.
+fn links_change(faults: &[Placed<Fault>], links: &Links, found: &mut Found) {
+    let mut cut = HashSet::new();
+    for fault in faults {
+        let (link, changes, state) = match fault.value.kind {
+            FaultKind::LinkDown { link } => (link, cut.insert(link), "down"),
+            FaultKind::LinkUp { link } => (link, cut.remove(&link), "up"),
+            FaultKind::Storm { .. } | FaultKind::Route(_) => continue,
+        };
+        if !changes {
+            let what = format!("{} is {state} already at that time", links.list[link].name);
+            found.add(&fault.place, what, "leave it out, or change the time");
+        }
+    }
+}
+
+/// What happens at the end or later has no effect.
+pub(super) fn before_the_end(at: &Placed<Nanos>, duration_ns: Nanos, found: &mut Found) {
+    if at.value >= duration_ns {
+        let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));
+        found.add(&at.place, what, "choose an earlier time, or a longer duration");
+    }
+}

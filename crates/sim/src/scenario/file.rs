@@ -1,0 +1,310 @@
+//! The language of scenario files: TOML, read as the configuration is, with every mistake shown at its place.
+//!
+//! ```toml
+//! title    = "incast"              # default: the file's name without .toml
+//! duration = "20ms"                # required; times have the units ns, us, ms and s, as "1.5us", up to 1000s
+//! seed     = 1                     # of random numbers; default 0
+//! sample   = "20us"                # between two points of a plot; default: duration / 500
+//! forwarding = "shortest-path"     # "shortest-path" | "learn": by flooding and learning, not where links make a loop
+//!
+//! [switch."leaf[1-2]"]             # a range stands for several: leaf1 and leaf2
+//! config = "leaf.toml"             # required: a daemon's configuration, by its path as seen from this file
+//! turn   = "20us"                  # of a software loop, which looks at its ports so often; default "0ns": a chip, at once
+//!
+//! [switch.spine]                   # names have no '.'
+//! config = "spine.toml"
+//!
+//! [host."h[1-8]"]
+//! no_drop = [3]                    # priorities whose pauses it obeys; default: all
+//!
+//! [[link]]                         # ranges at both ends are joined one to one: h1–leaf1.h1, h2–leaf1.h2, …
+//! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, or SWITCH.PORT; of several ranges the first changes slowest
+//! speed = "100G"                   # default: that of the ports in their configurations, with which it must agree
+//! cable_m = 5                      # default: that of the ports, or 0
+//! delay_ns_per_m = 5.0             # 5 by default
+//! mtu = 1536                       # bytes without FCS; default: that of the ports, or 9216
+//! response = "300ns"               # until a PFC frame is obeyed; default: 3840 byte times, as for headroom
+//! wire_overhead = true             # a frame takes 24 bytes more: preamble, FCS, gap; true by default
+//!
+//! [[link]]
+//! ends = ["leaf[1-2].up", "spine.p[1-2]"]
+//!
+//! [[traffic]]                      # a flow from each sender to each receiver but itself
+//! name = "rdma"                    # required
+//! from = ["h[2-4]", "h8"]          # a host or a list
+//! to   = "h1"
+//! priority = 3                     # default 0
+//! dscp = 24                        # default: priority × 8
+//! frame_bytes = 1024               # 64 to 9216, without FCS; default 1514, or the least MTU on the way
+//! rate = "10G"                     # of each flow; default: the speed of the (fastest) sender's link
+//! ecn = true                       # frames are ECT(0); default false
+//! dcqcn = true                     # senders slow down by marks; default false; needs ecn, which is then true by default
+//! start = "0s"                     # default 0
+//! stop = "5ms"                     # default: the end
+//! pattern = "constant"             # default: "constant", or "finite" where bytes are given
+//!
+//! [[traffic]]
+//! name = "waves"
+//! from = "h1"
+//! to = "h2"
+//! pattern = "on-off"
+//! on  = "10us"
+//! off = "30us"
+//!
+//! [[traffic]]
+//! name = "file"
+//! from = "h1"
+//! to = "h2"
+//! bytes = "1M"                     # "finite": one message; a number, or decimal with k, M or G
+//!
+//! [[traffic]]
+//! name = "queries"
+//! from = "h1"
+//! to = "h2"
+//! after = "file"                   # instead of start: once all of that finite traffic has arrived
+//! pattern = "poisson"
+//! rate = "1G"                      # required: the mean
+//! bytes = 64000                    # of a message; default: a frame
+//!
+//! [[traffic]]
+//! name = "burst"
+//! from = "h[2-8]"
+//! to = "h1"
+//! pattern = "incast"               # a message from all at once, again and again
+//! bytes = 100000
+//! every = "1ms"
+//!
+//! [[route]]                        # a static entry, which wins over `forwarding`
+//! switch = "leaf2"
+//! to     = "h1"
+//! port   = "up"
+//!
+//! [[fault]]
+//! at = "2ms"
+//! link-down = "leaf1.up"           # either end names the link
+//!
+//! [[fault]]
+//! at = "3ms"
+//! link-up = "leaf1.up"
+//!
+//! [[fault]]
+//! at = "4ms"
+//! storm = "h3"                     # a host pauses its neighbour, whatever it receives
+//! priorities = [3]
+//! for = "5ms"
+//!
+//! [[fault]]
+//! at = "5ms"
+//! route = { switch = "spine", to = "h1", port = "p2" }
+//!
+//! [[expect]]                       # of everything; or of one traffic, priority, switch or port
+//! lost = 0
+//! sent = { at_least = 1000, at_most = 20000000 }
+//!
+//! [[expect]]
+//! traffic = "rdma"
+//! throughput = { at_least = "1G" }
+//! reordered = 0
+//!
+//! [[expect]]
+//! port = "leaf1.h1"
+//! pauses = 0
+//! ```
+//!
+//! What is measured: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames left at the end (not
+//! of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a traffic); and of everything, a traffic or a
+//! priority `reordered` frames, `throughput`, messages `completed`, `slowest_completion`, and how long before the end the last
+//! frame arrived: `stuck`. What each means is told at [`Metric`](super::Metric).
+//!
+//! Switches are numbered before hosts, each in the order of the file.
+
+use std::cell::OnceCell;
+use std::collections::HashMap;
+
+use config::Mistakes;
+use config::reader::{Found, Place, Placed, Section, read_file};
+use switch::Nanos;
+
+use super::faults::{Network, read_faults, read_routes};
+use super::links::Links;
+use super::nodes::{Devices, Load, Nodes};
+use super::values::{MAX_TIME_NS, spell_time, time};
+use super::{Forwarding, Scenario, checks, expect, traffic};
+use crate::routes::Routes;
+
+/// Points of a series unless the file says how far they are apart.
+const SAMPLES: u64 = 500;
+/// Most points of a series.
+const MAX_SAMPLES: u64 = 10_000;
+/// Longest title, in characters.
+const MAX_TITLE_CHARS: usize = 200;
+
+/// Reads a scenario. `file_name` names the file in mistakes, and the scenario unless it has a title. `load` gets the text of a
+/// configuration by its path in the scenario, or says why it cannot be read; it is called once for each.
+///
+/// # Errors
+/// All mistakes of the scenario, if it has any, then those of each configuration. What concerns the network as a whole is
+/// examined once all that it is made of is right.
+pub fn parse(
+    file_name: &str,
+    text: &str,
+    load: &mut dyn FnMut(&str) -> Result<String, String>,
+) -> Result<Scenario, Vec<Mistakes>> {
+    let mut devices = Devices::default();
+    let scenario = read_file(file_name, text, |file, found| {
+        let lines = Lines { text, starts: OnceCell::new() };
+        read(file_name, &lines, file, &mut devices, load, found)
+    });
+    match scenario {
+        Ok(Some(scenario)) => Ok(scenario),
+        Ok(None) => Err(devices.mistakes),
+        Err(own) => Err([vec![own], devices.mistakes].concat()),
+    }
+}
+
+/// Reads the whole file; `None` if it, or a configuration, is not right.
+fn read(
+    file_name: &str,
+    lines: &Lines,
+    mut file: Section,
+    devices: &mut Devices,
+    load: Load,
+    found: &mut Found,
+) -> Option<Scenario> {
+    let title = read_title(file_name, &mut file, found);
+    let (duration_ns, sample_ns) = read_times(&mut file, found);
+    let seed = file.number("seed", 0..=i64::MAX as u64, found).map_or(0, |seed| seed.value);
+    let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
+    let forwarding = file.choice("forwarding", &forwardings, &[], found);
+    let nodes = Nodes::read(&mut file, devices, load, found);
+    let links = Links::read(&mut file, &nodes, devices, found);
+    let network = Network { nodes: &nodes, links: &links, devices };
+    let traffics = traffic::read(&mut file, duration_ns, &nodes, found);
+    let routes = read_routes(&mut file, network, found);
+    let faults = read_faults(&mut file, duration_ns, network, found);
+    let expectations = expect::read(&mut file, &traffics, network, &|place| lines.of(place), found);
+    file.finish(&[], found);
+
+    let is_right = |found: &Found| found.is_empty() && devices.mistakes.is_empty();
+    if !is_right(found) {
+        return None;
+    }
+    checks::all_linked(network, found);
+    if let Some(Placed { value: Forwarding::Learning, place }) = &forwarding {
+        checks::no_loop(&links.list, nodes.len(), place, found);
+    }
+    if !is_right(found) {
+        return None;
+    }
+    let nodes = nodes.build(devices);
+    let mut ways = Routes::shortest(&nodes, &links.list);
+    routes.iter().for_each(|route| ways.set(*route));
+    let met = checks::ways(&traffics, &nodes, &links.list, &ways, found);
+    if !is_right(found) {
+        return None;
+    }
+    let names = traffics.iter().map(|traffic| traffic.name.clone());
+    let numbers: HashMap<String, usize> = names.zip(0..).collect();
+    let traffic = traffics
+        .into_iter()
+        .zip(met)
+        .map(|(traffic, met)| traffic.traffic(met.mtu_bytes, met.line_bps, &numbers, found))
+        .collect();
+    let forwarding = forwarding.map_or(Forwarding::ShortestPath, |forwarding| forwarding.value);
+    let links = links.list;
+    Some(Scenario {
+        title,
+        duration_ns,
+        seed,
+        sample_ns,
+        forwarding,
+        nodes,
+        links,
+        traffic,
+        routes,
+        faults,
+        expectations,
+    })
+}
+
+fn read_title(file_name: &str, file: &mut Section, found: &mut Found) -> String {
+    let Some(title) = file.string("title", "incast", found) else {
+        let name = file_name.rsplit('/').next().unwrap_or(file_name);
+        return name.strip_suffix(".toml").unwrap_or(name).to_owned();
+    };
+    let fits = (1..=MAX_TITLE_CHARS).contains(&title.value.chars().count());
+    if !fits || title.value.chars().any(char::is_control) {
+        let cure = format!("write one line of up to {MAX_TITLE_CHARS} characters");
+        found.add(&title.place, "not a title", cure);
+    }
+    title.value.to_owned()
+}
+
+/// The duration and the time between two points of a series.
+fn read_times(file: &mut Section, found: &mut Found) -> (Nanos, Nanos) {
+    let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+    let duration = required(duration, file, "duration", "duration = \"20ms\"", found);
+    let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+    // Without a duration nothing is too late.
+    let Some(duration) = duration else { return (MAX_TIME_NS, MAX_TIME_NS) };
+    let duration_ns = duration.value;
+    let Some(sample) = sample else { return (duration_ns, (duration_ns / SAMPLES).max(1)) };
+    let samples = duration_ns / sample.value;
+    if samples > MAX_SAMPLES {
+        let what = format!("{samples} points of time are too many");
+        let least = spell_time(duration_ns.div_ceil(MAX_SAMPLES));
+        found.add(&sample.place, what, format!("write at least \"{least}\", which makes {MAX_SAMPLES}"));
+    } else if samples == 0 {
+        let what = format!("longer than the duration, {}", spell_time(duration_ns));
+        found.add(&sample.place, what, "write a shorter time");
+    }
+    (duration_ns, sample.value)
+}
+
+/// What must be there; `example` says how.
+pub(super) fn required<T>(
+    value: Option<T>,
+    section: &Section,
+    name: &str,
+    example: &str,
+    found: &mut Found,
+) -> Option<T> {
+    if value.is_none() && !section.has(name) {
+        found.add(&section.place, format!("no {name}"), format!("write {example}"));
+    }
+    value
+}
+
+/// Takes a list of tables, of which there may be so many.
+pub(super) fn entries<'d>(
+    file: &mut Section<'d>,
+    name: &'static str,
+    most: usize,
+    found: &mut Found,
+) -> Vec<Section<'d>> {
+    let cure = format!("write a table, as in [[{name}]]");
+    let Some(list) = file.list_of_sections(name, &cure, found) else { return Vec::new() };
+    let mut sections = list.value;
+    if let Some(section) = sections.get(most) {
+        let what = format!("this is the first of {} too many", sections.len() - most);
+        found.add(&section.place, what, format!("a scenario has at most {most} [[{name}]]"));
+        sections.truncate(most);
+    }
+    sections
+}
+
+/// The lines of the file, found once.
+struct Lines<'t> {
+    text: &'t str,
+    /// Where each begins.
+    starts: OnceCell<Vec<usize>>,
+}
+
+impl Lines<'_> {
+    /// The line of a place, from 1.
+    fn of(&self, place: &Place) -> usize {
+        let breaks = self.text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = self.starts.get_or_init(|| std::iter::once(0).chain(breaks).collect());
+        starts.partition_point(|start| *start <= place.span.start)
+    }
+}

@@ -1,0 +1,266 @@
+//! `[[link]]`: cables, and what their ports' configurations say of them.
+
+use std::collections::HashMap;
+
+use config::reader::{Found, Placed, Section, speed};
+use config::{CABLE_M, MTU_BYTES, spell_speed};
+use switch::Nanos;
+use switch::headroom::RESPONSE_BYTES;
+use switch::settings::WIRE_OVERHEAD_BYTES;
+
+use super::file::{entries, required};
+use super::names::{MAX_NAMES, Names};
+use super::nodes::{Devices, Nodes};
+use super::values::{decimal, text, time};
+use super::{End, Link};
+
+/// Nanoseconds that a bit takes for a metre of fibre or copper.
+const DELAY_NS_PER_M: f64 = 5.0;
+/// The longest frame where nobody says how long it is.
+const LONGEST_BYTES: u16 = 9216;
+/// The slowest reaction to a PFC frame.
+const MAX_RESPONSE_NS: Nanos = 1_000_000_000;
+
+/// The links as far as the file could be read.
+#[derive(Default)]
+pub(super) struct Links {
+    pub(super) list: Vec<Link>,
+    by_end: HashMap<End, usize>,
+}
+
+/// What a `[[link]]` says beside its ends.
+struct Written {
+    speed_bps: Option<Placed<u64>>,
+    cable_m: Option<u32>,
+    delay_ns_per_m: f64,
+    mtu_bytes: Option<u16>,
+    response_ns: Option<Nanos>,
+    overhead_bytes: u16,
+}
+
+impl Links {
+    /// Takes all links.
+    pub(super) fn read(file: &mut Section, nodes: &Nodes, devices: &Devices, found: &mut Found) -> Self {
+        let mut links = Self::default();
+        for section in entries(file, "link", MAX_NAMES, found) {
+            links.read_entry(section, nodes, devices, found);
+        }
+        links
+    }
+
+    fn read_entry(&mut self, mut section: Section, nodes: &Nodes, devices: &Devices, found: &mut Found) {
+        let ends = read_ends(&mut section, found);
+        let written = Written::read(&mut section, found);
+        section.finish(&[], found);
+        let Some(ends) = ends else { return };
+        let [a, b] = &ends.value;
+        if a.value.len() != b.value.len() {
+            let what = format!("{} and {} names cannot be joined one to one", a.value.len(), b.value.len());
+            found.add(&ends.place, what, "give both ends ranges of the same length");
+            return;
+        }
+        // One mistake is enough for all links of an entry.
+        for number in 0..a.value.len() {
+            let names = [a.value.name(number), b.value.name(number)];
+            let first = nodes.end(&names[0], &a.place, devices, found);
+            let second = nodes.end(&names[1], &b.place, devices, found);
+            let Some((first, second)) = first.zip(second) else { return };
+            if first.node == second.node {
+                let what = format!("{} would be joined to itself", nodes.name(first.node));
+                found.add(&ends.place, what, "join it to another node");
+                return;
+            }
+            let name = names.join("–");
+            if !self.is_free(first, a, nodes, found) || !self.is_free(second, b, nodes, found) {
+                return;
+            }
+            let ends = Placed { value: [first, second], place: ends.place.clone() };
+            let Some(link) = written.link(name, ends, nodes, devices, found) else { return };
+            self.by_end.insert(first, self.list.len());
+            self.by_end.insert(second, self.list.len());
+            self.list.push(link);
+        }
+    }
+
+    fn is_free(&self, end: End, written: &Placed<Names>, nodes: &Nodes, found: &mut Found) -> bool {
+        let Some(link) = self.at(end) else { return true };
+        let (who, cure) = match nodes.is_host(end.node) {
+            true => ("host", "a host has one link; add another host"),
+            false => ("port", "a port has one link; take another port"),
+        };
+        let name = &self.list[link].name;
+        found.add(&written.place, format!("the {who} has a link already: {name}"), cure);
+        false
+    }
+
+    /// The link of a port.
+    pub(super) fn at(&self, end: End) -> Option<usize> {
+        self.by_end.get(&end).copied()
+    }
+
+    /// The link that one of its ends names.
+    pub(super) fn find(
+        &self,
+        name: &Placed<&str>,
+        nodes: &Nodes,
+        devices: &Devices,
+        found: &mut Found,
+    ) -> Option<usize> {
+        let end = nodes.end(name.value, &name.place, devices, found)?;
+        let link = self.at(end);
+        if link.is_none() {
+            found.add(&name.place, format!("no link is at {}", name.value), "name an end of a [[link]]");
+        }
+        link
+    }
+}
+
+fn read_ends(section: &mut Section, found: &mut Found) -> Option<Placed<[Placed<Names>; 2]>> {
+    const CURE: &str = "write two ends, each HOST or SWITCH.PORT, as in [\"h1\", \"leaf1.p1\"]";
+    let item = section.item("ends");
+    let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", found)?;
+    let Some(items) = item.list() else { return item.wrong(CURE, found) };
+    if items.len() != 2 {
+        found.add(&item.place, format!("found a list of {}", items.len()), CURE);
+        return None;
+    }
+    let mut ends = items.into_iter().map(|item| {
+        let name = text(item, CURE, found)?;
+        match Names::parse(name.value) {
+            Ok(value) => Some(Placed { value, place: name.place }),
+            Err((what, cure)) => {
+                found.add(&name.place, what, cure);
+                None
+            }
+        }
+    });
+    let (first, second) = (ends.next()?, ends.next()?);
+    Some(Placed { value: [first?, second?], place: item.place })
+}
+
+impl Written {
+    fn read(section: &mut Section, found: &mut Found) -> Self {
+        let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, found));
+        Self {
+            speed_bps: section.item("speed").and_then(|item| speed(item, found)),
+            cable_m: section.number("cable_m", CABLE_M, found).map(|cable_m| cable_m.value),
+            delay_ns_per_m: delay.map_or(DELAY_NS_PER_M, |delay| delay.value),
+            mtu_bytes: section.number("mtu", mtu_range(), found).map(|mtu| mtu.value),
+            response_ns: section
+                .item("response")
+                .and_then(|item| time(item, 0..=MAX_RESPONSE_NS, found))
+                .map(|response| response.value),
+            overhead_bytes: match section.boolean("wire_overhead", found) {
+                Some(Placed { value: false, .. }) => 0,
+                _ => WIRE_OVERHEAD_BYTES,
+            },
+        }
+    }
+
+    /// The link between two ports; what the entry does not say, their configurations may.
+    fn link(
+        &self,
+        name: String,
+        ends: Placed<[End; 2]>,
+        nodes: &Nodes,
+        devices: &Devices,
+        found: &mut Found,
+    ) -> Option<Link> {
+        let speed_bps = self.speed(&name, &ends, nodes, devices, found)?;
+        let cable = |end: End| nodes.device(end.node, devices)?.links[end.port].cable_m;
+        let mtu = |end: End| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
+        let cable_m = match self.cable_m {
+            Some(cable_m) => cable_m,
+            None => common("cable_m", &ends, cable, nodes, devices, found)?.unwrap_or(0),
+        };
+        let mtu_bytes = match self.mtu_bytes {
+            Some(mtu_bytes) => mtu_bytes,
+            None => common("mtu", &ends, mtu, nodes, devices, found)?
+                .and_then(|bytes| u16::try_from(bytes).ok())
+                .unwrap_or(LONGEST_BYTES),
+        };
+        Some(Link {
+            name,
+            ends: ends.value,
+            speed_bps,
+            cable_m,
+            propagation_ns: (f64::from(cable_m) * self.delay_ns_per_m).round() as Nanos,
+            mtu_bytes,
+            response_ns: self.response_ns.unwrap_or_else(|| response_ns(speed_bps)),
+            overhead_bytes: self.overhead_bytes,
+        })
+    }
+
+    fn speed(
+        &self,
+        name: &str,
+        ends: &Placed<[End; 2]>,
+        nodes: &Nodes,
+        devices: &Devices,
+        found: &mut Found,
+    ) -> Option<u64> {
+        let of_port = |end: End| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
+        let Some(written) = &self.speed_bps else {
+            let speed = common("speed", ends, of_port, nodes, devices, found)?;
+            if speed.is_none() {
+                let what = format!("{name} has no speed");
+                found.add(
+                    &ends.place,
+                    what,
+                    "write speed = \"100G\", here or for the port in its configuration",
+                );
+            }
+            return speed;
+        };
+        for end in ends.value {
+            let Some(bps) = of_port(end).filter(|bps| *bps != written.value) else { continue };
+            let spelt = spell_speed(bps);
+            let what = format!("{} has {spelt} in its configuration", nodes.end_name(end, devices));
+            found.add(&written.place, what, format!("write \"{spelt}\", or leave it out"));
+            return None;
+        }
+        Some(written.value)
+    }
+}
+
+/// What the configurations of both ports say, or of one; `None` if they contradict each other.
+fn common<T: Copy + PartialEq + Into<u64>>(
+    setting: &str,
+    ends: &Placed<[End; 2]>,
+    of_port: impl Fn(End) -> Option<T>,
+    nodes: &Nodes,
+    devices: &Devices,
+    found: &mut Found,
+) -> Option<Option<T>> {
+    let [first, second] = ends.value;
+    let values = [of_port(first), of_port(second)];
+    if let [Some(a), Some(b)] = values
+        && a != b
+    {
+        let spelt = |value: T| match setting {
+            "speed" => spell_speed(value.into()),
+            _ => value.into().to_string(),
+        };
+        let name = |end| nodes.end_name(end, devices);
+        let (a, b) = (spelt(a), spelt(b));
+        let what = format!("{} has {setting} {a}, {} has {b}", name(first), name(second));
+        let cure = match setting {
+            "speed" => "give both ports the same speed in their configurations".to_owned(),
+            _ => format!("write {setting} here, or the same in both configurations"),
+        };
+        found.add(&ends.place, what, cure);
+        return None;
+    }
+    Some(values[0].or(values[1]))
+}
+
+/// Time in which a link carries what the seeds' headroom formula says that a neighbour still sends until it reacts; less
+/// than a nanosecond is left over.
+fn response_ns(speed_bps: u64) -> Nanos {
+    RESPONSE_BYTES * 8 * 1_000_000_000 / speed_bps
+}
+
+fn mtu_range() -> std::ops::RangeInclusive<u16> {
+    let bytes = |bytes: &u32| u16::try_from(*bytes).unwrap_or(u16::MAX);
+    bytes(MTU_BYTES.start())..=bytes(MTU_BYTES.end())
+}

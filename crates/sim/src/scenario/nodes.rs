@@ -1,0 +1,322 @@
+//! `[switch.NAME]` and `[host.NAME]`, and whatever else in the file names a node or a port.
+
+use std::collections::{BTreeMap, HashMap};
+
+use config::reader::{Found, Place, Placed, Section, did_you_mean, quoted};
+use config::{Config, Mistakes};
+use switch::Nanos;
+
+use super::names::Names;
+use super::values::{MAX_TIME_NS, text, time};
+use super::{End, HostNode, Node, NodeKind, SwitchNode};
+
+/// Most switches and hosts.
+pub(super) const MAX_NODES: usize = 4096;
+/// Most switches. Each takes memory for as many cells as it has.
+const MAX_SWITCHES: usize = 256;
+/// Known names up to which one that was meant is looked for, and listed.
+const MAX_LISTED: usize = 256;
+
+/// The nodes as far as the file could be read.
+#[derive(Default)]
+pub(super) struct Nodes {
+    list: Vec<Written>,
+    by_name: HashMap<String, usize>,
+    /// The names as they are written, ranges and all.
+    tables: Vec<String>,
+    switches: usize,
+}
+
+struct Written {
+    name: String,
+    place: Place,
+    kind: WrittenKind,
+}
+
+#[derive(Clone, Copy)]
+enum WrittenKind {
+    /// A switch and the place of its configuration in [`Devices`], if that is right.
+    Switch {
+        device: Option<usize>,
+        turn_ns: Nanos,
+    },
+    Host(HostNode),
+}
+
+/// Gets a configuration file's text by the path in the scenario, or says why it cannot be read.
+pub(super) type Load<'l> = &'l mut dyn FnMut(&str) -> Result<String, String>;
+
+/// Configuration files, each read once.
+#[derive(Default)]
+pub(super) struct Devices {
+    list: Vec<Config>,
+    /// By path: the place in `list`; or why it cannot be read, or `None` if it is wrong.
+    by_path: BTreeMap<String, Result<usize, Option<String>>>,
+    /// What is wrong with them.
+    pub(super) mistakes: Vec<Mistakes>,
+}
+
+impl Devices {
+    /// The configuration at a path, read now unless it was before; `None` if something is wrong with it.
+    fn get(&mut self, path: &Placed<&str>, load: Load, found: &mut Found) -> Option<usize> {
+        if !self.by_path.contains_key(path.value) {
+            let device = self.read(path.value, load);
+            self.by_path.insert(path.value.to_owned(), device);
+        }
+        match self.by_path.get(path.value)? {
+            Ok(device) => Some(*device),
+            Err(Some(why)) => {
+                let what = format!("{} cannot be read: {why}", quoted(path.value));
+                found.add(
+                    &path.place,
+                    what,
+                    "write the path of a configuration file, as seen from this file",
+                );
+                None
+            }
+            Err(None) => None,
+        }
+    }
+
+    fn read(&mut self, path: &str, load: Load) -> Result<usize, Option<String>> {
+        let text = load(path).map_err(Some)?;
+        let mut config = config::parse(path, &text).map_err(|mistakes| {
+            self.mistakes.push(mistakes);
+            None
+        })?;
+        if !config.pfc_enabled {
+            config.switch = config.switch.without_pfc();
+        }
+        self.list.push(config);
+        Ok(self.list.len() - 1)
+    }
+}
+
+impl Nodes {
+    /// Takes the tables of all nodes: switches first, then hosts, each in the order of the file.
+    pub(super) fn read(file: &mut Section, devices: &mut Devices, load: Load, found: &mut Found) -> Self {
+        let mut nodes = Self::default();
+        if let Some(mut switches) = file.section("switch", found) {
+            for (name, section) in switches.sections(found) {
+                let place = section.place.clone();
+                let Some(names) = nodes.names(name, &place, MAX_SWITCHES - nodes.switches, found) else {
+                    continue;
+                };
+                nodes.switches += names.len();
+                let kind = read_switch(section, devices, load, found);
+                nodes.add(&names, &place, kind, found);
+            }
+        }
+        if let Some(mut hosts) = file.section("host", found) {
+            for (name, section) in hosts.sections(found) {
+                let place = section.place.clone();
+                let Some(names) = nodes.names(name, &place, MAX_NODES - nodes.list.len(), found) else {
+                    continue;
+                };
+                let kind = read_host(section, found);
+                nodes.add(&names, &place, kind, found);
+            }
+        }
+        if !file.has("host") {
+            found.add(
+                &file.place,
+                "no host",
+                "write [host.NAME] for each, or [host.\"h[1-64]\"] for several",
+            );
+        }
+        nodes
+    }
+
+    /// The names of a table, of which there are no more than `most`.
+    fn names(&mut self, name: &str, place: &Place, most: usize, found: &mut Found) -> Option<Names> {
+        let names = match Names::parse(name) {
+            Ok(names) => names,
+            Err((what, cure)) => {
+                found.add(place, what, cure);
+                return None;
+            }
+        };
+        if name.contains('.') {
+            found.add(
+                place,
+                format!("{} has a '.'", quoted(name)),
+                "leave it out: it stands before a port's name",
+            );
+            return None;
+        }
+        if names.len() > most {
+            let what = format!("{} more nodes are too many", names.len());
+            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
+            found.add(place, what, cure);
+            return None;
+        }
+        self.tables.push(name.to_owned());
+        Some(names)
+    }
+
+    fn add(&mut self, names: &Names, place: &Place, kind: WrittenKind, found: &mut Found) {
+        for name in names.iter() {
+            if let Some(first) = self.by_name.get(&name) {
+                let what = format!("{name} is in {} already", self.list[*first].place.setting);
+                found.add(place, what, "give each switch and host a name of its own");
+                return;
+            }
+            self.by_name.insert(name.clone(), self.list.len());
+            self.list.push(Written { name, place: place.clone(), kind });
+        }
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// A node's name.
+    pub(super) fn name(&self, node: usize) -> &str {
+        &self.list[node].name
+    }
+
+    /// Where a node's table is.
+    pub(super) fn place(&self, node: usize) -> &Place {
+        &self.list[node].place
+    }
+
+    pub(super) fn is_host(&self, node: usize) -> bool {
+        matches!(self.list[node].kind, WrittenKind::Host(_))
+    }
+
+    /// An end's name: `h1`, or `leaf1.p3`.
+    pub(super) fn end_name(&self, end: End, devices: &Devices) -> String {
+        let name = self.name(end.node);
+        match self.device(end.node, devices) {
+            Some(device) => format!("{name}.{}", device.switch.ports[end.port].name),
+            None => name.to_owned(),
+        }
+    }
+
+    /// A switch's configuration, if it is right.
+    pub(super) fn device<'n>(&self, node: usize, devices: &'n Devices) -> Option<&'n Config> {
+        match self.list[node].kind {
+            WrittenKind::Switch { device, .. } => devices.list.get(device?),
+            WrittenKind::Host(_) => None,
+        }
+    }
+
+    /// The node of this name.
+    fn find(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
+        let node = self.by_name.get(name).copied();
+        if node.is_none() {
+            let what = format!("there is no node {}", quoted(name));
+            let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
+            let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
+            found.add(place, what, meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]"));
+        }
+        node
+    }
+
+    /// The host of this name.
+    pub(super) fn host(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
+        let node = self.find(name, place, found)?;
+        if !self.is_host(node) {
+            found.add(place, format!("{name} is a switch"), "write the name of a host");
+            return None;
+        }
+        Some(node)
+    }
+
+    /// The switch of this name.
+    pub(super) fn switch(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
+        let node = self.find(name, place, found)?;
+        if self.is_host(node) {
+            found.add(place, format!("{name} is a host"), "write the name of a switch");
+            return None;
+        }
+        Some(node)
+    }
+
+    /// The port of this name, of a switch.
+    pub(super) fn port(
+        &self,
+        switch: usize,
+        name: &str,
+        place: &Place,
+        devices: &Devices,
+        found: &mut Found,
+    ) -> Option<End> {
+        // What is wrong with its configuration has been said.
+        let ports = &self.device(switch, devices)?.switch.ports;
+        let port = ports.iter().position(|port| port.name == name);
+        if port.is_none() {
+            let what = format!("{} has no port {}", self.name(switch), quoted(name));
+            let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+            found.add(place, what, meant(name, &names, &names, ""));
+        }
+        Some(End { node: switch, port: port? })
+    }
+
+    /// The end of a link: `HOST`, or `SWITCH.PORT`.
+    pub(super) fn end(&self, name: &str, place: &Place, devices: &Devices, found: &mut Found) -> Option<End> {
+        let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
+        let node = self.find(node_name, place, found)?;
+        match port {
+            Some(_) if self.is_host(node) => {
+                let what = format!("{node_name} is a host and has one port, without a name");
+                found.add(place, what, format!("write \"{node_name}\""));
+                None
+            }
+            Some(port) => self.port(node, port, place, devices, found),
+            None if self.is_host(node) => Some(End { node, port: 0 }),
+            None => {
+                let what = format!("{node_name} is a switch with several ports");
+                found.add(place, what, format!("write \"{node_name}.PORT\""));
+                None
+            }
+        }
+    }
+
+    /// The nodes, whose configurations must be right.
+    pub(super) fn build(&self, devices: &Devices) -> Vec<Node> {
+        let kind = |kind| match kind {
+            WrittenKind::Host(host) => Some(NodeKind::Host(host)),
+            WrittenKind::Switch { device, turn_ns } => {
+                let settings = devices.list.get(device?)?.switch.clone();
+                Some(NodeKind::Switch(SwitchNode { settings, turn_ns }))
+            }
+        };
+        let node = |node: &Written| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
+        self.list.iter().filter_map(node).collect()
+    }
+}
+
+fn read_switch(mut section: Section, devices: &mut Devices, load: Load, found: &mut Found) -> WrittenKind {
+    const CURE: &str = "write config = \"…\", the path of a daemon's configuration file";
+    let item = section.item("config");
+    if item.is_none() {
+        found.add(&section.place, "no config", CURE);
+    }
+    let path = item.and_then(|item| text(item, CURE, found));
+    let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, found));
+    section.finish(&[], found);
+    let device = path.and_then(|path| devices.get(&path, load, found));
+    WrittenKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
+}
+
+fn read_host(mut section: Section, found: &mut Found) -> WrittenKind {
+    let no_drop = section.numbers("no_drop", 0..=7, found).map_or(0xff, |list| mask(&list.value));
+    section.finish(&[], found);
+    WrittenKind::Host(HostNode { no_drop })
+}
+
+/// Bit p: priority p is in the list.
+pub(super) fn mask(priorities: &[u8]) -> u8 {
+    priorities.iter().fold(0, |mask, priority| mask | 1 << priority)
+}
+
+/// The cure for a name that is not among `names`: the one that was meant, or else what there is, in short.
+pub(super) fn meant(name: &str, names: &[&str], in_short: &[&str], none: &str) -> String {
+    let known = if names.len() <= MAX_LISTED { names } else { in_short };
+    if known.is_empty() || known.len() > MAX_LISTED {
+        return none.to_owned();
+    }
+    did_you_mean(name, known).unwrap_or_else(|| format!("known: {}", in_short.join(", ")))
+}

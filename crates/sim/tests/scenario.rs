@@ -1,0 +1,163 @@
+//! Scenario files that are right, and what comes of them.
+
+mod common;
+
+use std::fmt::Write;
+
+use sim::Scenario;
+use sim::scenario::{Expectation, NodeKind, Start, parse};
+
+/// Everything on a line each.
+fn in_short(scenario: &Scenario) -> String {
+    let Scenario { title, duration_ns, seed, sample_ns, forwarding, .. } = scenario;
+    let mut text =
+        format!("{title:?}: {duration_ns} ns, seed {seed}, sample {sample_ns} ns, {forwarding:?}\n\n");
+    for (number, node) in scenario.nodes.iter().enumerate() {
+        let _ = match &node.kind {
+            NodeKind::Switch(switch) => {
+                let no_drop: Vec<u8> = switch.settings.ports.iter().map(|port| port.pfc.no_drop).collect();
+                writeln!(
+                    text,
+                    "{number} {}: turn {} ns, no-drop by port {no_drop:?}",
+                    node.name, switch.turn_ns
+                )
+            }
+            NodeKind::Host(host) => writeln!(text, "{number} {}: no-drop {:#010b}", node.name, host.no_drop),
+        };
+    }
+    text += "\n";
+    for link in &scenario.links {
+        let [a, b] = link.ends.map(|end| format!("{}:{}", end.node, end.port));
+        let _ = writeln!(
+            text,
+            "{} ({a}, {b}): {} bit/s, {} m, {} ns, MTU {}, response {} ns, overhead {}",
+            link.name,
+            link.speed_bps,
+            link.cable_m,
+            link.propagation_ns,
+            link.mtu_bytes,
+            link.response_ns,
+            link.overhead_bytes
+        );
+    }
+    text += "\n";
+    for traffic in &scenario.traffic {
+        let flows: Vec<String> = traffic.flows.iter().map(|(from, to)| format!("{from}→{to}")).collect();
+        let start = match traffic.start {
+            Start::At(at_ns) => format!("from {at_ns}"),
+            Start::After(other) => format!("after {}", scenario.traffic[other].name),
+        };
+        let _ = writeln!(
+            text,
+            "{}: {}; priority {}, DSCP {}, {} bytes, {} bit/s, {:?}, {start} to {} ns, ECN {}, DCQCN {}",
+            traffic.name,
+            flows.join(" "),
+            traffic.priority,
+            traffic.dscp,
+            traffic.frame_bytes,
+            traffic.rate_bps,
+            traffic.pattern,
+            traffic.stop_ns,
+            traffic.ecn,
+            traffic.dcqcn
+        );
+    }
+    text += "\n";
+    scenario.routes.iter().for_each(|route| text += &format!("{route:?}\n"));
+    scenario.faults.iter().for_each(|fault| text += &format!("{fault:?}\n"));
+    for Expectation { line, scope, metric, at_least, at_most } in &scenario.expectations {
+        let _ = writeln!(text, "line {line}: {scope:?} {metric:?} {at_least:?} to {at_most:?}");
+    }
+    text
+}
+
+fn read(text: &str) -> Scenario {
+    parse("dir/some.toml", text, &mut common::load).unwrap_or_else(|mistakes| {
+        panic!("{}", mistakes.iter().map(|mistakes| format!("{mistakes}\n")).collect::<String>())
+    })
+}
+
+#[test]
+fn the_example_of_the_language() {
+    insta::assert_snapshot!(in_short(&read(&common::example())));
+}
+
+/// Ranges on both sides, defaults of the ports' configurations, a traffic of all to all, faults put in order.
+#[test]
+fn what_is_left_out() {
+    let scenario = read(
+        r#"
+        duration = "1us"
+        [host."h[1-4]"]
+        [switch.a]
+        config = "10g.toml"
+        [switch.b]
+        config = "no-pfc.toml"
+        [[link]]
+        ends = ["h[1-2]", "a.p[1-2]"]
+        [[link]]
+        ends = ["b.p[1-2]", "h[3-4]"]
+        speed = "1G"
+        mtu = 1000
+        wire_overhead = false
+        [[link]]
+        ends = ["a.up", "b.up"]
+        [[traffic]]
+        name = "all"
+        from = "h[1-4]"
+        to = ["h[3-4]", "h1"]
+        [[traffic]]
+        name = "one"
+        from = "h3"
+        to = "h4"
+        dcqcn = true
+        pattern = "poisson"
+        rate = 1000000
+        [[fault]]
+        at = "500ns"
+        link-up = "h1"
+        [[fault]]
+        at = "400ns"
+        link-down = "a.p1"
+        "#,
+    );
+    insta::assert_snapshot!(in_short(&scenario));
+}
+
+/// The fabric of the examples: 16 leaves, 8 spines, 256 hosts; every configuration is read once.
+#[test]
+fn a_fabric() {
+    let mut text = String::from(
+        r#"
+        duration = "1ms"
+        [switch."leaf[1-16]"]
+        config = "leaf"
+        [switch."spine[1-8]"]
+        config = "spine"
+        [host."h[1-256]"]
+        [[link]]
+        ends = ["h[1-256]", "leaf[1-16].h[1-16]"]
+        [[traffic]]
+        name = "all"
+        from = "h[1-256]"
+        to = "h[1-256]"
+        "#,
+    );
+    for spine in 1..=8 {
+        let _ = writeln!(text, "[[link]]\nends = [\"leaf[1-16].up{spine}\", \"spine{spine}.p[1-16]\"]");
+    }
+    let mut loaded = Vec::new();
+    let mut load = |path: &str| {
+        loaded.push(path.to_owned());
+        let port = |name: String| format!("[port.{name}]\ninterface = \"{name}\"\nspeed = \"100G\"\n");
+        let downs =
+            (1..=16).map(|number| port(format!("{}{number}", if path == "leaf" { "h" } else { "p" })));
+        Ok(downs.chain((1..=8).map(|number| port(format!("up{number}")))).collect())
+    };
+    let scenario = parse("fabric.toml", &text, &mut load).unwrap();
+    assert_eq!(loaded, ["leaf", "spine"]);
+    assert_eq!((scenario.nodes.len(), scenario.links.len()), (280, 256 + 128));
+    assert_eq!(scenario.traffic[0].flows.len(), 256 * 255);
+    assert_eq!((&*scenario.title, &*scenario.links[255].name), ("fabric", "h256–leaf16.h16"));
+    assert_eq!(scenario.links[383].name, "leaf16.up8–spine8.p16");
+}
