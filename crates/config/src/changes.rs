@@ -128,6 +128,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     let PortSettings {
         name,
         speed_bps,
+        keeps_rate: _, // not in the language
         classify,
         rewrite,
         pfc,

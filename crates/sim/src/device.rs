@@ -6,9 +6,7 @@
 
 use std::collections::VecDeque;
 
-use switch::{
-    FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed,
-};
+use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, frames_needed};
 
 use crate::line::Wires;
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
@@ -59,36 +57,38 @@ struct PortLine {
 
 impl Device {
     /// Switch number `number` of the network, node `node` of the scenario; ports without a line are down.
-    pub(crate) fn new(number: usize, node: usize, settings: &SwitchNode, seed: u64) -> Self {
+    pub(crate) fn new(number: usize, node: usize, settings: &SwitchNode, seed: u64, wires: &Wires) -> Self {
         let turn = of_ns(settings.turn_ns);
-        let settings = on_cables(&settings.settings, seed, turn == 0);
+        let lines = wires.lines.iter().filter(|line| line.from.node == node);
+        let lines: Vec<_> = lines.map(|line| (line.from.port, line.number)).collect();
+        let mut settings = settings.settings.clone();
+        settings.seed = settings.seed.wrapping_add(seed);
+        for &(port, line) in &lines {
+            let port = &mut settings.ports[port];
+            // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.
+            port.speed_bps.get_or_insert(wires.lines[line].speed_bps());
+            port.keeps_rate = false;
+        }
         let memory_frames = frames_needed(&settings) + SPARE_FRAMES;
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
+        let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
+        lines.iter().for_each(|&(port, line)| ports[port].line = Some(line));
+        let mut switch = Switch::new(&settings, &macs, memory_frames);
+        let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
+        for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
+            switch.port_down(port, Instant(0), &mut memory);
+        }
         Self {
             number,
-            switch: Switch::new(&settings, &macs, memory_frames),
-            memory: HeapMemory::new(memory_frames, MEMORY_BYTES),
+            switch,
+            memory,
             memory_frames,
-            ports: macs.iter().map(|_| PortLine::default()).collect(),
+            ports,
             turn,
             looked_at: 0,
             will_look: false,
             outgoing: Vec::new(),
             received: 0,
-        }
-    }
-
-    /// Says which line leaves a port.
-    pub(crate) fn link(&mut self, port: usize, line: usize) {
-        self.ports[port].line = Some(line);
-    }
-
-    /// Takes down the ports that nothing is linked to.
-    pub(crate) fn begin(&mut self) {
-        for port in 0..self.ports.len() {
-            if self.ports[port].line.is_none() {
-                self.switch.port_down(port, Instant(0), &mut self.memory);
-            }
         }
     }
 
@@ -308,15 +308,4 @@ impl Device {
 #[inline]
 fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
     memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
-}
-
-/// The settings for ports on cables: a chip's cable keeps the rate, so its port need not; random numbers differ by switch.
-fn on_cables(settings: &SwitchSettings, seed: u64, is_chip: bool) -> SwitchSettings {
-    const NO_LIMIT_BYTES: u64 = 1 << 40;
-    let mut settings = settings.clone();
-    settings.seed = settings.seed.wrapping_add(seed);
-    for port in settings.ports.iter_mut().filter(|_| is_chip) {
-        port.burst_bytes = Some(NO_LIMIT_BYTES);
-    }
-    settings
 }

@@ -18,7 +18,7 @@ pub mod outcome;
 mod packet;
 mod queue;
 mod record;
-pub mod routes;
+mod routes;
 pub mod scenario;
 mod simulation;
 mod time;

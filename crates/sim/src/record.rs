@@ -7,7 +7,7 @@ use switch::{Mark, Snapshot};
 use wire::pause::{Control, FRAME_BYTES, decode};
 
 use crate::device::Device;
-use crate::line::Wires;
+use crate::line::{Line, Wires};
 use crate::outcome::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::packet::Packet;
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
@@ -196,10 +196,10 @@ struct PausedPort {
 
 impl PauseLog {
     fn new(scenario: &Scenario, wires: &Wires) -> Self {
-        let port = |line: &crate::line::Line| PausedPort {
+        let port = |line: &Line| PausedPort {
             name: end_name(scenario, line.to),
             honoured: honoured(scenario, line.to),
-            speed_bps: pause_speed_bps(scenario, line.to).unwrap_or(line.speed_bps()),
+            speed_bps: pause_speed_bps(scenario, line),
             since: [NEVER; PRIORITIES],
             until: [NEVER; PRIORITIES],
         };
@@ -252,10 +252,11 @@ fn honoured(scenario: &Scenario, end: End) -> u8 {
     }
 }
 
-/// The speed that a switch's port counts quanta at.
-fn pause_speed_bps(scenario: &Scenario, end: End) -> Option<u64> {
-    match &scenario.nodes[end.node].kind {
-        NodeKind::Switch(device) => Some(device.settings.ports[end.port].pause_speed_bps()),
+/// The speed that the port at the end of a line counts quanta at.
+fn pause_speed_bps(scenario: &Scenario, line: &Line) -> u64 {
+    let own = match &scenario.nodes[line.to.node].kind {
+        NodeKind::Switch(device) => device.settings.ports[line.to.port].speed_bps,
         NodeKind::Host(_) => None,
-    }
+    };
+    own.unwrap_or(line.speed_bps())
 }

@@ -68,7 +68,7 @@ impl<'s> Simulation<'s> {
                 NodeKind::Switch(settings) => {
                     let seed = scenario.seed.wrapping_add((node as u64) << 32);
                     places.push(Place::Switch(devices.len()));
-                    devices.push(Device::new(devices.len(), node, settings, seed));
+                    devices.push(Device::new(devices.len(), node, settings, seed, &wires));
                 }
                 NodeKind::Host(settings) => {
                     let line = wires.lines.iter().position(|line| line.from.node == node);
@@ -78,12 +78,6 @@ impl<'s> Simulation<'s> {
                 }
             }
         }
-        for line in &wires.lines {
-            if let Place::Switch(device) = places[line.from.node] {
-                devices[device].link(line.from.port, line.number);
-            }
-        }
-        devices.iter_mut().for_each(Device::begin);
         let (flows, traffic_flows) = make_flows(scenario, &places, &hosts, &wires);
         wires.queue.plan(of_ns(scenario.sample_ns), Event::Sample);
         let mut simulation = Self {

@@ -239,7 +239,8 @@ impl Egress {
 
 /// The rate of the whole port.
 fn line(settings: &PortSettings) -> Option<Rate> {
-    settings.speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
+    let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
+    speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
 }
 
 /// What has a rate of its own.

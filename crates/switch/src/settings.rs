@@ -87,6 +87,8 @@ pub struct PortSettings {
     pub name: String,
     /// The line rate that the port keeps, in bit/s; `None`: as fast as the interface takes frames.
     pub speed_bps: Option<u64>,
+    /// The port itself keeps that rate; false: its cable does, as in the simulator.
+    pub keeps_rate: bool,
     /// What received frames are treated as.
     pub classify: ClassifySettings,
     /// What frames that leave are marked with.
@@ -117,6 +119,7 @@ impl PortSettings {
         Self {
             name: name.into(),
             speed_bps,
+            keeps_rate: true,
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),

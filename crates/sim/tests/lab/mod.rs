@@ -1,0 +1,86 @@
+//! Networks for tests, put together in code.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use sim::scenario::{
+    End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
+};
+use sim::{Outcome, Simulation};
+
+pub const GBPS: u64 = 1_000_000_000;
+pub const US: u64 = 1_000;
+pub const MS: u64 = 1_000_000;
+
+/// A switch with this configuration.
+pub fn switch(name: &str, config: &str) -> Node {
+    let config = config::parse(name, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+    Node { name: name.to_owned(), kind: NodeKind::Switch(SwitchNode { settings: config.switch, turn_ns: 0 }) }
+}
+
+/// A host that obeys every pause.
+pub fn host(name: &str) -> Node {
+    Node { name: name.to_owned(), kind: NodeKind::Host(HostNode { no_drop: 0xff }) }
+}
+
+/// A cable of so many metres on which frames take nothing but their bytes, between (node, port) and (node, port).
+pub fn cable(a: (usize, usize), b: (usize, usize), speed_bps: u64, cable_m: u32) -> Link {
+    let [a, b] = [a, b].map(|(node, port)| End { node, port });
+    Link {
+        name: format!("{}.{}–{}.{}", a.node, a.port, b.node, b.port),
+        ends: [a, b],
+        speed_bps,
+        cable_m,
+        propagation_ns: 5 * u64::from(cable_m),
+        mtu_bytes: 9216,
+        response_ns: 3840 * 8 * GBPS / speed_bps,
+        overhead_bytes: 0,
+    }
+}
+
+/// Frames without end at the line's rate from the start on.
+pub fn constant(name: &str, from: usize, to: usize, priority: u8, frame_bytes: u16) -> Traffic {
+    Traffic {
+        name: name.to_owned(),
+        flows: vec![(from, to)],
+        priority,
+        dscp: priority * 8,
+        frame_bytes,
+        rate_bps: u64::MAX >> 8,
+        pattern: Pattern::Constant,
+        start: Start::At(0),
+        stop_ns: u64::MAX >> 20,
+        ecn: false,
+        dcqcn: false,
+    }
+}
+
+/// One frame at a time.
+pub fn one_frame(name: &str, from: usize, to: usize, priority: u8, bytes: u16, at_ns: u64) -> Traffic {
+    let pattern = Pattern::Finite { bytes: u64::from(bytes) };
+    Traffic { pattern, start: Start::At(at_ns), ..constant(name, from, to, priority, bytes) }
+}
+
+/// A network and what is sent over it, without faults.
+pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, duration_ns: u64) -> Scenario {
+    Scenario {
+        title: "test".to_owned(),
+        duration_ns,
+        seed: 1,
+        sample_ns: duration_ns,
+        forwarding: Forwarding::ShortestPath,
+        nodes,
+        links,
+        traffic,
+        routes: Vec::new(),
+        faults: Vec::new(),
+        expectations: Vec::new(),
+    }
+}
+
+/// Runs it whole. Everything must add up.
+pub fn run(scenario: &Scenario) -> Outcome {
+    let mut simulation = Simulation::new(scenario);
+    simulation.run_until(scenario.duration_ns, &mut |_| {});
+    let outcome = simulation.finish();
+    assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
+    outcome
+}
