@@ -56,7 +56,7 @@ impl<'o> Hit<'o> {
         [
             short(&self.name, PORT_CHARS),
             short(&self.port.peer, PEER_CHARS),
-            drops.collect::<Vec<_>>().join("\n"),
+            if self.drops == 0 { "–".to_owned() } else { drops.collect::<Vec<_>>().join("\n") },
             or_dash(self.xoff_episodes),
             or_dash(peak.into()),
             or_dash(size.into()),

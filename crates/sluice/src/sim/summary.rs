@@ -112,8 +112,7 @@ fn expectations(outcome: &Outcome) -> String {
     for expectation in &outcome.expectations {
         let ExpectationOutcome { line, expected, metric, measured, holds } = expectation;
         let sign = if *holds { '✔' } else { '✘' };
-        let measured = metric.spell(*measured);
-        let _ = writeln!(out, "{sign} line {line}: {expected}, measured {}", measured.trim_end());
+        let _ = writeln!(out, "{sign} line {line}: {expected}, measured {}", metric.spell(*measured));
     }
     for imbalance in &outcome.imbalances {
         let _ = writeln!(out, "✘ fault of the simulator: {imbalance}");

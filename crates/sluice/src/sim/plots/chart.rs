@@ -109,18 +109,20 @@ pub fn piece<'a>(area: &Area<'a>, top: u32, height: u32) -> Area<'a> {
     area.clone().shrink((0, top), (WIDTH, height))
 }
 
-/// The axes of a chart and its grid.
+/// The axes of a chart and its grid. Without a name the vertical axis has no grid either.
 pub fn axes<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut Chart<X>,
-    (x, y): (&str, &str),
+    (x, y): (&str, Option<&str>),
     x_label: &dyn Fn(&f64) -> String,
 ) -> Drawn {
-    chart
-        .configure_mesh()
-        .x_labels(10)
+    let mut mesh = chart.configure_mesh();
+    if y.is_none() {
+        mesh.disable_y_mesh();
+    }
+    mesh.x_labels(10)
         .y_labels(6)
         .x_desc(x)
-        .y_desc(y)
+        .y_desc(y.unwrap_or_default())
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12))
         .axis_style(BLACK.mix(0.6))

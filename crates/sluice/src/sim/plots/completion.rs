@@ -46,24 +46,23 @@ fn messages(outcome: &Outcome) -> Vec<Messages> {
     for span in &outcome.series.completions {
         took_ns[span.traffic].push(span.to_ns.saturating_sub(span.from_ns));
     }
-    let mut all: Vec<Messages> = outcome
-        .traffic
-        .iter()
-        .zip(took_ns)
-        .filter(|(_, took_ns)| !took_ns.is_empty())
-        .map(|(traffic, mut took_ns)| {
-            took_ns.sort_unstable();
-            Messages {
-                name: short(&traffic.name, NAME_CHARS),
-                to_send: traffic.messages,
-                colour: BLACK,
-                took_ns,
-            }
-        })
-        .collect();
-    all.sort_by_key(|messages| std::cmp::Reverse(messages.took_ns.len()));
-    all.truncate(TRAFFIC.len());
-    all.iter_mut().zip(TRAFFIC).for_each(|(messages, colour)| messages.colour = colour);
+    let mut all: Vec<Messages> = Vec::new();
+    for (number, (traffic, mut took_ns)) in outcome.traffic.iter().zip(took_ns).enumerate() {
+        if took_ns.is_empty() {
+            continue;
+        }
+        took_ns.sort_unstable();
+        let (name, colour) = (short(&traffic.name, NAME_CHARS), TRAFFIC[number % TRAFFIC.len()]);
+        all.push(Messages { name, to_send: traffic.messages, colour, took_ns });
+    }
+    if all.len() > TRAFFIC.len() {
+        all.sort_by_key(|messages| std::cmp::Reverse(messages.took_ns.len()));
+        all.truncate(TRAFFIC.len());
+    }
+    // Each has the colour that it has in the plot of throughput, unless two would have the same.
+    if outcome.traffic.len() > TRAFFIC.len() {
+        all.iter_mut().zip(TRAFFIC).for_each(|(messages, colour)| messages.colour = colour);
+    }
     all
 }
 
@@ -81,7 +80,7 @@ fn panel(area: &Area, all: &[Messages]) -> Drawn {
             0.0..102.0,
         )?;
     let at = |ns: &f64| time(ns.round() as u64);
-    axes(&mut chart, ("completion time", "messages that arrived within it, %"), &at)?;
+    axes(&mut chart, ("completion time", Some("messages that arrived within it, %")), &at)?;
     for (row, messages) in all.iter().enumerate() {
         chart
             .draw_series([PathElement::new(steps(&messages.took_ns, to), messages.colour.stroke_width(2))])?;

@@ -116,7 +116,7 @@ fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> Drawn {
         let corners = [(from * time.end, 0.0), (to * time.end, top)];
         chart.draw_series([Rectangle::new(corners, LIGHT_GREY.mix(shade).filled())])?;
     }
-    axes(&mut chart, (time.name, "cells"), &|at| number(*at))?;
+    axes(&mut chart, (time.name, Some("cells")), &|at| number(*at))?;
     chart.draw_series([Polygon::new(above_zero(&shared), LIGHT_SKY)])?;
     chart.draw_series([Polygon::new(between(&shared, &held), LIGHT_VERMILLION)])?;
     chart.draw_series([PathElement::new(shared, BLUE.stroke_width(1))])?;

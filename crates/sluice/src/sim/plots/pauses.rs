@@ -99,7 +99,7 @@ fn timeline(area: &Area, duration_ns: u64, rows: &[Row]) -> Drawn {
         .x_label_area_size(44)
         .margin_left(LEFT)
         .build_cartesian_2d(0.0..time.end, 0.0..rows.len() as f64)?;
-    axes(&mut chart, (time.name, ""), &|at| number(*at))?;
+    axes(&mut chart, (time.name, None), &|at| number(*at))?;
     for (number, row) in rows.iter().enumerate() {
         let top = (rows.len() - number) as f64;
         for (from, to, shade) in shaded(row.spans.iter().copied(), duration_ns) {

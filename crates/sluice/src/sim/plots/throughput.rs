@@ -1,5 +1,7 @@
 //! What arrived over time: of each priority, and of each traffic where there are few.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
@@ -17,8 +19,8 @@ const PANEL: u32 = 320;
 const NAMES: u32 = 250;
 const NAMES_FROM: i32 = (WIDTH - NAMES) as i32 + 14;
 const NAME_CHARS: usize = 18;
-/// Most points of a line: more would show single bursts of frames.
-const MOST_POINTS: usize = 200;
+/// Most steps of a line: more would show single bursts of frames.
+const MOST_STEPS: usize = 200;
 
 /// Arrivals of one colour: bit/s in each sample.
 struct Line {
@@ -111,7 +113,7 @@ fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
     let time = TimeScale::new(outcome.duration_ns);
     let at_ns = &outcome.series.at_ns;
     let lines: Vec<Vec<(f64, f64)>> =
-        panel.lines.iter().map(|line| points(at_ns, &line.bps, &time)).collect();
+        panel.lines.iter().map(|line| stairs(at_ns, &line.bps, &time)).collect();
     let most_bps = lines.iter().flatten().map(|point| point.1).fold(1.0, f64::max);
     let (unit_bps, unit) = rate_unit(most_bps);
     let mut chart = ChartBuilder::on(area)
@@ -120,7 +122,7 @@ fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..time.end, 0.0..1.08 * most_bps / unit_bps)?;
-    axes(&mut chart, (time.name, unit), &|at| number(*at))?;
+    axes(&mut chart, (time.name, Some(unit)), &|at| number(*at))?;
     text(area, panel.mean_of, (NAMES_FROM, 20), 14, HPos::Left)?;
     for (row, (line, points)) in panel.lines.iter().zip(lines).enumerate() {
         let points: Vec<(f64, f64)> = points.into_iter().map(|(at, bps)| (at, bps / unit_bps)).collect();
@@ -133,15 +135,16 @@ fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
     Ok(())
 }
 
-/// Samples as points, several as their mean, for a peak of an instant says nothing of a rate.
-fn points(at_ns: &[u64], bps: &[f64], time: &TimeScale) -> Vec<(f64, f64)> {
+/// Samples as stairs, several as their mean, for a peak of an instant says nothing of a rate.
+fn stairs(at_ns: &[u64], bps: &[f64], time: &TimeScale) -> Vec<(f64, f64)> {
     let all = at_ns.len().min(bps.len());
-    let mean = |samples: std::ops::Range<usize>| {
-        let last_ns = at_ns[samples.end - 1];
-        let count = samples.len() as f64;
-        (time.at(last_ns), samples.map(|sample| bps[sample]).sum::<f64>() / count)
+    let step = |samples: Range<usize>| {
+        let from_ns = if samples.start == 0 { 0 } else { at_ns[samples.start - 1] };
+        let (to_ns, count) = (at_ns[samples.end - 1], samples.len() as f64);
+        let mean = bps[samples].iter().sum::<f64>() / count;
+        [(time.at(from_ns), mean), (time.at(to_ns), mean)]
     };
-    pieces(all, MOST_POINTS).map(mean).collect()
+    pieces(all, MOST_STEPS).flat_map(step).collect()
 }
 
 #[cfg(test)]
@@ -184,7 +187,9 @@ mod tests {
         let time = TimeScale::new(4000);
         let at_ns: Vec<u64> = (1..=4000).collect();
         let bps: Vec<f64> = (0..4000).map(f64::from).collect();
-        let points = points(&at_ns, &bps, &time);
-        assert_eq!((points.len(), points[0], points[199]), (200, (0.02, 9.5), (4.0, 3989.5)));
+        let stairs = stairs(&at_ns, &bps, &time);
+        assert_eq!(stairs.len(), 400);
+        assert_eq!(stairs[..3], [(0.0, 9.5), (0.02, 9.5), (0.02, 29.5)]);
+        assert_eq!(stairs[399], (4.0, 3989.5));
     }
 }
