@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 4;
 const MOST_NAMES: usize = 3;
 /// Longest names of ports and of what they are linked to, in characters.
 const PORT_CHARS: usize = 16;
-const PEER_CHARS: usize = 13;
+const PEER_CHARS: usize = 12;
 
 /// A port where something happened.
 struct Hit<'o> {
@@ -73,8 +73,16 @@ pub fn ports(outcome: &Outcome) -> String {
         return "No switch dropped a frame, sent XOFF or was paused.".to_owned();
     }
     hits.sort_by_key(|hit| Reverse((hit.drops, hit.xoff_episodes, hit.paused.map(|queue| queue.paused_ns))));
-    let headings =
-        ["Port", "Linked to", "Dropped", "XOFF\nsent", "Headroom\npeak", "\nof", "Times\npaused", "Paused"];
+    let headings = [
+        "Port",
+        "Linked to",
+        "Dropped",
+        "XOFF\nepisodes",
+        "Headroom\npeak",
+        "\nof",
+        "Times\npaused",
+        "Paused",
+    ];
     let mut table = table(&headings, 3);
     for hit in hits.iter().take(MOST_PORTS) {
         table.add_row(hit.row());
