@@ -11,7 +11,7 @@ use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 
 use crate::packet::{Look, Packet};
 use crate::scenario::{Pattern, Traffic};
-use crate::time::{Picos, instant, of_bytes, of_ns};
+use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 
 /// Frames that a flow may send closer together than its reaction point wants, after it was held back.
 const BURST_FRAMES: u64 = 8;
@@ -41,7 +41,10 @@ pub(crate) struct Sender {
     /// Bytes of line that a frame takes.
     line_bytes: u64,
     begun_at: Picos,
+    /// No message is added at or after this.
     stop: Picos,
+    /// No frame is due at or after this: messages that come again and again are sent whole.
+    end_due: Picos,
     /// When the next frame is due …
     due: Picos,
     /// … and when the reaction point lets it go.
@@ -116,6 +119,10 @@ impl Flow {
                 line_bytes,
                 begun_at: 0,
                 stop: of_ns(traffic.stop_ns),
+                end_due: match traffic.pattern {
+                    Pattern::Poisson { .. } | Pattern::Incast { .. } => NEVER,
+                    _ => of_ns(traffic.stop_ns),
+                },
                 due: 0,
                 free_at: 0,
                 left_frames: 0,
@@ -144,13 +151,14 @@ impl Flow {
         }
     }
 
-    /// When its first message is there: those of a Poisson flow come at random from the start. `random` is from 0 (excluded)
-    /// to 1.
-    pub(crate) fn first_message(&self, now: Picos, random: f64) -> Picos {
-        match self.sender.pattern {
+    /// When its first message is there: those of a Poisson flow come at random from the start; `None`: not before it stops.
+    /// `random` is from 0 (excluded) to 1.
+    pub(crate) fn first_message(&self, now: Picos, random: f64) -> Option<Picos> {
+        let first = match self.sender.pattern {
             Pattern::Poisson { .. } => self.next_random(now, random),
             _ => now,
-        }
+        };
+        (first < self.sender.stop).then_some(first)
     }
 
     /// A message is there to be sent. When is the next? `random` is from 0 (excluded) to 1.
@@ -176,9 +184,8 @@ impl Flow {
     /// When it has a frame to send; `None`: not before another message is there.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Picos> {
-        let Sender { left_frames, due, free_at, stop, .. } = self.sender;
-        let due = due.max(free_at);
-        (left_frames > 0 && due < stop).then_some(due)
+        let Sender { left_frames, due, free_at, end_due, .. } = self.sender;
+        (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
 
     /// Takes the next frame, which leaves now.
