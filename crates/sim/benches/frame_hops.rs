@@ -134,7 +134,7 @@ fn main() {
     let sizes = [(16, 8, 16), (1, 1, 8), (2, 2, 8), (5, 3, 8), (11, 5, 8), (22, 10, 8), (43, 21, 8)];
     for (leaves, spines, hosts_per_leaf) in sizes {
         // About two million hops each.
-        let duration_ns = 300 * US * 128 / (leaves * hosts_per_leaf) as u64;
+        let duration_ns = 1200 * US * 128 / (leaves * hosts_per_leaf) as u64;
         let scenario = leaf_spine(leaves, spines, hosts_per_leaf, duration_ns);
         let (mut best, first_bytes, outcome) = run(&scenario);
         for _ in 0..2 {

@@ -78,11 +78,14 @@ const ORDER_BITS: u32 = 64 - CODE_BITS;
 const SLOT_SHIFT: u32 = 11;
 /// … and its slots, which are 16.8 µs together.
 const SLOTS: u64 = 8192;
+/// Entries of the slot that time has come to which may be moved to make room for another.
+const CROWD: usize = 256;
 
 /// The queue. An entry is one number, so that comparing is cheap: time, order, event.
 ///
 /// A wheel of short slots, in which nearly all events fall, and a heap for those that are far off: an event costs the same
-/// however many there are. The entries of a slot are sorted when its time comes.
+/// however many there are. The entries of a slot are sorted when its time comes. What is planned for that slot then finds its
+/// place among them, or, if they are many (thousands of flows begin at once), in the heap.
 #[derive(Debug)]
 pub(crate) struct Queue {
     /// Entries of the slot that time has come to, the next one last.
@@ -93,6 +96,8 @@ pub(crate) struct Queue {
     /// Bit i: slot i of the wheel is not empty.
     used: Vec<u64>,
     far: BinaryHeap<Reverse<u128>>,
+    /// The heap has entries of the slot that time has come to.
+    is_crowded: bool,
     planned: u64,
 }
 
@@ -105,6 +110,7 @@ impl Queue {
             slots: vec![Vec::new(); SLOTS as usize],
             used: vec![0; SLOTS as usize / 64],
             far: BinaryHeap::new(),
+            is_crowded: false,
             planned: 0,
         }
     }
@@ -121,8 +127,13 @@ impl Queue {
     fn insert(&mut self, entry: u128) {
         let slot = slot_of(entry);
         if slot <= self.slot {
-            let place = self.current.partition_point(|later| *later > entry);
-            self.current.insert(place, entry);
+            if self.current.len() < CROWD {
+                let place = self.current.partition_point(|later| *later > entry);
+                self.current.insert(place, entry);
+            } else {
+                self.far.push(Reverse(entry));
+                self.is_crowded = true;
+            }
         } else if slot - self.slot < SLOTS {
             let index = (slot % SLOTS) as usize;
             self.slots[index].push(entry);
@@ -138,12 +149,20 @@ impl Queue {
         if self.current.is_empty() {
             self.advance();
         }
-        let entry = *self.current.last()?;
+        let mut entry = *self.current.last()?;
+        let is_far = self.is_crowded && self.far.peek().is_some_and(|Reverse(far)| *far < entry);
+        if is_far {
+            entry = self.far.peek()?.0;
+        }
         let at = (entry >> 64) as Picos;
         if at > until {
             return None;
         }
-        self.current.pop();
+        if is_far {
+            self.far.pop();
+        } else {
+            self.current.pop();
+        }
         Some((at, Event::of(entry)))
     }
 
@@ -152,7 +171,9 @@ impl Queue {
         let near = self.next_used();
         let far = self.far.peek().map(|Reverse(entry)| slot_of(*entry));
         let Some(next) = near.into_iter().chain(far).min() else { return };
+        let next = next.max(self.slot);
         self.slot = next;
+        self.is_crowded = false;
         let index = (next % SLOTS) as usize;
         if near == Some(next) {
             self.used[index / 64] &= !(1 << (index % 64));
@@ -160,10 +181,10 @@ impl Queue {
         }
         // What was far off and now has a slot on the wheel.
         while let Some(&Reverse(entry)) = self.far.peek()
-            && slot_of(entry) - self.slot < SLOTS
+            && slot_of(entry).saturating_sub(self.slot) < SLOTS
         {
             self.far.pop();
-            if slot_of(entry) == self.slot {
+            if slot_of(entry) <= self.slot {
                 self.current.push(entry);
             } else {
                 self.insert(entry);
@@ -221,6 +242,24 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| queue.next(8)).collect();
         assert_eq!(taken, [planned[5], planned[1], planned[2], planned[4], planned[0]]);
         assert_eq!((queue.next(8), queue.next(9)), (None, Some(planned[3])));
+    }
+
+    /// Far more than there is room for among those of one slot, some of them planned while that slot is on.
+    #[test]
+    fn a_crowd_at_one_time() {
+        let mut queue = Queue::new();
+        let numbers = 0..4 * CROWD;
+        numbers.clone().for_each(|number| queue.plan(7, Event::Begin(number)));
+        for number in numbers.clone() {
+            assert_eq!(queue.next(7), Some((7, Event::Begin(number))));
+            queue.plan(7 + (number % 2) as Picos, Event::Message(number));
+        }
+        for odd in 0..2 {
+            for number in numbers.clone().filter(|number| number % 2 == odd) {
+                assert_eq!(queue.next(9), Some((7 + odd as Picos, Event::Message(number))));
+            }
+        }
+        assert_eq!(queue.next(Picos::MAX), None);
     }
 
     proptest! {

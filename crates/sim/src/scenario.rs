@@ -136,7 +136,7 @@ pub struct Traffic {
     pub pattern: Pattern,
     /// When it begins.
     pub start: Start,
-    /// No frame is sent at or after this.
+    /// No frame is due at or after this; of Poisson and incast traffic no message, and those before it are sent whole.
     pub stop_ns: Nanos,
     /// Frames say that marks are understood: ECT(0).
     pub ecn: bool,

@@ -260,8 +260,10 @@ impl<'s> Simulation<'s> {
 
     fn begin(&mut self, number: usize) {
         if self.flows[number].begin(self.wires.now) {
-            let poisson = self.flows[number].first_message(self.wires.now, self.random.fraction());
-            self.wires.queue.plan(poisson, Event::Message(number));
+            let first = self.flows[number].first_message(self.wires.now, self.random.fraction());
+            if let Some(first) = first {
+                self.wires.queue.plan(first, Event::Message(number));
+            }
         } else {
             self.list(number);
         }

@@ -82,10 +82,7 @@ fn pause_stops_a_priority_and_no_other() {
     assert_eq!((no_drop.lost_frames, other.lost_frames), (0, 0));
     let expected = |bps: u64| bps * 200 / 1_000_000 / 8000;
     assert!(other.received_frames.abs_diff(expected(GBPS)) <= 2, "never held back: {other:?}");
-    assert!(
-        no_drop.received_frames < expected(6 * GBPS) * 8 / 10,
-        "held back: {no_drop:?}"
-    );
+    assert!(no_drop.received_frames < expected(6 * GBPS) * 8 / 10, "held back: {no_drop:?}");
     // The port of the receiver from when the storm's frame was obeyed to when its XON was; the sender in between.
     let obeyed = |at: u64| at + 48 + 500 + 3072;
     let spans: Vec<_> = outcome.series.pauses.iter().map(|span| (&*span.port, span.priority)).collect();

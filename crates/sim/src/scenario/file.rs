@@ -40,7 +40,7 @@
 //! ecn = true                       # frames are ECT(0); default false
 //! dcqcn = true                     # senders slow down by marks; default false; needs ecn, which is then true by default
 //! start = "0s"                     # default 0
-//! stop = "5ms"                     # default: the end
+//! stop = "5ms"                     # default: the end; messages of "poisson" and "incast" that are there then are sent whole
 //! pattern = "constant"             # default: "constant", or "finite" where bytes are given
 //!
 //! [[traffic]]
