@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use sim::Outcome;
 use sim::outcome::{HostOutcome, PortOutcome, QueueOutcome, SwitchOutcome};
 
-use super::summary::short;
+use super::summary::{fitted, short};
 use super::units::time;
 use crate::output::{grouped, table, tenths};
 
@@ -15,9 +15,10 @@ const MOST_HOSTS: usize = 8;
 const MOST_LINKS: usize = 4;
 /// Most names in a line of text.
 const MOST_NAMES: usize = 3;
-/// Longest names of ports and of what they are linked to, in characters.
+/// Longest names of ports in lines of text, in characters.
 const PORT_CHARS: usize = 16;
-const PEER_CHARS: usize = 12;
+/// … and of hosts and what they are linked to, in their table.
+const HOST_CHARS: usize = 28;
 
 /// A port where something happened.
 struct Hit<'o> {
@@ -49,13 +50,13 @@ impl<'o> Hit<'o> {
         is_noteworthy.then_some(hit)
     }
 
-    fn row(&self) -> [String; 8] {
+    fn row(&self, name_chars: usize) -> [String; 8] {
         let or_dash = |number: u64| if number == 0 { "–".to_owned() } else { grouped(number) };
         let (peak, size) = self.headroom_cells;
         let drops = self.port.drops.iter().map(|(reason, frames)| format!("{} {reason}", grouped(*frames)));
         [
-            short(&self.name, PORT_CHARS),
-            short(&self.port.peer, PEER_CHARS),
+            short(&self.name, name_chars),
+            short(&self.port.peer, name_chars),
             if self.drops == 0 { "–".to_owned() } else { drops.collect::<Vec<_>>().join("\n") },
             or_dash(self.xoff_episodes),
             or_dash(peak.into()),
@@ -83,11 +84,13 @@ pub fn ports(outcome: &Outcome) -> String {
         "Times\npaused",
         "Paused",
     ];
-    let mut table = table(&headings, 3);
-    for hit in hits.iter().take(MOST_PORTS) {
-        table.add_row(hit.row());
-    }
-    let mut text = table.trim_fmt();
+    let mut text = fitted(|name_chars| {
+        let mut table = table(&headings, 3);
+        hits.iter().take(MOST_PORTS).for_each(|hit| {
+            table.add_row(hit.row(name_chars));
+        });
+        table.trim_fmt()
+    });
     if hits.len() > MOST_PORTS {
         text += &format!("\nand {} ports more (--json has all)", hits.len() - MOST_PORTS);
     }
@@ -143,8 +146,8 @@ pub fn hosts(outcome: &Outcome) -> String {
     let mut table = table(&headings, 3);
     for &(host, priority) in paused.iter().take(MOST_HOSTS) {
         table.add_row([
-            short(&host.name, PORT_CHARS),
-            short(&host.peer, PORT_CHARS),
+            short(&host.name, HOST_CHARS),
+            short(&host.peer, HOST_CHARS),
             priority.to_string(),
             grouped(host.pauses[priority]),
             time(host.paused_ns[priority]),
@@ -162,7 +165,7 @@ pub fn hosts(outcome: &Outcome) -> String {
 pub fn links(outcome: &Outcome) -> String {
     let cut = outcome.links.iter().filter(|link| link.cut_frames > 0);
     let lines: Vec<String> = cut
-        .map(|link| format!("{}: {} frames lost because it was cut", link.name, grouped(link.cut_frames)))
+        .map(|link| format!("Frames lost because {} was cut: {}", link.name, grouped(link.cut_frames)))
         .collect();
     let mut text = lines[..lines.len().min(MOST_LINKS)].join("\n");
     if lines.len() > MOST_LINKS {

@@ -10,8 +10,12 @@ use super::places;
 use super::units::{in_words, rate, time};
 use crate::output::{grouped, table};
 
-/// Longest name in a table, in characters.
-const NAME_CHARS: usize = 18;
+/// Columns of a terminal that shows every table whole.
+const COLUMNS: usize = 100;
+/// Longest names in tables, in characters: the first with which a table fits.
+const NAME_CHARS: [usize; 7] = [32, 28, 24, 20, 18, 16, 12];
+/// … and in lines of text and small tables.
+const SHORT_CHARS: usize = 20;
 
 /// The whole summary of a run that took `wall` of real time.
 pub fn text(outcome: &Outcome, wall: Duration) -> String {
@@ -58,25 +62,31 @@ fn traffic(traffic: &[TrafficOutcome]) -> String {
         "Marked\n(ECN)",
         "Arrived\nbit/s",
     ];
-    let mut table = table(&headings, 1);
-    for traffic in traffic {
-        table.add_row([
-            short(&traffic.name, NAME_CHARS),
-            traffic.priority.to_string(),
-            grouped(traffic.flows),
-            grouped(traffic.sent_frames),
-            grouped(traffic.received_frames),
-            grouped(traffic.lost_frames),
-            grouped(traffic.in_network_frames),
-            grouped(traffic.marked_frames),
-            rate(traffic.throughput_bps).trim_end_matches("bit/s").to_owned(),
-        ]);
-    }
-    let mut text = table.trim_fmt();
-    for traffic in traffic.iter().filter(|traffic| traffic.reordered_frames > 0 || traffic.cnps > 0) {
-        let TrafficOutcome { name, reordered_frames, cnps, .. } = traffic;
-        let (name, reordered, cnps) = (short(name, NAME_CHARS), grouped(*reordered_frames), grouped(*cnps));
-        text += &format!("\n{name}: {reordered} frames came out of order, {cnps} CNPs slowed senders down");
+    let mut text = fitted(|name_chars| {
+        let mut table = table(&headings, 1);
+        for traffic in traffic {
+            table.add_row([
+                short(&traffic.name, name_chars),
+                traffic.priority.to_string(),
+                grouped(traffic.flows),
+                grouped(traffic.sent_frames),
+                grouped(traffic.received_frames),
+                grouped(traffic.lost_frames),
+                grouped(traffic.in_network_frames),
+                grouped(traffic.marked_frames),
+                rate(traffic.throughput_bps).trim_end_matches("bit/s").to_owned(),
+            ]);
+        }
+        table.trim_fmt()
+    });
+    for TrafficOutcome { name, reordered_frames, cnps, .. } in traffic {
+        let name = short(name, SHORT_CHARS);
+        if *reordered_frames > 0 {
+            text += &format!("\n{name}: {} frames came out of order", grouped(*reordered_frames));
+        }
+        if *cnps > 0 {
+            text += &format!("\n{name}: {} CNPs told senders to slow down", grouped(*cnps));
+        }
     }
     text
 }
@@ -99,7 +109,7 @@ fn messages(traffic: &[TrafficOutcome]) -> String {
             .completion
             .map(|times| [times.min_ns, times.mean_ns, times.p50_ns, times.p99_ns, times.max_ns].map(time));
         let arrived = traffic.completion.map_or(0, |completion| completion.messages);
-        let mut row = vec![short(&traffic.name, NAME_CHARS), grouped(traffic.messages), grouped(arrived)];
+        let mut row = vec![short(&traffic.name, SHORT_CHARS), grouped(traffic.messages), grouped(arrived)];
         row.extend(times.unwrap_or_else(|| ["–"; 5].map(str::to_owned)));
         table.add_row(row);
     }
@@ -126,6 +136,13 @@ fn expectations(outcome: &Outcome) -> String {
         (_, missed) => format!("{missed} of {all} expectations did not come true."),
     };
     out
+}
+
+/// The text that `render` makes with the longest names that leave it at most [`COLUMNS`] wide.
+pub fn fitted(render: impl Fn(usize) -> String) -> String {
+    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= COLUMNS);
+    let [.., shortest] = NAME_CHARS;
+    NAME_CHARS.into_iter().map(&render).find(fits).unwrap_or_else(|| render(shortest))
 }
 
 /// A name with at most so many characters: the middle is left out, since what tells names apart is at their ends.

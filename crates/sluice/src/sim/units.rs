@@ -4,7 +4,8 @@ use crate::output::grouped;
 
 /// Units of time: nanoseconds in one, and its name.
 const TIMES: [(f64, &str); 4] = [(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")];
-const RATES: [(f64, &str); 4] = [(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
+const RATES: [(f64, &str); 5] =
+    [(1e12, "Tbit/s"), (1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")];
 
 /// A time: 12400 → 12.4 us.
 pub fn time(ns: u64) -> String {
@@ -80,6 +81,7 @@ mod tests {
             (0.0, "0 bit/s"),
             (98.44e9, "98.4 Gbit/s"),
             (399.6e9, "400 Gbit/s"),
+            (2.1951e12, "2.2 Tbit/s"),
             (2.5e6, "2.5 Mbit/s"),
             (999.96e3, "1 Mbit/s"),
         ] {

@@ -6,6 +6,7 @@ use plotters::style::text_anchor::HPos;
 use sim::Outcome;
 
 use super::chart::{Area, Drawn, HEADING, MOST_POINTS, TRAFFIC, WIDTH, axes, heading, picture, piece, text};
+use crate::output::grouped;
 use crate::sim::summary::short;
 use crate::sim::units::time;
 
@@ -109,7 +110,8 @@ fn name(area: &Area, row: usize, messages: &Messages) -> Drawn {
     let (x, y) = ((WIDTH - NAMES) as i32 + 14, 24 + 46 * row as i32);
     let within = |percent: usize| time(took_ns[(took_ns.len() * percent).div_ceil(100).max(1) - 1]);
     area.draw(&PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3)))?;
-    text(area, &format!("{name}: {} of {to_send} arrived", took_ns.len()), (x + 26, y), 15, HPos::Left)?;
+    let (arrived, to_send) = (grouped(took_ns.len() as u64), grouped(*to_send));
+    text(area, &format!("{name}: {arrived} of {to_send} arrived"), (x + 26, y), 15, HPos::Left)?;
     let times = format!("50 % in {}, 99 % in {}, all in {}", within(50), within(99), within(100));
     text(area, &times, (x + 26, y + 19), 14, HPos::Left)
 }

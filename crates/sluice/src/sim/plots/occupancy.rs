@@ -16,7 +16,7 @@ const MOST_GROUPS: usize = 6;
 /// Height of each in pixels.
 const PANEL: u32 = 250;
 /// A line that is so many times as high as what the group held is not drawn: the rest would be flat.
-const FAR: f64 = 3.0;
+const FAR: f64 = 4.0;
 
 /// The fullest groups below each other; `None` if no no-drop group held anything outside its reservation.
 ///
@@ -103,7 +103,7 @@ fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> Drawn {
         (BLACK, line(|point, _| point.xoff)),
         (VERMILLION, line(|point, headroom| point.xoff.saturating_add(headroom))),
     ];
-    let top = top(f64::from(peak(group)), limits.iter().flat_map(|(_, line)| line).map(|point| point.1));
+    let top = top(f64::from(peak(group)), limits.iter().map(|(_, line)| highest(line)));
 
     let mut chart = ChartBuilder::on(area)
         .caption(caption(group, &points), ("sans-serif", 16))
@@ -120,13 +120,14 @@ fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> Drawn {
     chart.draw_series([Polygon::new(above_zero(&shared), LIGHT_SKY)])?;
     chart.draw_series([Polygon::new(between(&shared, &held), LIGHT_VERMILLION)])?;
     chart.draw_series([PathElement::new(shared, BLUE.stroke_width(1))])?;
-    for (colour, limit) in limits {
-        for line in limit.split(|point| point.1 > top).filter(|line| line.len() > 1) {
-            let style = colour.stroke_width(2);
-            chart.draw_series([DashedPathElement::new(line.to_vec(), 7, 5, style)])?;
-        }
+    for (colour, limit) in limits.into_iter().filter(|(_, line)| highest(line) <= top) {
+        chart.draw_series([DashedPathElement::new(limit, 7, 5, colour.stroke_width(2))])?;
     }
     Ok(())
+}
+
+fn highest(line: &[(f64, f64)]) -> f64 {
+    line.iter().map(|point| point.1).fold(0.0, f64::max)
 }
 
 /// Where a chart ends: above what the group held and the lines that are not far above that.
@@ -238,6 +239,7 @@ mod tests {
     #[test]
     fn lines_far_above_do_not_flatten_the_chart() {
         assert_eq!(top(100.0, [250.0, 90.0].into_iter()), 270.0);
+        assert_eq!(top(100.0, [401.0, 400.0].into_iter()), 432.0);
         assert_eq!(top(100.0, [40_000.0].into_iter()), 108.0);
     }
 }

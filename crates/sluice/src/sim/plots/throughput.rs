@@ -126,7 +126,9 @@ fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
     text(area, panel.mean_of, (NAMES_FROM, 20), 14, HPos::Left)?;
     for (row, (line, points)) in panel.lines.iter().zip(lines).enumerate() {
         let points: Vec<(f64, f64)> = points.into_iter().map(|(at, bps)| (at, bps / unit_bps)).collect();
-        chart.draw_series([PathElement::new(points, line.colour.stroke_width(2))])?;
+        // The first are wider, so that they are seen below those that cover them.
+        let width = if row < 2 { 4 - row as u32 } else { 2 };
+        chart.draw_series([PathElement::new(points, line.colour.stroke_width(width))])?;
         let y = 44 + 24 * row as i32;
         area.draw(&PathElement::new([(NAMES_FROM, y), (NAMES_FROM + 20, y)], line.colour.stroke_width(3)))?;
         let name = format!("{}: {}", line.name, rate(line.mean_bps));
