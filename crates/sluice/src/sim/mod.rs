@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Draw occupancy.svg, pauses.svg, throughput.svg and completion.svg into this folder.
     #[arg(long, value_name = "DIR")]
     plots: Option<PathBuf>,
-    /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3.
+    /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3. May be given several times.
     #[arg(long, value_name = "LINK=FILE", value_parser = capture_of)]
     pcap: Vec<(String, PathBuf)>,
     /// Begin random numbers elsewhere than the scenario says.
@@ -64,10 +64,10 @@ A scenario is a network of switches, hosts and cables, what is sent over it, wha
 and what must come of it. The switches are those of sluiced, with its configuration files. Time is
 virtual, to the nanosecond: the same scenario and seed give the same outcome on any machine.
 
-    sluice sim config/scenarios/incast.toml
-    sluice sim --plots plots --duration 2ms config/scenarios/incast.toml
-    sluice sim --pcap h1=h1.pcapng --pcap leaf1.up=up.pcapng config/scenarios/incast.toml
-    sluice sim --json config/scenarios/incast.toml | jq '.traffic[].lost_frames'
+    sluice sim config/scenarios/first.toml
+    sluice sim --plots plots --duration 20ms config/scenarios/first.toml
+    sluice sim --pcap sender1=s1.pcapng --pcap sw.receiver=r.pcapng config/scenarios/first.toml
+    sluice sim --json config/scenarios/first.toml | jq '.traffic[].lost_frames'
 
 docs/simulator.md explains the language and the model.
 
