@@ -99,8 +99,11 @@ impl Mistakes {
     }
 
     fn of_severity(severity: Severity, file_name: &str, text: &str, found: Found) -> Self {
-        let mut list: Vec<Mistake> =
-            found.0.into_iter().map(|(place, what, cure)| locate(text, place, what, cure)).collect();
+        // Found once: a hostile file may have a mistake on each of its lines.
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
+        let locate = |(place, what, cure)| locate(text, &lines, place, what, cure);
+        let mut list: Vec<Mistake> = found.0.into_iter().map(locate).collect();
         list.sort_by(|a, b| (a.span.start, &a.setting, &a.what).cmp(&(b.span.start, &b.setting, &b.what)));
         // A mistake in [port-defaults] is found once for each port.
         list.dedup();
@@ -114,16 +117,16 @@ impl Mistakes {
     }
 }
 
-fn locate(text: &str, place: Place, what: String, cure: Option<String>) -> Mistake {
+/// `lines`: where each line of the text begins.
+fn locate(text: &str, lines: &[usize], place: Place, what: String, cure: Option<String>) -> Mistake {
     let mut start = place.span.start.min(text.len());
     while !text.is_char_boundary(start) {
         start -= 1;
     }
-    let before = &text[..start];
-    let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = lines.partition_point(|line| *line <= start);
     Mistake {
-        line: before.matches('\n').count() + 1,
-        column: before[line_start..].chars().count() + 1,
+        line,
+        column: text[lines[line - 1]..start].chars().count() + 1,
         span: start..place.span.end.clamp(start, text.len()),
         setting: place.setting,
         what,

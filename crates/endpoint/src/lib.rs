@@ -5,3 +5,7 @@
 
 pub mod dcqcn;
 pub mod pause;
+
+/// Frames that wait at most while a flow is held back. What falls due beyond them is never sent, so that a flow that was
+/// paused for long does not make up for it without bound.
+pub const MAX_BACKLOG_FRAMES: u64 = 1024;

@@ -23,7 +23,8 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOu
 
 /// What was measured.
 fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric) -> f64 {
-    let traffic = || outcome.traffic.iter().enumerate().filter(move |(t, of)| is_in(scope, *t, of)).map(|(_, of)| of);
+    let traffic =
+        || outcome.traffic.iter().enumerate().filter(move |(t, of)| is_in(scope, *t, of)).map(|(_, of)| of);
     let frames = |count: fn(&TrafficOutcome) -> u64| traffic().map(count).sum::<u64>() as f64;
     let ports = || ports_of(scenario, outcome, scope).into_iter();
     let groups = || ports().flat_map(|port| &port.groups).filter(move |group| is_group_in(scope, group));
@@ -58,11 +59,17 @@ fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric)
             if traffic().any(unfinished) {
                 return f64::INFINITY;
             }
-            traffic().filter_map(|traffic| traffic.completion).map(|completion| completion.max_ns).max().unwrap_or(0) as f64
+            traffic()
+                .filter_map(|traffic| traffic.completion)
+                .map(|completion| completion.max_ns)
+                .max()
+                .unwrap_or(0) as f64
         }
         Metric::XoffEpisodes => groups().map(|group| group.xoff_episodes).sum::<u64>() as f64,
         Metric::Pauses => pauses(scenario, outcome, scope) as f64,
-        Metric::HeadroomPeakCells => groups().map(|group| group.headroom_peak_cells).max().unwrap_or(0).into(),
+        Metric::HeadroomPeakCells => {
+            groups().map(|group| group.headroom_peak_cells).max().unwrap_or(0).into()
+        }
         Metric::StuckNs => {
             let last = traffic().filter_map(|traffic| traffic.last_arrival_ns).max().unwrap_or(0);
             outcome.duration_ns.saturating_sub(last) as f64
@@ -93,15 +100,23 @@ fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<
         }
         _ => None,
     };
-    let switches = outcome.switches.iter().filter(|of| name.as_ref().is_none_or(|(switch, _)| of.name == *switch));
+    let switches =
+        outcome.switches.iter().filter(|of| name.as_ref().is_none_or(|(switch, _)| of.name == *switch));
     let wanted = name.as_ref().and_then(|(_, port)| port.as_ref());
-    switches.flat_map(|of| &of.ports).filter(|port| wanted.is_none_or(|wanted| port.name == *wanted)).collect()
+    switches
+        .flat_map(|of| &of.ports)
+        .filter(|port| wanted.is_none_or(|wanted| port.name == *wanted))
+        .collect()
 }
 
 /// Pauses that switches' queues, and for the whole network hosts too, have heard of.
 fn pauses(scenario: &Scenario, outcome: &Outcome, scope: Scope) -> u64 {
     if let Scope::Switch(_) | Scope::Port(_) = scope {
-        return ports_of(scenario, outcome, scope).iter().flat_map(|port| &port.queues).map(|queue| queue.pauses).sum();
+        return ports_of(scenario, outcome, scope)
+            .iter()
+            .flat_map(|port| &port.queues)
+            .map(|queue| queue.pauses)
+            .sum();
     }
     let is_meant = |priority: u8| !matches!(scope, Scope::Priority(wanted) if wanted != priority);
     outcome.series.pauses.iter().filter(|span| is_meant(span.priority)).count() as u64

@@ -1,18 +1,19 @@
 //! One flow: when its next frame is due at the sender, and what its receiver has seen of it.
 //!
-//! Rule: frames are spaced by their time on a line of the traffic's rate. A sender that was held back for long does not
-//! make up for it: it catches up by [`BURST_FRAMES`], then the schedule moves on. A flow that reacts to marks is spaced
-//! by the rate of its reaction point, if that is lower. Messages wait until those before them are sent.
+//! Rule: frames are due at the traffic's rate. Those that a sender could not send when they were due wait, but at most
+//! [`MAX_BACKLOG_FRAMES`], as with `sluice host`: what is beyond is never sent. The frames of a flow that reacts to marks
+//! also keep the distance that its reaction point wants. Messages wait until those before them are sent.
 
 use std::collections::VecDeque;
 
+use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 
 use crate::packet::{Look, Packet};
 use crate::scenario::{Pattern, Traffic};
 use crate::time::{NEVER, Picos, instant, of_bytes, of_ns};
 
-/// Frames that a flow may send faster than its rate after it was held back.
+/// Frames that a flow may send closer together than its reaction point wants, after it was held back.
 const BURST_FRAMES: u64 = 8;
 
 const ECT0: u8 = 0b10;
@@ -44,8 +45,10 @@ pub(crate) struct Sender {
     stop: Picos,
     /// No frame is due at or after this: messages that come again and again are sent whole.
     end_due: Picos,
-    /// When the next frame may leave.
+    /// When the next frame is due …
     due: Picos,
+    /// … and when the reaction point lets it go.
+    free_at: Picos,
     /// Frames of messages that are there; all there ever will be, for traffic without end.
     left_frames: u64,
     /// It is in a queue of its host, or an event will put it there.
@@ -121,6 +124,7 @@ impl Flow {
                     _ => of_ns(traffic.stop_ns),
                 },
                 due: 0,
+                free_at: 0,
                 left_frames: 0,
                 is_listed: false,
                 sent_frames: 0,
@@ -180,8 +184,8 @@ impl Flow {
     /// When it has a frame to send; `None`: not before another message is there.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Picos> {
-        let Sender { left_frames, due, end_due, .. } = self.sender;
-        (left_frames > 0 && due < end_due).then_some(due)
+        let Sender { left_frames, due, free_at, end_due, .. } = self.sender;
+        (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
 
     /// Takes the next frame, which leaves now.
@@ -193,13 +197,14 @@ impl Flow {
         if sender.left_frames != u64::MAX {
             sender.left_frames -= 1;
         }
-        let mut spacing = sender.spacing;
         if let Some(reaction) = &mut sender.reaction {
             reaction.advance(instant(now));
             reaction.take(self.packet.len, instant(now));
-            spacing = spacing.max(of_bytes(sender.line_bytes, reaction.rate_bps()));
+            let spacing = of_bytes(sender.line_bytes, reaction.rate_bps());
+            sender.free_at = (sender.free_at + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
         }
-        sender.due = (sender.due + spacing).max(now.saturating_sub(BURST_FRAMES * spacing));
+        let spacing = sender.spacing;
+        sender.due = (sender.due + spacing).max(now.saturating_sub(MAX_BACKLOG_FRAMES * spacing));
         if let Pattern::OnOff { on_ns, off_ns } = sender.pattern {
             let (on, period) = (of_ns(on_ns), of_ns(on_ns) + of_ns(off_ns));
             let phase = (sender.due - sender.begun_at) % period;

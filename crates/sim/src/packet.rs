@@ -178,7 +178,11 @@ mod tests {
         assert_eq!((ip::dscp(&packet.bytes, &header), ip::ecn(&packet.bytes, &header)), (Some(40), Some(2)));
         assert!(ip::set_ce(&mut packet.bytes, &header));
         assert!(matches!(packet.content(), Content::Data { marked: true, .. }));
-        assert_eq!(Sum::default().bytes(&packet.bytes[IP..UDP]).fold(), 0xffff, "the checksum is right still");
+        assert_eq!(
+            Sum::default().bytes(&packet.bytes[IP..UDP]).fold(),
+            0xffff,
+            "the checksum is right still"
+        );
         assert!(!packet.is_control());
     }
 

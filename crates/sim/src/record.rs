@@ -165,7 +165,9 @@ impl Record {
             self.pauses.forget(line, now);
         }
         self.series.pauses = std::mem::take(&mut self.pauses.spans);
-        self.series.pauses.sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
+        self.series
+            .pauses
+            .sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
     }
 }
 

@@ -125,11 +125,6 @@ impl Routes {
         }
         Some(links)
     }
-
-    /// What is at the other end of a port's link, and the link.
-    pub fn neighbour(&self, end: End) -> Option<(End, usize)> {
-        *self.neighbours.get(end.node)?.get(end.port)?
-    }
 }
 
 fn neighbours(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {

@@ -1,7 +1,7 @@
 //! A scenario: the network, what is sent over it, what happens to it, and what is expected of it.
 //!
 //! Nodes, links and traffic are numbered by their place here; the file's names are kept for outputs. The file's language is
-//! told in [`file`].
+//! told in [`mod@file`].
 
 mod checks;
 mod expect;

@@ -248,7 +248,8 @@ impl<'s> Simulation<'s> {
 
     /// All messages of a traffic have arrived: what waits for that begins.
     fn begin_after(&mut self, traffic: usize) {
-        let waits = |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
+        let waits =
+            |(_, waiting): &(usize, &crate::scenario::Traffic)| waiting.start == Start::After(traffic);
         for (number, _) in self.scenario.traffic.iter().enumerate().filter(waits) {
             self.record.begun(number, self.wires.now);
             for flow in self.traffic_flows[number].clone() {
@@ -387,13 +388,7 @@ fn make_flows(
             };
             let line = &wires.lines[hosts[host_of(from)].line];
             let overhead_bytes = line.bytes_of(0) as u16;
-            flows.push(Flow::new(
-                (number, traffic),
-                host_of(from),
-                look,
-                overhead_bytes,
-                line.speed_bps(),
-            ));
+            flows.push(Flow::new((number, traffic), host_of(from), look, overhead_bytes, line.speed_bps()));
         }
         ranges.push(first..flows.len());
     }

@@ -120,27 +120,30 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
     let nodes = scenario.nodes.iter().enumerate();
     let names = nodes.filter(|(node, _)| matches!(simulation.places[*node], Place::Switch(_)));
     let with_snapshots = names.zip(snapshots.iter().zip(&simulation.devices));
-    let outcome = |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &Device))| {
-        let ports = snapshot.ports.iter().enumerate().filter_map(|(port, counts)| {
-            let peer = peer(scenario, End { node, port })?;
-            Some(port_outcome(counts, peer))
-        });
-        SwitchOutcome {
-            name: names.name.clone(),
-            ports: ports.collect(),
-            headroom_peak_cells: snapshot.headroom.level.peak_cells,
-            shared_peak_cells: snapshot.ingress_pools.iter().map(|pool| pool.level.peak_cells).sum(),
-            held_frames: device.frames_held(),
-        }
-    };
+    let outcome =
+        |((node, names), (snapshot, device)): ((usize, &crate::scenario::Node), (&Snapshot, &Device))| {
+            let ports = snapshot.ports.iter().enumerate().filter_map(|(port, counts)| {
+                let peer = peer(scenario, End { node, port })?;
+                Some(port_outcome(counts, peer))
+            });
+            SwitchOutcome {
+                name: names.name.clone(),
+                ports: ports.collect(),
+                headroom_peak_cells: snapshot.headroom.level.peak_cells,
+                shared_peak_cells: snapshot.ingress_pools.iter().map(|pool| pool.level.peak_cells).sum(),
+                held_frames: device.frames_held(),
+            }
+        };
     with_snapshots.map(outcome).collect()
 }
 
 fn port_outcome(counts: &switch::counters::PortSnapshot, peer: String) -> PortOutcome {
-    let drops = DropReason::ALL.into_iter().map(|reason| (reason.name(), counts.drops[reason as usize].frames));
+    let drops =
+        DropReason::ALL.into_iter().map(|reason| (reason.name(), counts.drops[reason as usize].frames));
     let groups = counts.groups.iter().enumerate().filter(|(_, group)| group.received.frames > 0);
     let queues = counts.queues.iter().enumerate();
-    let queues = queues.filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
+    let queues = queues
+        .filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
     PortOutcome {
         name: counts.name.clone(),
         peer,

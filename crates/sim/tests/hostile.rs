@@ -1,6 +1,7 @@
 //! Text that nobody would write: nothing panics, nothing takes long or much memory, and every mistake is inside its file.
 
 mod common;
+mod example;
 
 use config::Mistakes;
 use proptest::prelude::*;
@@ -8,9 +9,10 @@ use sim::scenario::parse;
 
 fn inside(mistakes: &Mistakes, text: &str) {
     assert!(!mistakes.list().is_empty());
+    let lines = text.matches('\n').count() + 1;
     for mistake in mistakes.list() {
         assert!(text.get(mistake.span.clone()).is_some(), "{mistake:?}");
-        assert!(mistake.line >= 1 && mistake.line <= text.matches('\n').count() + 1, "{mistake:?}");
+        assert!(mistake.line >= 1 && mistake.line <= lines, "{mistake:?}");
     }
     assert_eq!(mistakes.to_string().lines().count(), mistakes.list().len(), "{mistakes}");
 }
@@ -59,7 +61,7 @@ proptest! {
     /// The example with a few pieces cut out, doubled or overwritten.
     #[test]
     fn mutated(edits in prop::collection::vec((any::<prop::sample::Index>(), 0..30usize, ".{0,6}"), 1..6)) {
-        let mut text = common::example();
+        let mut text = example::example();
         for (at, len, new) in edits {
             let boundary = |mut at: usize| { while !text.is_char_boundary(at) { at -= 1; } at };
             let start = boundary(at.index(text.len() + 1));
@@ -72,7 +74,7 @@ proptest! {
     /// The example with lines exchanged, doubled and left out: still TOML for the most part.
     #[test]
     fn shuffled(edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0..3u8), 1..5)) {
-        let text = common::example();
+        let text = example::example();
         let mut lines: Vec<&str> = text.lines().collect();
         for (at, other, how) in edits {
             let (at, other) = (at.index(lines.len()), other.index(lines.len()));
@@ -97,7 +99,7 @@ fn ranges_and_lists_are_bounded() {
         ("[switch.\"s[1-16384]\"]\nconfig = \"leaf.toml\"\n".to_owned(), 2),
         ("[[link]]\nends = [\"h[1-16384]\", \"a.h[1-16384]\"]\n".repeat(20_000), 20_000),
         ("[[traffic]]\nname = \"all\"\nfrom = \"h[1-4095]\"\nto = \"h[1-4095]\"\n".to_owned(), 1),
-        ("[[traffic]]\nfrom = \"h[1-4095]\"\nto = \"h[1-4095]\"\n".repeat(5000), 2 * 4096 + 1),
+        ("[[traffic]]\nfrom = \"h[1-4095]\"\nto = \"h[1-4095]\"\n".repeat(5000), 2 * 1024 + 1),
         (
             format!("[[traffic]]\nname = \"x\"\nto = \"h1\"\nfrom = [{}]\n", "\"h[1-4095]\",".repeat(50_000)),
             1,
@@ -115,11 +117,11 @@ fn ranges_and_lists_are_bounded() {
 #[test]
 fn a_long_circle() {
     let traffic = |number: usize| {
-        let next = (number + 1) % 4096;
+        let next = (number + 1) % 1024;
         format!(
             "[[traffic]]\nname = \"t{number}\"\nafter = \"t{next}\"\nfrom = \"h1\"\nto = \"h2\"\nbytes = 1\n"
         )
     };
-    let text = NETWORK.to_owned() + &(0..4096).map(traffic).collect::<String>();
+    let text = NETWORK.to_owned() + &(0..1024).map(traffic).collect::<String>();
     assert_eq!(examine(&text), 1);
 }

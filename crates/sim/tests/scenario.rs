@@ -1,6 +1,7 @@
 //! Scenario files that are right, and what comes of them.
 
 mod common;
+mod example;
 
 use std::fmt::Write;
 
@@ -79,7 +80,7 @@ fn read(text: &str) -> Scenario {
 
 #[test]
 fn the_example_of_the_language() {
-    insta::assert_snapshot!(in_short(&read(&common::example())));
+    insta::assert_snapshot!(in_short(&read(&example::example())));
 }
 
 /// Ranges on both sides, defaults of the ports' configurations, a traffic of all to all, faults put in order.

@@ -140,10 +140,12 @@ fn read_ends(section: &mut Section, found: &mut Found) -> Option<Placed<[Placed<
 
 impl Written {
     fn read(section: &mut Section, found: &mut Found) -> Self {
+        let speed_bps = section.item("speed").and_then(|item| speed(item, found));
+        let cable_m = section.number("cable_m", CABLE_M, found).map(|cable_m| cable_m.value);
         let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, found));
         Self {
-            speed_bps: section.item("speed").and_then(|item| speed(item, found)),
-            cable_m: section.number("cable_m", CABLE_M, found).map(|cable_m| cable_m.value),
+            speed_bps,
+            cable_m,
             delay_ns_per_m: delay.map_or(DELAY_NS_PER_M, |delay| delay.value),
             mtu_bytes: section.number("mtu", mtu_range(), found).map(|mtu| mtu.value),
             response_ns: section

@@ -25,6 +25,8 @@ pub(super) struct Nodes {
     /// The names as they are written, ranges and all.
     tables: Vec<String>,
     switches: usize,
+    /// A table was refused, so a name that is not known may be right.
+    refused: bool,
 }
 
 struct Written {
@@ -129,29 +131,18 @@ impl Nodes {
 
     /// The names of a table, of which there are no more than `most`.
     fn names(&mut self, name: &str, place: &Place, most: usize, found: &mut Found) -> Option<Names> {
-        let names = match Names::parse(name) {
-            Ok(names) => names,
-            Err((what, cure)) => {
-                found.add(place, what, cure);
-                return None;
+        let names = table_names(name, most);
+        match names {
+            Ok(names) => {
+                self.tables.push(name.to_owned());
+                Some(names)
             }
-        };
-        if name.contains('.') {
-            found.add(
-                place,
-                format!("{} has a '.'", quoted(name)),
-                "leave it out: it stands before a port's name",
-            );
-            return None;
+            Err((what, cure)) => {
+                self.refused = true;
+                found.add(place, what, cure);
+                None
+            }
         }
-        if names.len() > most {
-            let what = format!("{} more nodes are too many", names.len());
-            let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
-            found.add(place, what, cure);
-            return None;
-        }
-        self.tables.push(name.to_owned());
-        Some(names)
     }
 
     fn add(&mut self, names: &Names, place: &Place, kind: WrittenKind, found: &mut Found) {
@@ -205,7 +196,7 @@ impl Nodes {
     /// The node of this name.
     fn find(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
         let node = self.by_name.get(name).copied();
-        if node.is_none() {
+        if node.is_none() && !self.refused {
             let what = format!("there is no node {}", quoted(name));
             let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
             let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
@@ -286,6 +277,20 @@ impl Nodes {
         let node = |node: &Written| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
         self.list.iter().filter_map(node).collect()
     }
+}
+
+/// The names that a table stands for; or what is wrong with them, and the cure.
+fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
+    let names = Names::parse(name)?;
+    if name.contains('.') {
+        let cure = "leave it out: it stands before a port's name";
+        return Err((format!("{} has a '.'", quoted(name)), cure.to_owned()));
+    }
+    if names.len() > most {
+        let cure = format!("a scenario has at most {MAX_NODES} nodes, {MAX_SWITCHES} of them switches");
+        return Err((format!("{} more nodes are too many", names.len()), cure));
+    }
+    Ok(names)
 }
 
 fn read_switch(mut section: Section, devices: &mut Devices, load: Load, found: &mut Found) -> WrittenKind {

@@ -16,12 +16,12 @@ use super::values::{MAX_TIME_NS, bytes, spell_time, text, time};
 use super::{Pattern, Start, Traffic};
 
 /// Most traffics of a file.
-const MAX_TRAFFICS: usize = 4096;
+const MAX_TRAFFICS: usize = 1024;
 /// Most flows of all traffics.
 const MAX_FLOWS: usize = 1 << 20;
 /// Most messages of a traffic: of each that arrives the time is kept.
 const MAX_MESSAGES: u128 = 1 << 24;
-/// The longest frame without a VLAN of its own, without FCS.
+/// An untagged frame with a payload of 1500 bytes, without FCS.
 const FRAME_BYTES: u16 = 1514;
 
 /// What a `[[traffic]]` says.

@@ -1,14 +1,4 @@
-//! The language's own example and the configurations that it names.
-
-/// The example in the documentation of the language.
-pub fn example() -> String {
-    let source = include_str!("../../src/scenario/file.rs");
-    let (_, rest) = source.split_once("//! ```toml\n").expect("the example begins");
-    let (example, _) = rest.split_once("//! ```\n").expect("the example ends");
-    let line =
-        |line: &str| line.strip_prefix("//!").map(|line| line.strip_prefix(' ').unwrap_or(line).to_owned());
-    example.lines().filter_map(line).collect::<Vec<_>>().join("\n") + "\n"
-}
+//! Configurations for the tests.
 
 /// The configurations, by path.
 pub fn load(path: &str) -> Result<String, String> {
@@ -22,7 +12,8 @@ pub fn load(path: &str) -> Result<String, String> {
         "spine.toml" => Ok(ports(&["p1", "p2"], "speed = \"40G\"\ncable_m = 300\nmtu = 1536\n")),
         "no-pfc.toml" => Ok(format!("pfc.enabled = false\n{}", ports(&["p1", "p2", "up"], LOSSLESS))),
         "10g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 5\nmtu = 1536\n")),
-        "25g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"25G\"\ncable_m = 9\nmtu = 9216\n")),
+        "25g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"25G\"\n")),
+        "long.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 300\nmtu = 9216\n")),
         "wrong.toml" => Ok(ports(&["p1", "p2", "up"], "sped = \"10G\"\n")),
         _ => Err("no such file".to_owned()),
     }

@@ -1,0 +1,307 @@
+//! The engine itself: times to the nanosecond, and that everything adds up whatever happens.
+
+mod lab;
+
+use lab::{GBPS, MS, US, cable, constant, host, one_frame, run, scenario, switch};
+use proptest::prelude::*;
+use sim::scenario::{
+    End, Fault, FaultKind, Forwarding, Link, NodeKind, Pattern, Route, Scenario, Start, Traffic,
+};
+use sim::{Outcome, Simulation};
+
+/// Ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
+fn device(ports: usize, more: &str) -> String {
+    let mut config = format!(
+        "[buffer]\ncell_bytes = 256\ntotal_cells = 65536\nheadroom_cells = 12288\n{more}\
+         [port-defaults]\ntrust = \"dot1p\"\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
+         [port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 200 }}\nheadroom_cells = 1000\n"
+    );
+    for port in 0..ports {
+        config += &format!("[port.p{port}]\ninterface = \"i{port}\"\n");
+    }
+    config
+}
+
+/// A switch (node 0) with a host on each of its ports (nodes 1 to `hosts`), cables of 100 m at 10G.
+fn star(hosts: usize, traffic: Vec<Traffic>, duration_ns: u64) -> Scenario {
+    let mut nodes = vec![switch("switch", &device(hosts, ""))];
+    nodes.extend((1..=hosts).map(|n| host(&format!("h{n}"))));
+    let links = (1..=hosts).map(|n| cable((n, 0), (0, n - 1), 10 * GBPS, 100)).collect();
+    scenario(nodes, links, traffic, duration_ns)
+}
+
+/// When frames of each link arrive: (link, end that sent it, ns, length).
+fn captured(scenario: &Scenario) -> Vec<(usize, usize, u64, u16)> {
+    let mut simulation = Simulation::new(scenario);
+    (0..scenario.links.len()).for_each(|link| simulation.capture(link));
+    let mut seen = Vec::new();
+    simulation.run_until(scenario.duration_ns, &mut |frame| {
+        seen.push((frame.link, frame.from_end, frame.at_ns, frame.len));
+    });
+    seen
+}
+
+#[test]
+fn a_frame_takes_the_time_that_its_bytes_and_the_cables_take() {
+    let mut scenario = star(2, vec![one_frame("one", 1, 2, 3, 1000, 100)], MS);
+    // 1000 bytes at 10 Gbit/s are 800 ns, 100 m are 500 ns; the switch stores and forwards.
+    let (first, second) = (100 + 800 + 500, 100 + 2 * (800 + 500));
+    assert_eq!(captured(&scenario), [(0, 0, first, 1000), (1, 1, second, 1000)]);
+    let outcome = run(&scenario);
+    let completion = outcome.traffic[0].completion.expect("it has arrived");
+    assert_eq!((completion.messages, completion.max_ns), (1, 2600));
+    // With preamble, FCS and gap each frame takes 24 bytes, 19.2 ns, more of a line.
+    scenario.links.iter_mut().for_each(|link| link.overhead_bytes = 24);
+    assert_eq!(captured(&scenario), [(0, 0, first + 19, 1000), (1, 1, second + 38, 1000)]);
+}
+
+#[test]
+fn a_line_carries_what_its_speed_is() {
+    // 64 bytes at 400 Gbit/s are 1.28 ns: no nanosecond is rounded anywhere.
+    let mut scenario = star(2, vec![constant("all", 1, 2, 3, 64)], 100 * US);
+    scenario.links.iter_mut().for_each(|link| link.speed_bps = 400 * GBPS);
+    let outcome = run(&scenario);
+    let in_flight_ns = 2 * (500 + 1) + 1;
+    let frames = (100_000 - in_flight_ns) * 100 / 128;
+    assert!(outcome.traffic[0].received_frames.abs_diff(frames) <= 1, "{:?}", outcome.traffic[0]);
+    assert!((outcome.links[0].busy_percent[0] - 100.0).abs() < 0.01, "{:?}", outcome.links);
+}
+
+/// The receiver pauses its port for 20 µs; XOFF goes back to the sender, which stops, and goes on when it may.
+#[test]
+fn pause_stops_a_priority_and_no_other() {
+    let traffic = vec![
+        Traffic { rate_bps: 6 * GBPS, ..constant("no-drop", 1, 2, 3, 1000) },
+        Traffic { rate_bps: GBPS, ..constant("other", 1, 2, 0, 1000) },
+    ];
+    let mut scenario = star(2, traffic, 200 * US);
+    let storm = FaultKind::Storm { host: 2, priorities: 1 << 3, duration_ns: 100 * US };
+    scenario.faults.push(Fault { at_ns: 20 * US, kind: storm });
+    let outcome = run(&scenario);
+    let [no_drop, other] = &outcome.traffic[..] else { panic!("two traffics") };
+    assert_eq!((no_drop.lost_frames, other.lost_frames), (0, 0));
+    let expected = |bps: u64| bps * 200 / 1_000_000 / 8000;
+    assert!(other.received_frames.abs_diff(expected(GBPS)) <= 2, "never held back: {other:?}");
+    assert!(no_drop.received_frames < expected(6 * GBPS) * 8 / 10, "held back: {no_drop:?}");
+    // The port of the receiver from when the storm's frame was obeyed to when its XON was; the sender in between.
+    let obeyed = |at: u64| at + 48 + 500 + 3072;
+    let spans: Vec<_> = outcome.series.pauses.iter().map(|span| (&*span.port, span.priority)).collect();
+    assert_eq!(spans, [("switch.p1", 3), ("h1", 3)]);
+    let span = &outcome.series.pauses[0];
+    // A frame that has begun goes before PFC: nothing is sent by the receiver here, so nothing does.
+    assert_eq!((span.from_ns, span.to_ns), (obeyed(20 * US), obeyed(120 * US)));
+    let sender = &outcome.series.pauses[1];
+    assert!(span.from_ns < sender.from_ns && span.to_ns < sender.to_ns, "{:?}", outcome.series.pauses);
+    assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
+}
+
+#[test]
+fn flows_of_a_host_share_its_line() {
+    let shares = |priorities: [u8; 3]| {
+        let traffic = priorities.iter().enumerate();
+        let traffic =
+            traffic.map(|(n, &priority)| constant(&format!("t{n}"), 1, 2, priority, 1000)).collect();
+        let outcome = run(&star(2, traffic, 10 * MS));
+        [0, 1, 2].map(|n| (outcome.traffic[n].throughput_bps / 1e8).round() / 10.0)
+    };
+    assert_eq!(shares([3, 3, 3]), [3.3; 3], "flows take turns");
+    assert_eq!(shares([3, 3, 5]), [2.5, 2.5, 5.0], "priorities take turns, and the flows of each");
+}
+
+#[test]
+fn patterns_send_what_they_say() {
+    let sent = |pattern: Pattern, rate_bps: u64| {
+        let traffic = Traffic { pattern, rate_bps, ..constant("t", 1, 2, 0, 1000) };
+        let outcome = run(&star(2, vec![traffic], 10 * MS - 1)).traffic.remove(0);
+        (outcome.sent_frames, outcome.messages)
+    };
+    // A gigabit a second is a frame each 8 µs.
+    assert_eq!(sent(Pattern::Constant, GBPS), (1250, 0));
+    let on_off = Pattern::OnOff { on_ns: 80 * US, off_ns: 320 * US };
+    assert_eq!(sent(on_off, GBPS), (250, 0), "10 frames in each of 25 periods");
+    assert_eq!(sent(Pattern::Finite { bytes: 12_345 }, GBPS), (13, 1), "whole frames");
+    assert_eq!(sent(Pattern::Incast { bytes: 5_000, every_ns: MS }, GBPS), (50, 10));
+    let (frames, messages) = sent(Pattern::Poisson { bytes: 5_000 }, GBPS);
+    assert!(
+        messages.abs_diff(250) < 3 * 16 && frames == 5 * messages,
+        "{frames} frames, {messages} messages"
+    );
+}
+
+#[test]
+fn traffic_can_wait_for_other_traffic() {
+    let mut second = one_frame("second", 2, 1, 3, 1000, 0);
+    second.start = Start::After(0);
+    let mut first = one_frame("first", 1, 2, 3, 1000, 50);
+    first.flows.push((3, 2));
+    let outcome = run(&star(3, vec![first, second], MS));
+    let arrivals: Vec<_> = outcome.traffic.iter().map(|traffic| traffic.last_arrival_ns).collect();
+    // Two frames meet at the receiver's port: the second waits for the first.
+    assert_eq!(arrivals, [Some(50 + 2600 + 800), Some(50 + 2600 + 800 + 2600)]);
+}
+
+#[test]
+fn what_a_cut_loses_is_counted() {
+    let mut scenario = star(2, vec![constant("all", 1, 2, 3, 1000)], MS);
+    for (at_ns, link) in [(200 * US, 0), (600 * US, 1)] {
+        scenario.faults.push(Fault { at_ns, kind: FaultKind::LinkDown { link } });
+        scenario.faults.push(Fault { at_ns: at_ns + 100 * US, kind: FaultKind::LinkUp { link } });
+    }
+    let outcome = run(&scenario);
+    let traffic = &outcome.traffic[0];
+    let cut: u64 = outcome.links.iter().map(|link| link.cut_frames).sum();
+    let dropped: u64 = outcome.switches[0].ports.iter().flat_map(|port| &port.drops).map(|(_, n)| n).sum();
+    assert!(cut > 0 && dropped > 0, "{:?}", outcome.switches[0].ports);
+    assert_eq!(traffic.lost_frames, cut + dropped, "{traffic:?}");
+    // While the first link was cut nothing was sent, and after it all went on.
+    assert!(traffic.sent_frames.abs_diff(900_000 / 800) <= 2 && traffic.last_arrival_ns > Some(999_000));
+}
+
+/// Two hosts through a software switch that turns every 20 µs: as much as through a chip, a little later, and nothing lost.
+#[test]
+fn a_software_switch_carries_as_much_a_little_later() {
+    let chip = star(3, vec![constant("a", 1, 3, 3, 1000), constant("b", 2, 3, 3, 1000)], 10 * MS);
+    let mut software = chip.clone();
+    let NodeKind::Switch(device) = &mut software.nodes[0].kind else { panic!("a switch") };
+    device.turn_ns = 20 * US;
+    let [chip, software] = [chip, software].map(|scenario| run(&scenario));
+    let received = |outcome: &Outcome| outcome.traffic.iter().map(|of| of.received_frames).sum::<u64>();
+    let lost = |outcome: &Outcome| outcome.traffic.iter().map(|of| of.lost_frames).sum::<u64>();
+    assert_eq!((lost(&chip), lost(&software)), (0, 0));
+    let (chip_frames, software_frames) = (received(&chip), received(&software));
+    assert!(
+        software_frames <= chip_frames && software_frames * 100 > chip_frames * 98,
+        "{chip_frames} {software_frames}"
+    );
+    let headroom = |outcome: &Outcome| outcome.switches[0].headroom_peak_cells;
+    assert!(headroom(&software) > headroom(&chip), "the loop is part of the cable");
+}
+
+/// A switch of many hosts, some slow, in a network of two or three switches in a row.
+#[derive(Debug, Clone)]
+struct Random {
+    switches: usize,
+    /// Switch of each host.
+    hosts: Vec<usize>,
+    /// (from, to, priority, bytes, rate in Mbit/s, pattern)
+    traffic: Vec<(usize, usize, u8, u16, u64, u8)>,
+    /// (time in µs, kind, which)
+    faults: Vec<(u64, u8, usize)>,
+    turn_us: u64,
+    learning: bool,
+    seed: u64,
+}
+
+fn random_network() -> impl Strategy<Value = Random> {
+    let traffic = (0usize..8, 0usize..8, 0u8..8, 64u16..2000, 1u64..12_000, 0u8..5);
+    (
+        1usize..4,
+        proptest::collection::vec(0usize..4, 3..8),
+        proptest::collection::vec(traffic, 1..8),
+        proptest::collection::vec((0u64..900, 0u8..4, 0usize..8), 0..4),
+        prop_oneof![Just(0u64), Just(0), 1u64..30],
+        any::<bool>(),
+        any::<u64>(),
+    )
+        .prop_map(|(switches, hosts, traffic, faults, turn_us, learning, seed)| Random {
+            switches,
+            hosts: hosts.into_iter().map(|switch| switch % switches).collect(),
+            traffic,
+            faults,
+            turn_us,
+            learning,
+            seed,
+        })
+}
+
+impl Random {
+    fn scenario(&self) -> Scenario {
+        const PORTS: usize = 12;
+        let ecn = "[wred.t.queue.3]\necn = true\ngreen = { low_cells = 20, high_cells = 100, probability_percent = 50 }\n";
+        let config = device(PORTS, ecn).replace("[port-defaults.pfc]", "wred = \"t\"\n[port-defaults.pfc]");
+        let mut nodes: Vec<_> = (0..self.switches).map(|n| switch(&format!("s{n}"), &config)).collect();
+        for node in &mut nodes {
+            let NodeKind::Switch(device) = &mut node.kind else { continue };
+            device.turn_ns = self.turn_us * US;
+        }
+        let mut links: Vec<Link> =
+            (1..self.switches).map(|n| cable((n - 1, PORTS - 1), (n, PORTS - 2), 10 * GBPS, 50)).collect();
+        for (n, &switch) in self.hosts.iter().enumerate() {
+            nodes.push(host(&format!("h{n}")));
+            let speed_bps = if n % 3 == 0 { GBPS } else { 10 * GBPS };
+            links.push(cable((self.switches + n, 0), (switch, n), speed_bps, 10 * n as u32));
+        }
+        let node = |host: usize| self.switches + host % self.hosts.len();
+        let traffic = self.traffic.iter().filter(|of| node(of.0) != node(of.1)).map(
+            |&(from, to, priority, bytes, mbps, kind)| {
+                let pattern = match kind {
+                    0 => Pattern::OnOff { on_ns: 30 * US, off_ns: 50 * US },
+                    1 => Pattern::Finite { bytes: 100_000 },
+                    2 => Pattern::Poisson { bytes: 3 * u64::from(bytes) },
+                    3 => Pattern::Incast { bytes: 20_000, every_ns: 100 * US },
+                    _ => Pattern::Constant,
+                };
+                let rate_bps = mbps * 1_000_000;
+                let of = constant("t", node(from), node(to), priority, bytes);
+                Traffic { pattern, rate_bps, dcqcn: priority == 3, stop_ns: 800 * US, ..of }
+            },
+        );
+        let mut scenario = scenario(nodes, links.clone(), traffic.collect(), MS);
+        scenario.seed = self.seed;
+        scenario.sample_ns = 50 * US;
+        scenario.forwarding = if self.learning { Forwarding::Learning } else { Forwarding::ShortestPath };
+        for &(at_us, kind, which) in &self.faults {
+            let link = which % links.len();
+            let kind = match kind {
+                0 => FaultKind::LinkDown { link },
+                1 => FaultKind::LinkUp { link },
+                2 => FaultKind::Storm { host: node(which), priorities: 1 << 3, duration_ns: 100 * US },
+                // To anywhere, even to nothing.
+                _ => FaultKind::Route(Route { switch: 0, host: node(which), port: which }),
+            };
+            scenario.faults.push(Fault { at_ns: at_us * US, kind });
+        }
+        scenario.faults.sort_by_key(|fault| fault.at_ns);
+        scenario
+    }
+
+    /// Nothing but congestion can lose a frame.
+    fn is_calm(&self) -> bool {
+        self.faults.iter().all(|fault| fault.1 == 2)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    /// Whatever is sent and happens: nodes and links balance (`run` asserts it), frames are where they are counted, no-drop
+    /// frames are lost only where the network was changed, order is kept, and a second run is the same.
+    #[test]
+    fn everything_adds_up(random in random_network()) {
+        let scenario = random.scenario();
+        let outcome = run(&scenario);
+        for traffic in &outcome.traffic {
+            prop_assert!(traffic.received_frames + traffic.in_network_frames + traffic.lost_frames >= traffic.sent_frames);
+            if random.is_calm() {
+                let accounted = traffic.received_frames + traffic.in_network_frames + traffic.lost_frames;
+                prop_assert!(random.learning || accounted == traffic.sent_frames, "{traffic:?}");
+                prop_assert_eq!(traffic.reordered_frames, 0);
+                prop_assert!(traffic.priority != 3 || traffic.lost_frames == 0, "{:?}", traffic);
+            }
+        }
+        prop_assert_eq!(run(&scenario), outcome);
+    }
+}
+
+#[test]
+fn a_port_that_nothing_is_linked_to_takes_nothing() {
+    let mut scenario = star(2, vec![constant("t", 1, 2, 3, 1000)], MS);
+    scenario.nodes[0] = switch("switch", &device(5, ""));
+    scenario.routes.push(Route { switch: 0, host: 2, port: 4 });
+    let outcome = run(&scenario);
+    assert_eq!(outcome.traffic[0].received_frames, 0);
+    assert_eq!(
+        outcome.traffic[0].lost_frames,
+        outcome.traffic[0].sent_frames - outcome.traffic[0].in_network_frames
+    );
+    assert_eq!(scenario.links[1].ends[1], End { node: 0, port: 1 });
+}

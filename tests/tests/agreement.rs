@@ -1,0 +1,203 @@
+//! The simulator and the daemon agree: the same configuration and the same traffic, once on veths and once in virtual
+//! time, lose the same, pause about as often and carry as much.
+//!
+//! The networks are those of `incast.rs`, but such that the machine has no part in how often XOFF begins: the senders'
+//! lines are hardly faster than what they send, since how fast a host makes up for a pause depends on the machine; and a
+//! group must be empty before XON. With XON half way, as in `incast.rs`, two groups that fill and drain through one queue
+//! fall into one of several rhythms, and which one hangs on microseconds, in the simulator too.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sim::{Outcome, Simulation, scenario};
+use testbed::{Bed, port};
+use tests::{AMPLE_HEADROOM_CELLS, FRAME_BYTES, Run, flow, port_config, run, switch_config};
+
+const TEN_SECONDS: Duration = Duration::from_secs(10);
+/// What `sluice host` is told to take until it obeys.
+const REACTION: &str = "10us";
+/// The daemon's loop turns about so often under load.
+const TURN: &str = "20us";
+/// Thresholds of priority 3 on a port: XOFF at 4096 cells, XON once they are empty.
+fn group_config(name: &str) -> String {
+    format!(
+        "\n[port.{name}.pfc.priority.3]\nxoff = {{ static_cells = 4096 }}\nxon_offset_cells = 4096\n\
+         headroom_cells = {AMPLE_HEADROOM_CELLS}\n"
+    )
+}
+
+/// 1.2 Gbit/s of frames, and a little more.
+const INCAST_SPEED: &str = "1.25G";
+/// 300 Mbit/s of frames, and a little more.
+const SERIES_SPEED: &str = "310M";
+/// A rate of `sluice host` is that of its frames alone, one of the simulator that of the line.
+const WIRE: f64 = (FRAME_BYTES + 24) as f64 / FRAME_BYTES as f64;
+
+/// What is compared.
+#[derive(Debug)]
+struct Figures {
+    /// Share of the frames sent that were lost, by priority 3 and 0.
+    lost: [f64; 2],
+    /// XOFF episodes of priority 3 on the ports of the senders.
+    xoff_episodes: u64,
+    /// Bit/s that the receiver's line carried.
+    carried_bps: f64,
+}
+
+impl Figures {
+    fn of_run(run: &Run, watched: &[&str], carried_bps: f64) -> Result<Self> {
+        let lost = [3, 0].map(|priority| {
+            let total = run.total(priority);
+            (total.sent - total.received) as f64 / total.sent.max(1) as f64
+        });
+        let episodes = watched.iter().map(|name| Ok(port(&run.snapshot, name)?.groups[3].xoff_episodes));
+        Ok(Self { lost, xoff_episodes: episodes.sum::<Result<_>>()?, carried_bps })
+    }
+
+    fn of_outcome(outcome: &Outcome, watched: &[&str]) -> Self {
+        let lost = [3, 0].map(|priority| {
+            let of = || outcome.traffic.iter().filter(move |traffic| traffic.priority == priority);
+            let sent = of().map(|traffic| traffic.sent_frames).sum::<u64>();
+            of().map(|traffic| traffic.lost_frames).sum::<u64>() as f64 / sent.max(1) as f64
+        });
+        let ports = outcome.switches.iter().flat_map(|switch| &switch.ports);
+        let watched = ports.filter(|port| watched.contains(&&*port.name));
+        let groups = watched.flat_map(|port| &port.groups).filter(|group| group.priority == 3);
+        Self {
+            lost,
+            xoff_episodes: groups.map(|group| group.xoff_episodes).sum(),
+            carried_bps: outcome.traffic.iter().map(|traffic| traffic.throughput_bps).sum(),
+        }
+    }
+
+    /// Loss of no-drop frames alike and of others within 2 % of what was sent, XOFF episodes within 20 %, throughput
+    /// within 2 %.
+    fn agree(&self, simulated: &Figures) -> Result<()> {
+        println!("daemon    {self:.3?}\nsimulator {simulated:.3?}");
+        ensure!(self.lost[0] == simulated.lost[0], "no-drop loss: {self:?} {simulated:?}");
+        ensure!((self.lost[1] - simulated.lost[1]).abs() <= 0.02, "loss: {self:?} {simulated:?}");
+        let (daemon, sim) = (self.xoff_episodes as f64, simulated.xoff_episodes as f64);
+        ensure!(sim > 20.0 && (daemon / sim - 1.0).abs() <= 0.2, "XOFF episodes: {self:?} {simulated:?}");
+        ensure!((self.carried_bps / simulated.carried_bps - 1.0).abs() <= 0.02, "{self:?} {simulated:?}");
+        Ok(())
+    }
+}
+
+/// Runs a scenario whose configurations are these, by name.
+fn simulate(text: &str, configs: &[(&str, &str)]) -> Result<Outcome> {
+    let mut load = |path: &str| {
+        let found = configs.iter().find(|(name, _)| *name == path);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "no such configuration".to_owned())
+    };
+    let scenario = scenario::parse("agreement.toml", text, &mut load);
+    let scenario = scenario.map_err(|mistakes| anyhow::anyhow!("{}", mistakes[0]))?;
+    let mut simulation = Simulation::new(&scenario);
+    simulation.run_until(scenario.duration_ns, &mut |_| {});
+    let outcome = simulation.finish();
+    ensure!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
+    Ok(outcome)
+}
+
+/// A link between two ends, with a response like the hosts'.
+fn link(a: &str, b: &str) -> String {
+    format!("[[link]]\nends = [\"{a}\", \"{b}\"]\nresponse = \"{REACTION}\"\n")
+}
+
+/// What both senders send to the receiver with a priority, at this rate of frames alone.
+fn traffic(priority: u8, mbps: f64) -> String {
+    let rate = mbps * WIRE;
+    format!(
+        "[[traffic]]\nname = \"priority-{priority}\"\nfrom = \"sender[1-2]\"\nto = \"receiver\"\n\
+         priority = {priority}\nframe_bytes = {FRAME_BYTES}\nrate = \"{rate}M\"\n"
+    )
+}
+
+/// The incast of `incast.rs`: 600 Mbit/s of priorities 3 and 0 from each of two senders into 500 Mbit/s.
+#[test]
+fn on_an_incast() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
+    let receiver = bed.quiet_host(&switch, "receiver")?;
+    let mut config = switch_config("on") + &port_config("receiver", "500M");
+    for sender in &senders {
+        config += &port_config(&sender.name, INCAST_SPEED);
+        config += &group_config(&sender.name);
+    }
+    let daemon = bed.daemon(&switch, &config)?;
+    let flows = [flow(&receiver.mac(), 3, "600M"), flow(&receiver.mac(), 0, "600M")];
+    let arguments =
+        ["--speed", INCAST_SPEED, "--no-drop", "3", "--duration", "10s", "--reaction-delay", REACTION];
+    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
+    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
+    let watched = ["sender1", "sender2"];
+    let seen = Figures::of_run(&run, &watched, run.carried_bps("receiver")?)?;
+
+    let text = format!(
+        "duration = \"10s\"\n[switch.switch]\nconfig = \"config\"\nturn = \"{TURN}\"\n\
+         [host.\"sender[1-2]\"]\nno_drop = [3]\n[host.receiver]\nno_drop = [3]\n{}{}{}{}",
+        link("sender[1-2]", "switch.sender[1-2]"),
+        link("receiver", "switch.receiver"),
+        traffic(3, 600.0),
+        traffic(0, 600.0)
+    );
+    let outcome = simulate(&text, &[("config", &config)])?;
+    seen.agree(&Figures::of_outcome(&outcome, &watched))
+}
+
+/// Two switches in series, as in `incast.rs`: the second pauses the first, which pauses its hosts.
+#[test]
+fn on_two_switches_in_series() -> Result<()> {
+    let bed = Bed::new()?;
+    let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
+    let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
+    let receiver = bed.quiet_host(&second_at, "receiver")?;
+    bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
+    let mut first_config = switch_config("on") + &port_config("uplink", "2G");
+    for sender in &senders {
+        first_config += &port_config(&sender.name, SERIES_SPEED);
+        first_config += &group_config(&sender.name);
+    }
+    let first = bed.daemon(&first_at, &first_config)?;
+    let core = std::thread::available_parallelism()?.get().min(2) - 1;
+    let second_config = format!("[dataplane]\ncores = [{core}]\n\n")
+        + &switch_config("on")
+        + &port_config("receiver", "300M")
+        + &port_config("downlink", "2G")
+        + &group_config("downlink");
+    let second = bed.daemon(&second_at, &second_config)?;
+    let flows = [flow(&receiver.mac(), 3, "300M")];
+    let arguments =
+        ["--speed", SERIES_SPEED, "--no-drop", "3", "--duration", "10s", "--reaction-delay", REACTION];
+    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
+    let receiving = bed.host(&receiver, &[], &["--speed", "300M", "--no-drop", "3"])?;
+    for daemon in [&first, &second] {
+        daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    }
+    let run = run(&[&first, &second], sending, vec![receiving], TEN_SECONDS)?;
+    let after = second.snapshot()?;
+    let received = run.report("receiver")?.received.iter().map(|flow| flow.received_frames).sum::<u64>();
+    // The receiver's port is busy as long as anybody sends, and then until it has drained.
+    let drained = port(&after, "downlink").context("the second switch")?.groups[3].total.is_some();
+    ensure!(drained && received > 0);
+    let seen = Figures::of_run(&run, &["sender1", "sender2"], run.carried_bps("uplink")?)?;
+    let told = port(&after, "downlink")?.groups[3].xoff_episodes;
+
+    let text = format!(
+        "duration = \"10s\"\n[switch.first]\nconfig = \"first\"\nturn = \"{TURN}\"\n\
+         [switch.second]\nconfig = \"second\"\nturn = \"{TURN}\"\n\
+         [host.\"sender[1-2]\"]\nno_drop = [3]\n[host.receiver]\nno_drop = [3]\n{}{}{}{}",
+        link("sender[1-2]", "first.sender[1-2]"),
+        link("receiver", "second.receiver"),
+        link("first.uplink", "second.downlink"),
+        traffic(3, 300.0)
+    );
+    let outcome = simulate(&text, &[("first", &first_config), ("second", &second_config)])?;
+    seen.agree(&Figures::of_outcome(&outcome, &["sender1", "sender2"]))?;
+    let simulated = Figures::of_outcome(&outcome, &["downlink"]).xoff_episodes;
+    println!("episodes between the switches: daemon {told}, simulator {simulated}");
+    ensure!((told as f64 / simulated as f64 - 1.0).abs() <= 0.2, "{told} and {simulated} episodes");
+    Ok(())
+}
