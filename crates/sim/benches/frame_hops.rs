@@ -13,7 +13,6 @@ use sim::{Outcome, Simulation};
 
 const GBPS: u64 = 1_000_000_000;
 const US: u64 = 1_000;
-const HOSTS_PER_LEAF: usize = 8;
 
 /// Thresholds of "Configuring PFC thresholds" (H3C RDMA technical reference), and ECN below them.
 const CONFIG: &str = r#"

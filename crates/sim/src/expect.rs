@@ -168,21 +168,20 @@ impl Metric {
     /// A value of it with its unit.
     pub fn spell(self, value: f64) -> String {
         match self {
-            Metric::Throughput => format!("{} bit/s", scaled(value, &[(1e9, "G"), (1e6, "M"), (1e3, "k")])),
+            Metric::Throughput => {
+                scaled(value, &[(1e9, "Gbit/s"), (1e6, "Mbit/s"), (1e3, "kbit/s"), (1.0, "bit/s")])
+            }
             Metric::SlowestCompletionNs | Metric::StuckNs if value.is_infinite() => "never".to_owned(),
             Metric::SlowestCompletionNs | Metric::StuckNs => {
-                let units = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
-                if value < 1e3 { format!("{value} ns") } else { scaled(value, &units) }
+                scaled(value, &[(1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns")])
             }
             _ => format!("{value}"),
         }
     }
 }
 
-/// A value in the largest unit that it has one of.
+/// A value in the largest unit that it has one of; the last is the one that it is measured in.
 fn scaled(value: f64, units: &[(f64, &str)]) -> String {
-    match units.iter().find(|(size, _)| value >= *size) {
-        Some((size, unit)) => format!("{} {unit}", (value / size * 1000.0).round() / 1000.0),
-        None => format!("{value} "),
-    }
+    let (size, unit) = units.iter().find(|(size, _)| value >= *size).unwrap_or(&units[units.len() - 1]);
+    format!("{} {unit}", (value / size * 1000.0).round() / 1000.0)
 }

@@ -128,7 +128,7 @@ impl Checked {
 }
 
 /// The text of a file, or as much of it as `config` refuses to take.
-fn text(file: &Path) -> io::Result<String> {
+pub fn text(file: &Path) -> io::Result<String> {
     let mut text = String::new();
     File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
     Ok(text)

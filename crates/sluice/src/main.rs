@@ -1,5 +1,5 @@
-//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration is right, and the hosts
-//! that a lossless network on one machine needs.
+//! The `sluice` command: what a switch is doing, what it is told to do, whether its configuration is right, what it would do in a
+//! network, and the hosts that a lossless network on one machine needs.
 #![forbid(unsafe_code)]
 
 mod check;
@@ -7,6 +7,7 @@ mod headroom;
 mod orders;
 mod output;
 mod show;
+mod sim;
 mod socket;
 
 use std::io::IsTerminal;
@@ -15,7 +16,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// Looks into a running Sluice switch, tells it what to do, and plays the hosts on its ports.
+/// Looks into a running Sluice switch, tells it what to do, simulates networks of it, and plays the hosts on its ports.
 #[derive(Parser)]
 #[command(name = "sluice", version, max_term_width = 100)]
 struct Arguments {
@@ -35,6 +36,8 @@ enum Task {
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
     Headroom(headroom::Arguments),
+    /// Run a network of switches in virtual time: the daemon's own switch, from its own configuration files.
+    Sim(sim::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
 }
@@ -49,6 +52,7 @@ fn main() -> ExitCode {
         Task::Clear(arguments) => orders::clear(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
+        Task::Sim(arguments) => return sim::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
     match done {

@@ -1,8 +1,9 @@
-//! What commands print on standard output: text for people, JSON for programs.
+//! What commands print on standard output: text and tables for people, JSON for programs.
 
 use std::io::Write;
 
 use anyhow::Result;
+use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
 /// Prints a text, which may have several lines.
@@ -19,4 +20,55 @@ pub fn print(text: &str) -> Result<()> {
 /// A value as JSON, on many lines or on one.
 pub fn json(value: &impl Serialize, pretty: bool) -> Result<String> {
     Ok(if pretty { serde_json::to_string_pretty(value) } else { serde_json::to_string(value) }?)
+}
+
+/// A table with these column headings; the first `words` columns are text, the others numbers (to the right).
+pub fn table(headings: &[&str], words: usize) -> Table {
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─')));
+    table.set_header(headings);
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding((0, 1));
+        if number >= words {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A number with its thousands apart: 1234567 → 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `number`, with one decimal and its thousands apart.
+pub fn tenths(number: f64) -> String {
+    let tenths = (number * 10.0).round() as u64;
+    format!("{}.{}", grouped(tenths / 10), tenths % 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_apart() {
+        for (number, text) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "1,000"),
+            (1_234_567, "1,234,567"),
+            (u64::MAX, "18,446,744,073,709,551,615"),
+        ] {
+            assert_eq!(grouped(number), text);
+        }
+    }
 }

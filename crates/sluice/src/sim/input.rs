@@ -1,0 +1,135 @@
+//! The scenario and the configurations that it names, read from their files, and why a run is refused.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow};
+use config::Mistakes;
+use sim::Scenario;
+
+use super::units::time;
+use crate::check;
+
+/// Why there is no run, or no end of it.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The scenario or a configuration is wrong.
+    Mistakes(Vec<Mistakes>),
+    /// A file cannot be read or written, or an option is wrong.
+    Other(anyhow::Error),
+}
+
+impl From<anyhow::Error> for Refusal {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl Refusal {
+    /// Says it on standard error.
+    pub fn print(self) {
+        match self {
+            Self::Mistakes(all) => {
+                all.into_iter().for_each(|mistakes| eprintln!("{:?}", miette::Report::new(mistakes)));
+            }
+            Self::Other(error) => eprintln!("sluice: {error:#}"),
+        }
+    }
+}
+
+/// Reads a scenario; configurations are looked for from its folder.
+pub fn read(file: &Path) -> Result<Scenario, Refusal> {
+    let name = file.display().to_string();
+    let text = check::text(file).with_context(|| format!("cannot read {name}"))?;
+    let folder = file.parent().unwrap_or(Path::new(""));
+    let mut load = |config: &str| check::text(&folder.join(config)).map_err(|error| error.to_string());
+    sim::scenario::parse(&name, &text, &mut load).map_err(Refusal::Mistakes)
+}
+
+/// Another seed, and an earlier end.
+pub fn change(scenario: &mut Scenario, seed: Option<u64>, duration_ns: Option<u64>) -> Result<()> {
+    scenario.seed = seed.unwrap_or(scenario.seed);
+    let Some(duration_ns) = duration_ns else { return Ok(()) };
+    if duration_ns > scenario.duration_ns {
+        let own = time(scenario.duration_ns);
+        return Err(anyhow!(
+            "--duration can only shorten the run, which takes {own}: write a longer `duration` into the scenario"
+        ));
+    }
+    scenario.duration_ns = duration_ns;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const SWITCH: &str = "
+[port.p1]
+interface = \"i1\"
+speed = \"10G\"
+[port.p2]
+interface = \"i2\"
+speed = \"10G\"
+";
+    const SCENARIO: &str = "
+duration = \"1ms\"
+[switch.s]
+config = \"configs/switch.toml\"
+[host.\"h[1-2]\"]
+[[link]]
+ends = [\"h[1-2]\", \"s.p[1-2]\"]
+[[traffic]]
+name = \"rdma\"
+from = \"h1\"
+to = \"h2\"
+";
+
+    /// A folder with a scenario and its configuration.
+    fn folder(scenario: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("configs")).unwrap();
+        fs::write(folder.path().join("configs/switch.toml"), SWITCH).unwrap();
+        fs::write(folder.path().join("scenario.toml"), scenario).unwrap();
+        folder
+    }
+
+    #[test]
+    fn configurations_are_found_from_the_scenario() {
+        let folder = folder(SCENARIO);
+        let scenario = read(&folder.path().join("scenario.toml")).unwrap();
+        let names: Vec<&str> = scenario.nodes.iter().map(|node| node.name.as_str()).collect();
+        assert_eq!((names, scenario.duration_ns), (vec!["s", "h1", "h2"], 1_000_000));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let missing = folder("").path().join("none.toml");
+        let Refusal::Other(error) = read(&missing).unwrap_err() else {
+            panic!("no mistake of a file that is not there")
+        };
+        assert!(
+            format!("{error:#}").starts_with(&format!("cannot read {}: ", missing.display())),
+            "{error:#}"
+        );
+
+        let folder = folder(&SCENARIO.replace("configs/switch", "configs/none"));
+        let Refusal::Mistakes(all) = read(&folder.path().join("scenario.toml")).unwrap_err() else {
+            panic!("a configuration that is not there is a mistake of the scenario")
+        };
+        assert_eq!((all.len(), all[0].list()[0].line), (1, 4), "{all:?}");
+    }
+
+    #[test]
+    fn a_run_can_be_shortened_and_begin_with_another_seed() {
+        let folder = folder(SCENARIO);
+        let mut scenario = read(&folder.path().join("scenario.toml")).unwrap();
+        change(&mut scenario, Some(7), Some(400_000)).unwrap();
+        assert_eq!((scenario.seed, scenario.duration_ns), (7, 400_000));
+        change(&mut scenario, None, None).unwrap();
+        assert_eq!((scenario.seed, scenario.duration_ns), (7, 400_000));
+        let refused = change(&mut scenario, None, Some(400_001)).unwrap_err().to_string();
+        assert!(refused.starts_with("--duration can only shorten the run, which takes 400 us"), "{refused}");
+    }
+}

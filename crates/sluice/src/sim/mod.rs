@@ -1,0 +1,192 @@
+//! `sluice sim`: runs a scenario in virtual time and says what came of it. The simulator is the `sim` crate's; here its
+//! files are read, and its outcome becomes a summary, JSON, plots and captures.
+
+mod capture;
+mod input;
+mod places;
+mod plots;
+mod progress;
+mod run;
+#[cfg(test)]
+mod sample;
+mod summary;
+mod units;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use config::reader::parse_units;
+
+use crate::output;
+use input::Refusal;
+use run::Ran;
+
+/// Something that was expected did not come, or something does not add up.
+const EXIT_MISSED: u8 = 1;
+/// The scenario is wrong, or a file cannot be read or written.
+const EXIT_WRONG: u8 = 2;
+
+/// Units of time on the command line, as in scenarios.
+const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+
+/// Which scenario, and what to make of it.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Arguments {
+    /// The scenario; configurations that it names are looked for from its folder.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Print the outcome as JSON, and nothing else on standard output.
+    #[arg(long)]
+    json: bool,
+    /// Draw occupancy.svg, pauses.svg, throughput.svg and completion.svg into this folder.
+    #[arg(long, value_name = "DIR")]
+    plots: Option<PathBuf>,
+    /// Write the frames of a link as pcapng; either end names the link: h1, or leaf1.p3.
+    #[arg(long, value_name = "LINK=FILE", value_parser = capture_of)]
+    pcap: Vec<(String, PathBuf)>,
+    /// Begin random numbers elsewhere than the scenario says.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// End the run earlier than the scenario says, as 5ms or 1.5us; expectations are judged all the same.
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    duration: Option<u64>,
+    /// Say nothing of the progress. It is said on standard error, if that is a terminal.
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Lines of at most 99 characters: clap would break longer ones at 100.
+const AFTER_HELP: &str = "\
+A scenario is a network of switches, hosts and cables, what is sent over it, what happens to it,
+and what must come of it. The switches are those of sluiced, with its configuration files. Time is
+virtual, to the nanosecond: the same scenario and seed give the same outcome on any machine.
+
+    sluice sim config/scenarios/incast.toml
+    sluice sim --plots plots --duration 2ms config/scenarios/incast.toml
+    sluice sim --pcap h1=h1.pcapng --pcap leaf1.up=up.pcapng config/scenarios/incast.toml
+    sluice sim --json config/scenarios/incast.toml | jq '.traffic[].lost_frames'
+
+docs/simulator.md explains the language and the model.
+
+Captures hold the headers of frames, one interface for each direction; times are those of the last
+bit's arrival, in nanoseconds from 1970 on.
+
+JSON: title, seed, duration_ns, frame_hops, events,
+traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
+  lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, messages, completion (null:
+  none arrived whole): messages, min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
+switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: name, peer,
+  received_frames, transmitted_frames, transmitted_bytes, drops[]: reason and frames; pfc_sent,
+  pfc_received, groups[]: priority, no_drop, xoff_episodes, xoff, shared_peak_cells,
+  headroom_peak_cells, headroom_size_cells, dropped_frames; queues[]: queue, peak_cells,
+  transmitted_frames, transmitted_bytes, dropped_frames, marked_frames, pauses, paused_ns, paused
+hosts[]: name, peer, sent_frames, received_frames, foreign_frames, pauses[], paused_ns[] (both by
+  priority)
+links[]: name, cut_frames, busy_percent[] (from its first end, from its second)
+expectations[]: line, expected, measured (null: never), holds
+imbalances[]: what does not add up; there should be none
+
+Exit codes: 0 every expectation holds, 1 one does not (or something does not add up), 2 the
+scenario is wrong, or a file cannot be read or written.";
+
+/// `LINK=FILE`.
+fn capture_of(text: &str) -> Result<(String, PathBuf), String> {
+    match text.split_once('=') {
+        Some((link, file)) if !link.is_empty() && !file.is_empty() => Ok((link.to_owned(), file.into())),
+        _ => Err("write an end of a link and a file, as h1=h1.pcapng or leaf1.p3=p3.pcapng".to_owned()),
+    }
+}
+
+fn time_ns(text: &str) -> Result<u64, String> {
+    let ns = parse_units(text, TIMES).filter(|ns| *ns > 0);
+    ns.ok_or_else(|| "write a time with its unit (ns, us, ms or s), as 5ms or 1.5us".to_owned())
+}
+
+/// Runs the scenario and prints what came of it.
+pub fn run(arguments: &Arguments) -> ExitCode {
+    match simulate(arguments) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_MISSED),
+        Err(refusal) => {
+            refusal.print();
+            ExitCode::from(EXIT_WRONG)
+        }
+    }
+}
+
+/// Whether all has come that was expected.
+fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
+    let mut scenario = input::read(&arguments.file)?;
+    input::change(&mut scenario, arguments.seed, arguments.duration)?;
+    // What cannot be written is better known before a long run than after it.
+    if let Some(folder) = &arguments.plots {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    }
+    let Ran { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
+    let mut files = match &arguments.plots {
+        Some(folder) => plots::write(&outcome, folder)?,
+        None => Vec::new(),
+    };
+    files.extend(captures);
+    // Whoever closes standard output has seen enough; the exit code still tells.
+    let written: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
+    if arguments.json {
+        let _ = output::print(&output::json(&outcome, true)?);
+        written.iter().for_each(|line| eprintln!("{line}"));
+    } else {
+        let _ = output::print(&summary::text(&outcome, wall));
+        let _ = written.iter().try_for_each(|line| output::print(line));
+    }
+    Ok(outcome.holds())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn captures_name_a_link_and_a_file() {
+        assert_eq!(
+            capture_of("leaf1.p3=a=b.pcapng"),
+            Ok(("leaf1.p3".to_owned(), PathBuf::from("a=b.pcapng")))
+        );
+        for wrong in ["h1", "=file", "h1=", ""] {
+            assert!(capture_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_have_units() {
+        for (text, ns) in
+            [("5ms", Some(5_000_000)), ("1.5us", Some(1_500)), ("0s", None), ("5", None), ("-1s", None)]
+        {
+            assert_eq!(time_ns(text).ok(), ns, "{text}");
+        }
+    }
+
+    /// The names in JSON are an interface: nothing disappears or changes its name unnoticed.
+    #[test]
+    fn every_field_of_the_json_is_named_in_the_help() {
+        fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+            match value {
+                serde_json::Value::Object(map) => map.iter().for_each(|(name, value)| {
+                    found.push(name.clone());
+                    names(value, found);
+                }),
+                serde_json::Value::Array(values) => values.iter().for_each(|value| names(value, found)),
+                _ => {}
+            }
+        }
+        assert!(AFTER_HELP.lines().all(|line| line.chars().count() <= 99), "wrapped lines are hard to read");
+        let words: Vec<&str> = AFTER_HELP.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let mut found = Vec::new();
+        names(&serde_json::to_value(sample::fabric()).unwrap(), &mut found);
+        assert!(found.len() > 100, "the sample has something of all");
+        for name in found {
+            assert!(words.contains(&name.as_str()), "{name} is not in the help");
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The run itself: virtual time in steps, with progress between them and captures on the way.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use sim::scenario::{End, NodeKind};
+use sim::{Outcome, Scenario, Simulation};
+
+use super::capture::Capture;
+use super::progress::Progress;
+
+/// Steps of a run: between two of them progress is looked at.
+const STEPS: u64 = 1000;
+/// Most ends of links that are named to somebody who has named none.
+const MOST_ENDS: usize = 8;
+
+/// What a run gives.
+pub struct Ran {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// How long it took.
+    pub wall: Duration,
+    /// The captures that were written.
+    pub captures: Vec<PathBuf>,
+}
+
+/// Runs a scenario and captures links that are given by one of their ends.
+///
+/// # Errors
+/// There is no such link, or a capture cannot be written.
+pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Ran> {
+    let mut captures = Captures::new(scenario, pcap)?;
+    let mut simulation = Simulation::new(scenario);
+    captures.open.iter().for_each(|open| simulation.capture(open.link));
+    let mut progress = Progress::new(scenario.duration_ns, quiet);
+    let step_ns = scenario.duration_ns.div_ceil(STEPS).max(1);
+    while simulation.now_ns() < scenario.duration_ns {
+        let until_ns = (simulation.now_ns() + step_ns).min(scenario.duration_ns);
+        simulation.run_until(until_ns, &mut |frame| captures.add(frame));
+        if captures.failed.is_some() {
+            break;
+        }
+        progress.at(simulation.now_ns(), simulation.frame_hops());
+    }
+    let wall = progress.end();
+    let captures = captures.finish()?;
+    Ok(Ran { outcome: simulation.finish(), wall, captures })
+}
+
+/// The files that frames go to.
+struct Captures {
+    open: Vec<Open>,
+    /// Why one of them could not be written, once.
+    failed: Option<anyhow::Error>,
+}
+
+struct Open {
+    link: usize,
+    file: PathBuf,
+    capture: Capture<BufWriter<File>>,
+}
+
+impl Captures {
+    fn new(scenario: &Scenario, pcap: &[(String, PathBuf)]) -> Result<Self> {
+        let mut open: Vec<Open> = Vec::new();
+        for (end, file) in pcap {
+            let link = link_of(scenario, end)?;
+            if open.iter().any(|other| other.file == *file) {
+                bail!("--pcap: {} is to hold two links: give each a file of its own", file.display());
+            }
+            open.push(Open { link, file: file.clone(), capture: create(scenario, link, file)? });
+        }
+        Ok(Self { open, failed: None })
+    }
+
+    fn add(&mut self, frame: &sim::Captured) {
+        for open in self.open.iter_mut().filter(|open| open.link == frame.link) {
+            if self.failed.is_none() {
+                let added = open.capture.add(frame);
+                self.failed = added.with_context(|| format!("cannot write {}", open.file.display())).err();
+            }
+        }
+    }
+
+    /// What is still in memory is written too. Returns the files.
+    fn finish(self) -> Result<Vec<PathBuf>> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let written = self.open.into_iter().map(|Open { file, capture, .. }| {
+            let flushed = capture.into_inner().flush();
+            flushed.with_context(|| format!("cannot write {}", file.display())).map(|()| file)
+        });
+        written.collect()
+    }
+}
+
+fn create(scenario: &Scenario, link: usize, file: &Path) -> Result<Capture<BufWriter<File>>> {
+    let out = File::create(file).with_context(|| format!("cannot create {}", file.display()))?;
+    let ends = scenario.links[link].ends.map(|end| end_name(scenario, end));
+    Capture::new(BufWriter::new(out), [&ends[0], &ends[1]], scenario.links[link].speed_bps)
+}
+
+/// How a port is called: `h1`, or `leaf1.p3`.
+fn end_name(scenario: &Scenario, end: End) -> String {
+    let node = &scenario.nodes[end.node];
+    match &node.kind {
+        NodeKind::Switch(switch) => format!("{}.{}", node.name, switch.settings.ports[end.port].name),
+        NodeKind::Host(_) => node.name.clone(),
+    }
+}
+
+/// The link that has an end of this name.
+fn link_of(scenario: &Scenario, name: &str) -> Result<usize> {
+    let named = |end: &End| end_name(scenario, *end) == name;
+    if let Some(link) = scenario.links.iter().position(|link| link.ends.iter().any(named)) {
+        return Ok(link);
+    }
+    let ends = scenario.links.iter().flat_map(|link| link.ends).map(|end| end_name(scenario, end));
+    let some: Vec<String> = ends.take(MOST_ENDS).collect();
+    let more = (2 * scenario.links.len()).saturating_sub(MOST_ENDS);
+    let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    bail!("--pcap: no link has an end `{name}`; there are {}{and_more}", some.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use pcap_file::pcapng::{Block, PcapNgReader};
+
+    use super::*;
+
+    const SWITCH: &str = "
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port-defaults.pfc.priority.3]
+xoff = { static_cells = 64 }
+[port.p1]
+interface = \"i1\"
+speed = \"10G\"
+[port.p2]
+interface = \"i2\"
+speed = \"10G\"
+[port.p3]
+interface = \"i3\"
+speed = \"10G\"
+";
+    /// Two hosts send 20G to one that takes 10G: it pauses both.
+    const SCENARIO: &str = "
+duration = \"1ms\"
+[switch.s]
+config = \"switch.toml\"
+[host.\"h[1-3]\"]
+[[link]]
+ends = [\"h[1-3]\", \"s.p[1-3]\"]
+[[traffic]]
+name = \"rdma\"
+from = \"h[2-3]\"
+to = \"h1\"
+priority = 3
+frame_bytes = 1024
+[[expect]]
+lost = 0
+";
+
+    fn scenario() -> Scenario {
+        sim::scenario::parse("test.toml", SCENARIO, &mut |_| Ok(SWITCH.to_owned())).unwrap()
+    }
+
+    #[test]
+    fn a_link_is_known_by_both_its_ends() {
+        let scenario = scenario();
+        for (name, link) in [("h1", 0), ("s.p1", 0), ("h3", 2), ("s.p3", 2)] {
+            assert_eq!(link_of(&scenario, name).unwrap(), link, "{name}");
+        }
+        assert_eq!(
+            link_of(&scenario, "h4").unwrap_err().to_string(),
+            "--pcap: no link has an end `h4`; there are h1, s.p1, h2, s.p2, h3, s.p3"
+        );
+    }
+
+    /// What a capture holds is what the outcome counts, in both directions and in the order of time; PFC frames among it.
+    #[test]
+    fn a_capture_has_all_frames_of_its_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("h2.pcapng");
+        let Ran { outcome, captures, .. } =
+            run(&scenario(), &[("h2".to_owned(), file.clone())], true).unwrap();
+        assert_eq!(captures, [file.as_path()]);
+        assert!(outcome.holds(), "{:?} {:?}", outcome.expectations, outcome.imbalances);
+
+        let mut reader = PcapNgReader::new(File::open(&file).unwrap()).unwrap();
+        let (mut data, mut pfc, mut last_ns) = (0, 0, 0);
+        while let Some(block) = reader.next_block() {
+            let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
+            let at_ns = packet.timestamp.as_nanos();
+            assert!(at_ns >= last_ns && at_ns <= 1_000_000, "{at_ns} after {last_ns}");
+            last_ns = at_ns;
+            match (packet.interface_id, packet.original_len) {
+                (0, 1024) => data += 1,
+                (1, 60) => pfc += u64::from(wire::pause::decode(&packet.data).is_ok()),
+                other => panic!("an unexpected frame: {other:?}"),
+            }
+        }
+        let port = &outcome.switches[0].ports[1];
+        assert_eq!((port.name.as_str(), data), ("p2", port.received_frames));
+        // One may still be on the line.
+        assert!(pfc > 0 && (port.pfc_sent - 1..=port.pfc_sent).contains(&pfc), "{pfc} of {}", port.pfc_sent);
+    }
+
+    #[test]
+    fn captures_that_cannot_be_written_are_refused_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, other) = (folder.path().join("a.pcapng"), folder.path().join("none/b.pcapng"));
+        let twice = [("h1".to_owned(), file.clone()), ("h2".to_owned(), file)];
+        let refused = run(&scenario(), &twice, true).err().unwrap().to_string();
+        assert!(refused.ends_with("is to hold two links: give each a file of its own"), "{refused}");
+        let refused = run(&scenario(), &[("h1".to_owned(), other.clone())], true).err().unwrap();
+        assert!(
+            format!("{refused:#}").starts_with(&format!("cannot create {}: ", other.display())),
+            "{refused:#}"
+        );
+        fs::remove_file(folder.path().join("a.pcapng")).unwrap();
+    }
+}

@@ -1,0 +1,322 @@
+//! Made-up outcomes for the tests of summaries and plots: an incast that PFC holds, a run in which nothing happens, and a
+//! large fabric in trouble.
+
+use sim::Outcome;
+use sim::outcome::{
+    Completion, ExpectationOutcome, GroupOutcome, GroupSeries, HostOutcome, LinkOutcome, MessageSpan,
+    PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
+};
+use sim::scenario::Metric;
+
+const DURATION_NS: u64 = 20_000_000;
+const POINTS: u64 = 500;
+const STEP_NS: u64 = DURATION_NS / POINTS;
+/// Of the incast's groups.
+const XOFF_CELLS: u32 = 256;
+const XON_CELLS: u32 = 244;
+const HEADROOM_CELLS: u32 = 432;
+/// The senders' groups fill and drain once in so many points.
+const PERIOD: u64 = 40;
+
+/// Three hosts send to one, on a no-drop priority and on a lossy one.
+pub fn incast() -> Outcome {
+    Outcome {
+        title: "Incast 3:1 at 100G".to_owned(),
+        seed: 1,
+        duration_ns: DURATION_NS,
+        frame_hops: 12_345_678,
+        events: 40_000_000,
+        traffic: vec![rdma(), bulk()],
+        switches: vec![leaf()],
+        hosts: (1..=4).map(host).collect(),
+        links: vec![LinkOutcome {
+            name: "h1–leaf1.p1".to_owned(), cut_frames: 0, busy_percent: [0.0, 99.2]
+        }],
+        expectations: vec![
+            expectation(41, "rdma: lost = 0", Metric::Lost, 0.0, true),
+            expectation(42, "rdma: throughput ≥ 60 Gbit/s", Metric::Throughput, 62.4e9, true),
+            expectation(
+                43,
+                "rdma: slowest_completion ≤ 1 ms",
+                Metric::SlowestCompletionNs,
+                1_912_000.0,
+                false,
+            ),
+        ],
+        imbalances: Vec::new(),
+        series: series(),
+    }
+}
+
+/// Nothing was sent and nothing happened.
+pub fn nothing() -> Outcome {
+    Outcome {
+        title: "Silence".to_owned(),
+        traffic: Vec::new(),
+        switches: vec![SwitchOutcome { ports: Vec::new(), ..leaf() }],
+        hosts: Vec::new(),
+        links: Vec::new(),
+        expectations: Vec::new(),
+        frame_hops: 0,
+        events: 0,
+        series: Series::default(),
+        ..incast()
+    }
+}
+
+/// More ports, hosts and links than a table shows, with large numbers and long names.
+pub fn fabric() -> Outcome {
+    let names = |number: usize| (format!("aggregation-{}", number % 4), format!("downlink-{number:02}"));
+    let port = |number: usize| PortOutcome {
+        name: names(number).1,
+        peer: format!("rack{number:02}-leaf{number:02}.uplink-1"),
+        drops: vec![("ingress_no_drop", 1_234_567 - number as u64), ("tail_drop", 99)],
+        groups: vec![GroupOutcome {
+            xoff: number.is_multiple_of(2),
+            xoff_episodes: 123_456,
+            ..group(3, 400)
+        }],
+        queues: vec![QueueOutcome { paused: true, ..queue(3, 123_456, 19_990_000) }],
+        ..quiet_port("", "")
+    };
+    let switch = |switch: usize| SwitchOutcome {
+        name: names(switch).0,
+        ports: (0..12).map(|number| port(4 * number + switch)).collect(),
+        headroom_peak_cells: 12_288,
+        shared_peak_cells: 100_000,
+        held_frames: 4_000,
+    };
+    let large = |traffic: TrafficOutcome| TrafficOutcome {
+        name: "storage-replication-between-all-racks".to_owned(),
+        flows: 65_280,
+        sent_frames: 123_456_789,
+        received_frames: 122_956_789,
+        lost_frames: 499_000,
+        in_network_frames: 1_000,
+        reordered_frames: 123_456,
+        marked_frames: 12_345_678,
+        cnps: 1_234_567,
+        ..traffic
+    };
+    Outcome {
+        title: "Fabric of 16 leaves".to_owned(),
+        traffic: vec![large(rdma()), large(bulk())],
+        switches: (0..4).map(switch).collect(),
+        hosts: (1..=20)
+            .map(|number| HostOutcome { name: format!("rack{number:02}-server{number:02}"), ..host(2) })
+            .collect(),
+        links: (0..9).map(cut_link).collect(),
+        expectations: vec![
+            expectation(90, "lost = 0", Metric::Lost, 998_000.0, false),
+            expectation(91, "slowest_completion ≤ 1 ms", Metric::SlowestCompletionNs, f64::INFINITY, false),
+        ],
+        imbalances: vec!["aggregation-1: 7 frames of memory are neither free nor held".to_owned()],
+        ..incast()
+    }
+}
+
+fn cut_link(number: u64) -> LinkOutcome {
+    LinkOutcome {
+        name: format!("h{number}–leaf1.p{number}"),
+        cut_frames: 1_000 + number,
+        busy_percent: [1.0, 2.0],
+    }
+}
+
+fn expectation(
+    line: usize,
+    expected: &str,
+    metric: Metric,
+    measured: f64,
+    holds: bool,
+) -> ExpectationOutcome {
+    ExpectationOutcome { line, expected: expected.to_owned(), metric, measured, holds }
+}
+
+fn rdma() -> TrafficOutcome {
+    TrafficOutcome {
+        name: "rdma".to_owned(),
+        priority: 3,
+        flows: 3,
+        sent_frames: 150_000,
+        received_frames: 149_800,
+        received_bytes: 153_395_200,
+        in_network_frames: 200,
+        lost_frames: 0,
+        reordered_frames: 0,
+        marked_frames: 4_321,
+        cnps: 0,
+        throughput_bps: 62.4e9,
+        messages: 300,
+        completion: Some(Completion {
+            messages: 299,
+            min_ns: 81_000,
+            mean_ns: 412_000,
+            p50_ns: 380_500,
+            p99_ns: 1_702_000,
+            max_ns: 1_912_000,
+        }),
+        last_arrival_ns: Some(DURATION_NS - 90),
+    }
+}
+
+fn bulk() -> TrafficOutcome {
+    TrafficOutcome {
+        name: "bulk".to_owned(),
+        priority: 0,
+        sent_frames: 90_000,
+        received_frames: 60_001,
+        received_bytes: 90_841_514,
+        in_network_frames: 999,
+        lost_frames: 29_000,
+        marked_frames: 0,
+        throughput_bps: 36.9e9,
+        messages: 0,
+        completion: None,
+        ..rdma()
+    }
+}
+
+fn leaf() -> SwitchOutcome {
+    let receiver = PortOutcome {
+        drops: vec![("tail_drop", 29_000)],
+        queues: vec![queue(2, 0, 0), queue(3, 0, 0)],
+        ..quiet_port("p1", "h1")
+    };
+    let sender = |number: u64| PortOutcome {
+        pfc_sent: 24,
+        groups: vec![group(3, 100 + 7 * number as u32)],
+        ..quiet_port(&format!("p{number}"), &format!("h{number}"))
+    };
+    SwitchOutcome {
+        name: "leaf1".to_owned(),
+        ports: vec![receiver, sender(2), sender(3), sender(4), quiet_port("up", "spine1.p1")],
+        headroom_peak_cells: 363,
+        shared_peak_cells: 1_900,
+        held_frames: 1_199,
+    }
+}
+
+fn quiet_port(name: &str, peer: &str) -> PortOutcome {
+    PortOutcome {
+        name: name.to_owned(),
+        peer: peer.to_owned(),
+        received_frames: 0,
+        transmitted_frames: 0,
+        transmitted_bytes: 0,
+        drops: Vec::new(),
+        pfc_sent: 0,
+        pfc_received: 0,
+        groups: Vec::new(),
+        queues: Vec::new(),
+    }
+}
+
+fn group(priority: u8, headroom_peak_cells: u32) -> GroupOutcome {
+    GroupOutcome {
+        priority,
+        no_drop: true,
+        xoff_episodes: 12,
+        xoff: false,
+        shared_peak_cells: XOFF_CELLS,
+        headroom_peak_cells,
+        headroom_size_cells: HEADROOM_CELLS,
+        dropped_frames: 0,
+    }
+}
+
+fn queue(queue: u8, pauses: u64, paused_ns: u64) -> QueueOutcome {
+    QueueOutcome {
+        queue,
+        peak_cells: 2_000,
+        transmitted_frames: 149_800,
+        transmitted_bytes: 153_395_200,
+        dropped_frames: 0,
+        marked_frames: 0,
+        pauses,
+        paused_ns,
+        paused: false,
+    }
+}
+
+/// Host 1 receives; the others are paused on priority 3.
+fn host(number: u64) -> HostOutcome {
+    let (mut pauses, mut paused_ns) = ([0; 8], [0; 8]);
+    if number > 1 {
+        pauses[3] = 12;
+        paused_ns[3] = 3_214_000 + number * 1_000;
+    }
+    HostOutcome {
+        name: format!("h{number}"),
+        peer: format!("leaf1.p{number}"),
+        sent_frames: 50_000,
+        received_frames: 0,
+        foreign_frames: 0,
+        pauses,
+        paused_ns,
+    }
+}
+
+/// The senders' groups rise to XOFF, use headroom, and drain to XON, again and again; then all is sent.
+fn series() -> Series {
+    let end = POINTS * 9 / 10;
+    let shape = |point: u64, late: u64| -> (u32, u32) {
+        let phase = (point + late) % PERIOD;
+        match phase {
+            _ if point < 20 || point >= end => (0, 0),
+            0..16 => (XON_CELLS - 140 + 10 * phase as u32, 0),
+            16..20 => (XOFF_CELLS, 30 * (phase as u32 - 15)),
+            20..24 => (XOFF_CELLS, 30 * (24 - phase as u32)),
+            _ => (XOFF_CELLS - 9 * (phase as u32 - 23), 0),
+        }
+    };
+    let group = |port: u64| {
+        let points = || (0..POINTS).map(|point| shape(point, 5 * port));
+        GroupSeries {
+            switch: "leaf1".to_owned(),
+            port: format!("p{port}"),
+            priority: 3,
+            shared_cells: points().map(|(shared, _)| shared).collect(),
+            headroom_cells: points().map(|(_, headroom)| headroom).collect(),
+            xoff_cells: vec![XOFF_CELLS; POINTS as usize],
+            xon_cells: vec![XON_CELLS; POINTS as usize],
+            headroom_size_cells: HEADROOM_CELLS,
+        }
+    };
+    let is_paused = |point: u64, port: u64| shape(point, 5 * port).1 > 0;
+    let mut pauses: Vec<PauseSpan> = (2..=4_u64)
+        .flat_map(|port| (0..POINTS).map(move |point| (point, port)))
+        .filter(|&(point, port)| is_paused(point, port) && !is_paused(point - 1, port))
+        .map(|(point, port)| PauseSpan {
+            port: format!("h{port}"),
+            priority: 3,
+            from_ns: point * STEP_NS,
+            to_ns: (point + 10) * STEP_NS,
+        })
+        .collect();
+    pauses.sort_by_key(|span| span.from_ns);
+    Series {
+        at_ns: (1..=POINTS).map(|point| point * STEP_NS).collect(),
+        groups: (2..=4).map(group).collect(),
+        traffic_bps: [62.4e9, 36.9e9].map(|bps| throughput(bps, end)).to_vec(),
+        pauses,
+        completions: completions(),
+    }
+}
+
+fn throughput(bps: f64, end: u64) -> Vec<f64> {
+    let ripple = |point: u64| 1.0 + 0.05 * (point as f64 / 6.0).sin();
+    (0..POINTS).map(|point| if (5..end).contains(&point) { bps * ripple(point) } else { 0.0 }).collect()
+}
+
+/// From 81 us to 1.9 ms, most of them near the lower end.
+fn completions() -> Vec<MessageSpan> {
+    let took_ns =
+        |number: u64| 81_000 + 20 * number * number + if number > 290 { 16_000 * (number - 290) } else { 0 };
+    let span = |number: u64| MessageSpan {
+        traffic: 0,
+        from_ns: 50_000 * number,
+        to_ns: 50_000 * number + took_ns(number),
+    };
+    (0..299).map(span).collect()
+}

@@ -1,0 +1,177 @@
+//! What came of a run, for people: traffic, the places where something happened, and whether what was expected came.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use sim::Outcome;
+use sim::outcome::{ExpectationOutcome, TrafficOutcome};
+
+use super::places;
+use super::units::{in_words, rate, time};
+use crate::output::{grouped, table};
+
+/// Longest name in a table, in characters.
+const NAME_CHARS: usize = 18;
+
+/// The whole summary of a run that took `wall` of real time.
+pub fn text(outcome: &Outcome, wall: Duration) -> String {
+    let sections = [
+        head(outcome, wall),
+        traffic(&outcome.traffic),
+        messages(&outcome.traffic),
+        places::ports(outcome),
+        places::hosts(outcome),
+        places::links(outcome),
+        expectations(outcome),
+    ];
+    let said: Vec<&str> =
+        sections.iter().map(|section| section.trim_end()).filter(|s| !s.is_empty()).collect();
+    said.join("\n\n")
+}
+
+fn head(outcome: &Outcome, wall: Duration) -> String {
+    let seconds = wall.as_secs_f64().max(1e-9);
+    format!(
+        "{}\n{} of virtual time in {}: {} frame-hops, {} a second; seed {}",
+        outcome.title,
+        time(outcome.duration_ns),
+        time(wall.as_nanos() as u64),
+        in_words(outcome.frame_hops as f64),
+        in_words(outcome.frame_hops as f64 / seconds),
+        outcome.seed
+    )
+}
+
+/// Frames of each traffic.
+fn traffic(traffic: &[TrafficOutcome]) -> String {
+    if traffic.is_empty() {
+        return "No traffic.".to_owned();
+    }
+    let headings = [
+        "Traffic",
+        "Prio-\nrity",
+        "Flows",
+        "Sent\nframes",
+        "Received",
+        "Lost",
+        "In net-\nwork",
+        "Marked\n(ECN)",
+        "Arrived\nbit/s",
+    ];
+    let mut table = table(&headings, 1);
+    for traffic in traffic {
+        table.add_row([
+            short(&traffic.name, NAME_CHARS),
+            traffic.priority.to_string(),
+            grouped(traffic.flows),
+            grouped(traffic.sent_frames),
+            grouped(traffic.received_frames),
+            grouped(traffic.lost_frames),
+            grouped(traffic.in_network_frames),
+            grouped(traffic.marked_frames),
+            rate(traffic.throughput_bps).trim_end_matches("bit/s").to_owned(),
+        ]);
+    }
+    let mut text = table.trim_fmt();
+    for traffic in traffic.iter().filter(|traffic| traffic.reordered_frames > 0 || traffic.cnps > 0) {
+        let TrafficOutcome { name, reordered_frames, cnps, .. } = traffic;
+        let (name, reordered, cnps) = (short(name, NAME_CHARS), grouped(*reordered_frames), grouped(*cnps));
+        text += &format!("\n{name}: {reordered} frames came out of order, {cnps} CNPs slowed senders down");
+    }
+    text
+}
+
+/// Completion times of the traffic that has messages.
+fn messages(traffic: &[TrafficOutcome]) -> String {
+    let headings = [
+        "Messages of",
+        "To send",
+        "Arrived\nwhole",
+        "Fastest",
+        "Mean",
+        "50 %\nwithin",
+        "99 %\nwithin",
+        "Slowest",
+    ];
+    let mut table = table(&headings, 1);
+    for traffic in traffic.iter().filter(|traffic| traffic.messages > 0) {
+        let times = traffic
+            .completion
+            .map(|times| [times.min_ns, times.mean_ns, times.p50_ns, times.p99_ns, times.max_ns].map(time));
+        let arrived = traffic.completion.map_or(0, |completion| completion.messages);
+        let mut row = vec![short(&traffic.name, NAME_CHARS), grouped(traffic.messages), grouped(arrived)];
+        row.extend(times.unwrap_or_else(|| ["–"; 5].map(str::to_owned)));
+        table.add_row(row);
+    }
+    if table.is_empty() { String::new() } else { table.trim_fmt() }
+}
+
+/// Each expectation with what came, then the verdict.
+fn expectations(outcome: &Outcome) -> String {
+    let mut out = String::new();
+    for expectation in &outcome.expectations {
+        let ExpectationOutcome { line, expected, metric, measured, holds } = expectation;
+        let sign = if *holds { '✔' } else { '✘' };
+        let _ = writeln!(out, "{sign} line {line}: {expected}, measured {}", metric.spell(*measured));
+    }
+    for imbalance in &outcome.imbalances {
+        let _ = writeln!(out, "✘ fault of the simulator: {imbalance}");
+    }
+    let all = outcome.expectations.len();
+    let missed = outcome.expectations.iter().filter(|expectation| !expectation.holds).count();
+    out += &match (all, missed) {
+        (0, _) => "The scenario expects nothing: add [[expect]] to have a run judged.".to_owned(),
+        (1, 0) => "What was expected has come.".to_owned(),
+        (_, 0) => format!("All {all} expectations hold."),
+        (_, missed) => format!("{missed} of {all} expectations did not come true."),
+    };
+    out
+}
+
+/// A name with at most so many characters: the middle is left out, since what tells names apart is at their ends.
+pub fn short(name: &str, most: usize) -> String {
+    let chars: Vec<char> = name.chars().collect();
+    if chars.len() <= most {
+        return name.to_owned();
+    }
+    let (head, tail) = ((most - 1).div_ceil(2), (most - 1) / 2);
+    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn of_an_incast() {
+        insta::assert_snapshot!(text(&sample::incast(), Duration::from_millis(3_214)));
+    }
+
+    #[test]
+    fn of_a_run_without_anything() {
+        insta::assert_snapshot!(text(&sample::nothing(), Duration::from_micros(120)));
+    }
+
+    #[test]
+    fn of_a_large_fabric_in_trouble() {
+        insta::assert_snapshot!(text(&sample::fabric(), Duration::from_secs(80)));
+    }
+
+    /// A terminal of 100 columns shows every line whole, long names and large numbers too.
+    #[test]
+    fn lines_fit_in_100_columns() {
+        for outcome in [sample::incast(), sample::nothing(), sample::fabric()] {
+            for line in text(&outcome, Duration::from_secs(1)).lines() {
+                assert!(line.chars().count() <= 100, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn long_names_are_cut_in_the_middle() {
+        assert_eq!(short("leaf12.spine3", 13), "leaf12.spine3");
+        assert_eq!(short("leaf12.spine3", 10), "leaf1…ine3");
+        assert_eq!(short("leaf12.spine3", 9), "leaf…ine3");
+    }
+}

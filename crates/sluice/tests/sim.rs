@@ -1,0 +1,181 @@
+//! `sluice sim` as it is run: exit code, standard output, standard error, files.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+const SWITCH: &str = "
+[port-defaults]
+speed = \"10G\"
+[port-defaults.pfc]
+mode = \"on\"
+no_drop = [3]
+[port-defaults.pfc.priority.3]
+xoff = { static_cells = 64 }
+[port.p1]
+interface = \"i1\"
+[port.p2]
+interface = \"i2\"
+[port.p3]
+interface = \"i3\"
+";
+/// Two hosts send 20G to one that takes 10G.
+const INCAST: &str = "
+title = \"Incast\"
+duration = \"1ms\"
+[switch.s]
+config = \"configs/switch.toml\"
+[host.\"h[1-3]\"]
+[[link]]
+ends = [\"h[1-3]\", \"s.p[1-3]\"]
+[[traffic]]
+name = \"rdma\"
+from = \"h[2-3]\"
+to = \"h1\"
+priority = 3
+frame_bytes = 1024
+pattern = \"poisson\"
+rate = \"10G\"
+bytes = 4096
+[[expect]]
+lost = 0
+";
+
+/// A folder with scenarios: one that holds, one that does not, one that is wrong, and one whose configuration is missing.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    fs::create_dir(folder.path().join("configs")).unwrap();
+    write("configs/switch.toml", SWITCH);
+    write("incast.toml", INCAST);
+    write("missed.toml", &format!("{INCAST}[[expect]]\npriority = 3\npauses = 0\n"));
+    write("wrong.toml", &INCAST.replace("to = \"h1\"", "to = \"h4\""));
+    write("no-config.toml", &INCAST.replace("configs/switch", "configs/none"));
+    folder
+}
+
+fn sim(folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+    // How mistakes are drawn depends on the environment.
+    command.arg("sim").args(arguments).current_dir(folder);
+    command.env_clear().env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TERM", "dumb");
+    let output = command.output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn exit_codes() {
+    let folder = folder();
+    for (arguments, expected) in [
+        (&["incast.toml"][..], 0),
+        (&["--json", "--seed", "7", "--duration", "500us", "incast.toml"], 0),
+        (&["missed.toml"], 1),
+        (&["missed.toml", "--json"], 1),
+        (&["wrong.toml"], 2),
+        (&["no-config.toml"], 2),
+        (&["none.toml"], 2),
+        (&["incast.toml", "--duration", "2ms"], 2),
+        (&["incast.toml", "--duration", "2"], 2),
+        (&["incast.toml", "--pcap", "h9=h9.pcapng"], 2),
+        (&["incast.toml", "--pcap", "h1"], 2),
+        (&["incast.toml", "--pcap", "h1=none/h1.pcapng"], 2),
+        (&["incast.toml", "--plots", "incast.toml/plots"], 2),
+        (&[], 2),
+    ] {
+        let (code, out, err) = sim(folder.path(), arguments);
+        assert_eq!(code, expected, "{arguments:?}\n{out}{err}");
+        assert!(!err.contains("panicked"), "{arguments:?}\n{err}");
+        assert_eq!(code == 2, !err.is_empty(), "{arguments:?}: {err}");
+    }
+}
+
+#[test]
+fn mistakes_are_drawn_with_the_lines_of_the_file() {
+    let folder = folder();
+    let (_, _, wrong) = sim(folder.path(), &["wrong.toml"]);
+    let (_, _, no_config) = sim(folder.path(), &["no-config.toml"]);
+    insta::assert_snapshot!(format!("{wrong}\n{no_config}"));
+}
+
+/// The first line has the time that the run took, and is not compared.
+#[test]
+fn for_people() {
+    let folder = folder();
+    let (_, out, err) = sim(folder.path(), &["missed.toml", "--plots", "plots", "--pcap", "s.p1=h1.pcapng"]);
+    assert_eq!(err, "", "no progress where nobody watches");
+    let (_, rest) = out.split_once("\n\n").unwrap();
+    insta::assert_snapshot!(rest);
+    for file in ["plots/occupancy.svg", "plots/pauses.svg", "plots/throughput.svg", "plots/completion.svg"] {
+        let svg = fs::read_to_string(folder.path().join(file)).unwrap();
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{file}");
+    }
+}
+
+/// Standard output is JSON alone; the same seed gives the same bytes, another one does not.
+#[test]
+fn for_programs() {
+    let folder = folder();
+    let out = |arguments: &[&str]| sim(folder.path(), &[&["--json", "incast.toml"], arguments].concat()).1;
+    let (first, other) = (out(&["--plots", "plots"]), out(&["--seed", "7"]));
+    assert_eq!(first, out(&[]));
+    assert_ne!(first, other);
+    let [first, other] = [first, other].map(|text| serde_json::from_str::<serde_json::Value>(&text).unwrap());
+    assert_eq!((&first["seed"], &other["seed"]), (&0.into(), &7.into()));
+    assert_eq!((&first["title"], &first["duration_ns"]), (&"Incast".into(), &1_000_000.into()));
+    assert_eq!(first["expectations"][0]["expected"], "lost = 0");
+    let shorter: serde_json::Value = serde_json::from_str(&out(&["--duration", "250us"])).unwrap();
+    assert_eq!(shorter["duration_ns"], 250_000);
+}
+
+/// A plot of a run before is not taken for one of this run.
+#[test]
+fn plots_that_have_nothing_to_show_are_not_written() {
+    let folder = folder();
+    fs::create_dir(folder.path().join("plots")).unwrap();
+    fs::write(folder.path().join("plots/completion.svg"), "of another run").unwrap();
+    let constant = INCAST.replace("pattern = \"poisson\"", "").replace("bytes = 4096", "");
+    let constant = constant.replace("frame_", "frame_bytes = 1024 #");
+    fs::write(folder.path().join("constant.toml"), constant).unwrap();
+    let (code, out, err) = sim(folder.path(), &["constant.toml", "--plots", "plots"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.contains("wrote plots/throughput.svg") && !out.contains("completion.svg"), "{out}");
+    assert!(!folder.path().join("plots/completion.svg").exists());
+}
+
+/// An independent reader finds the same frames, PFC among them.
+#[test]
+fn tshark_reads_captures() {
+    let folder = folder();
+    let file = folder.path().join("h2.pcapng");
+    let (code, _, err) = sim(folder.path(), &["incast.toml", "--pcap", "h2=h2.pcapng"]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    let fields =
+        ["frame.interface_name", "frame.len", "frame.cap_len", "macc.opcode", "macc.cbfc.pause_time.c3"];
+    let mut tshark = Command::new("tshark");
+    tshark.arg("-r").arg(&file).args(["-T", "fields"]).args(fields.iter().flat_map(|field| ["-e", field]));
+    let Ok(output) = tshark.output() else {
+        eprintln!("tshark is not installed: skipped");
+        return;
+    };
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut kinds: Vec<&str> = text.lines().collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(
+        kinds,
+        ["h2 to s.p2\t1024\t62\t\t", "s.p2 to h2\t60\t60\t0x0101\t0", "s.p2 to h2\t60\t60\t0x0101\t65535"],
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// The scenario that docs/simulator.md explains.
+#[test]
+fn the_first_scenario_of_the_docs_holds() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let (code, out, err) = sim(&root, &["config/scenarios/first.toml"]);
+    assert_eq!((code, err.as_str()), (0, ""), "{out}");
+}
