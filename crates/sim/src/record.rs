@@ -27,9 +27,16 @@ pub(crate) struct Record {
     sampled_at: Picos,
     /// Places in `series.groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
-    /// Name, ports' names and groups' settings of each device.
-    names: Vec<(String, Vec<(String, [GroupSettings; PRIORITIES])>)>,
+    devices: Vec<KnownDevice>,
     snapshot: Snapshot,
+}
+
+/// A device as series call it.
+#[derive(Debug)]
+struct KnownDevice {
+    name: String,
+    /// Names of its ports and settings of their groups.
+    ports: Vec<(String, [GroupSettings; PRIORITIES])>,
 }
 
 /// What has arrived of one traffic.
@@ -62,10 +69,10 @@ impl Record {
             },
             ..TrafficRecord::default()
         });
-        let names = scenario.nodes.iter().filter_map(|node| match &node.kind {
+        let devices = scenario.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Switch(device) => {
                 let ports = device.settings.ports.iter().map(|port| (port.name.clone(), port.groups));
-                Some((node.name.clone(), ports.collect()))
+                Some(KnownDevice { name: node.name.clone(), ports: ports.collect() })
             }
             NodeKind::Host(_) => None,
         });
@@ -76,7 +83,7 @@ impl Record {
             series,
             sampled_at: 0,
             group_series: HashMap::new(),
-            names: names.collect(),
+            devices: devices.collect(),
             snapshot: Snapshot::default(),
         }
     }
@@ -135,7 +142,7 @@ impl Record {
                 if is_empty && !self.group_series.contains_key(&key) {
                     continue;
                 }
-                let (name, ports) = &self.names[device];
+                let KnownDevice { name, ports } = &self.devices[device];
                 let (port_name, settings) = &ports[p];
                 let series = *self.group_series.entry(key).or_insert_with(|| {
                     self.series.groups.push(GroupSeries {
