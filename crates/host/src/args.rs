@@ -1,6 +1,6 @@
 //! The command line of `sluice host`.
 
-use crate::frame::{MAX_BYTES, MIN_BYTES};
+use crate::frame::{MAX_BYTES, MIN_BYTES, MIN_IP_BYTES};
 use crate::units::{duration_ns, rate_bps};
 use std::ops::RangeInclusive;
 use switch::Nanos;
@@ -28,7 +28,8 @@ pub struct Args {
     /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
     /// with the tag, 64 to 1514 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
     /// however long that takes within --duration. start=DURATION: begin so much later (0). vid=0-4094: VLAN of the tag
-    /// (0: priority tag). untagged: send without a tag. May be given more than once; the flows number from 0.
+    /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets with this ECN
+    /// field, size 100 at least. May be given more than once; the flows number from 0.
     #[arg(long = "flow", value_name = "FLOW", value_parser = parse_flow)]
     pub flows: Vec<FlowArgs>,
 
@@ -49,6 +50,13 @@ pub struct Args {
     /// Obey no pause (they are counted all the same)
     #[arg(long)]
     pub no_pfc: bool,
+
+    /// React to congestion marks: a flow that was told of one slows down (DCQCN), a receiver tells
+    ///
+    /// As a receiver: send a CNP (priority 6) when a frame of a flow comes marked, at most one a flow in 500 us. As a
+    /// sender: cut the rate of a flow when a CNP comes for it, and let it recover.
+    #[arg(long)]
+    pub react_to_ecn: bool,
 
     /// Time between reading a pause and stopping, such as 10us
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration_ns)]
@@ -96,6 +104,8 @@ pub struct FlowArgs {
     pub start_ns: Nanos,
     /// VLAN of its tag; `None`: untagged.
     pub vid: Option<u16>,
+    /// ECN field of its IPv4 packets; `None`: no IP.
+    pub ecn: Option<u8>,
 }
 
 impl Args {
@@ -139,7 +149,7 @@ fn parse_speed(text: &str) -> Result<u64, String> {
 
 fn parse_flow(text: &str) -> Result<FlowArgs, String> {
     let (mut to, mut rate, mut vid, mut untagged) = (None, None, None, None);
-    let (mut priority, mut size, mut count, mut start) = (None, None, None, None);
+    let (mut priority, mut size, mut count, mut start, mut ecn) = (None, None, None, None, None);
     for item in text.split(',') {
         let (key, value) = item.split_once('=').unwrap_or((item, ""));
         let again = match key {
@@ -153,17 +163,21 @@ fn parse_flow(text: &str) -> Result<FlowArgs, String> {
             "count" => count.replace(number(key, value, 1..=u64::MAX)?).is_some(),
             "start" => start.replace(duration_ns(value).map_err(|e| format!("start: {e}"))?).is_some(),
             "vid" => vid.replace(number(key, value, 0..=4094)? as u16).is_some(),
+            "ecn" => ecn.replace(ecn_field(value)?).is_some(),
             "untagged" if item == "untagged" => untagged.replace(()).is_some(),
             _ => {
                 return Err(format!(
                     "'{item}' is no part of a flow; parts are to=, rate=, size=, priority=, count=, start=, \
-                     vid= and untagged"
+                     vid=, ecn= and untagged"
                 ));
             }
         };
         if again {
             return Err(format!("'{key}' is given twice; give it once"));
         }
+    }
+    if ecn.is_some() && size.is_some_and(|size| size < MIN_IP_BYTES) {
+        return Err(format!("a packet with 'ecn' has a size of {MIN_IP_BYTES} at least"));
     }
     if untagged.is_some() && vid.is_some() {
         return Err("a flow cannot be 'untagged' and have a 'vid'; leave one out".into());
@@ -176,7 +190,18 @@ fn parse_flow(text: &str) -> Result<FlowArgs, String> {
         count,
         start_ns: start.unwrap_or(0),
         vid: if untagged.is_some() { None } else { Some(vid.unwrap_or(0)) },
+        ecn,
     })
+}
+
+fn ecn_field(value: &str) -> Result<u8, String> {
+    match value {
+        "not-ect" => Ok(0b00),
+        "ect1" => Ok(0b01),
+        "ect0" => Ok(0b10),
+        "ce" => Ok(0b11),
+        _ => Err(format!("ecn={value}: write ect0, ect1, ce or not-ect")),
+    }
 }
 
 fn destination(value: &str) -> Result<MacAddr, String> {
@@ -245,6 +270,7 @@ mod tests {
             count: None,
             start_ns: 0,
             vid: Some(0),
+            ecn: None,
         };
         for (text, flow) in [
             ("to=02:00:00:00:00:02,rate=600M", plain.clone()),
@@ -261,6 +287,7 @@ mod tests {
                 },
             ),
             ("to=02:00:00:00:00:02,rate=600M,untagged", FlowArgs { vid: None, ..plain.clone() }),
+            ("to=02:00:00:00:00:02,rate=600M,ecn=ect0", FlowArgs { ecn: Some(2), ..plain.clone() }),
         ] {
             assert_eq!(parse(&["--flow", text]).unwrap().flows, [flow], "{text}");
         }
@@ -306,6 +333,8 @@ mod tests {
             (&["--flow", "to=02:00:00:00:00:02,rate=1M,untagged=1"], "'untagged=1' is no part of a flow"),
             (&["--flow", "to=02:00:00:00:00:02,rate=1M,prio=3"], "'prio=3' is no part of a flow; parts are"),
             (&["--flow", ""], "'' is no part of a flow"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,ecn=1"], "ecn=1: write ect0, ect1, ce or not-ect"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,ecn=ce,size=99"], "a size of 100 at least"),
             (&["--mac", "ff:ff:ff:ff:ff:ff"], "'ff:ff:ff:ff:ff:ff' for '--mac <MAC>'"),
             (&["--mac", "1"], "'--mac <MAC>': not a MAC address"),
             (&["--speed", "0"], "'--speed <RATE>': a speed lies between 1 bit/s and 1000G"),

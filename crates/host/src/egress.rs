@@ -6,8 +6,9 @@
 //! Source: IEEE 802.1Q-2022 36 (PFC at an end station), Shreedhar and Varghese 1996 (DRR).
 
 use crate::pace::Pace;
-use crate::pause::PauseTimer;
 use crate::shaper::Shaper;
+use endpoint::dcqcn::Dcqcn;
+use endpoint::pause::PauseTimer;
 use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 
@@ -22,10 +23,21 @@ pub const GATHER_NS: Nanos = 200_000;
 pub struct FlowQueue {
     /// When its frames fall due.
     pub pace: Pace,
+    /// What congestion leaves of that; `None`: it does not react.
+    pub reaction: Option<Dcqcn>,
     /// 802.1p priority, which is its queue.
     pub priority: u8,
     /// Bytes of each frame, without FCS.
     pub size_bytes: u16,
+}
+
+impl FlowQueue {
+    /// When its next frame may leave; `None` when there is none left.
+    #[inline]
+    fn next_due(&self) -> Option<Instant> {
+        let due = self.pace.next_due()?;
+        Some(self.reaction.as_ref().map_or(due, |reaction| due.max(reaction.free_at())))
+    }
 }
 
 /// A frame that may leave now.
@@ -91,6 +103,9 @@ impl Egress {
         }
         for flow in &mut self.flows {
             flow.pace.limit_backlog(now);
+            if let Some(reaction) = &mut flow.reaction {
+                reaction.advance(now);
+            }
         }
     }
 
@@ -119,21 +134,36 @@ impl Egress {
             return None;
         };
         debug_assert!(due <= now);
-        let FlowQueue { pace, priority, size_bytes } = &mut self.flows[flow];
+        let FlowQueue { pace, reaction, priority, size_bytes } = &mut self.flows[flow];
         let left = self.queues[queue].deficit.checked_sub(u32::from(*size_bytes))?;
         self.queues[queue].deficit = left;
         pace.take();
+        if let Some(reaction) = reaction {
+            reaction.take(*size_bytes, now);
+        }
         if let Some(shaper) = &mut self.shaper {
             shaper.take(*size_bytes);
         }
         Some(Departure { flow, priority: *priority, size_bytes: *size_bytes })
     }
 
+    /// A CNP came for a flow.
+    pub fn cut(&mut self, flow: usize, now: Instant) {
+        if let Some(reaction) = self.flows.get_mut(flow).and_then(|flow| flow.reaction.as_mut()) {
+            reaction.cut(now);
+        }
+    }
+
+    /// How a flow reacts to congestion, if it does.
+    pub fn reaction(&self, flow: usize) -> Option<&Dcqcn> {
+        self.flows.get(flow)?.reaction.as_ref()
+    }
+
     /// The queue's first frame: when it falls due, and its flow.
     #[inline]
     fn head(&self, queue: usize) -> Option<(Instant, usize)> {
         let heads = self.queues[queue].flows.iter();
-        heads.filter_map(|&flow| Some((self.flows[flow].pace.next_due()?, flow))).min()
+        heads.filter_map(|&flow| Some((self.flows[flow].next_due()?, flow))).min()
     }
 
     /// When the host should next send, gathering the frames of `GATHER_NS`; `None` if nothing will ever be due.
@@ -182,7 +212,7 @@ mod tests {
 
     fn flow(priority: u8, size_bytes: u16, rate_bps: u64) -> FlowQueue {
         let pace = Pace::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), None, 1000);
-        FlowQueue { pace, priority, size_bytes }
+        FlowQueue { pace, reaction: None, priority, size_bytes }
     }
 
     fn egress(flows: Vec<FlowQueue>, speed_bps: Option<u64>, reaction_delay_ns: Nanos) -> Egress {

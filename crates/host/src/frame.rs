@@ -1,4 +1,6 @@
-//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps behind an 802.1Q tag.
+//! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps behind an 802.1Q tag; or
+//! the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so that switches can mark it (ECN). Its addresses are 10.x.y.z
+//! with the last three bytes of the MAC addresses, its UDP checksum is 0 (none), as RoCEv2's.
 //!
 //! ```text
 //!   0  4  magic "SLUH"          16  8  sequence number
@@ -8,18 +10,28 @@
 //!  12  4  run of the sender
 //! ```
 //!
-//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not the tag, which a
-//! switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change within one
+//! All numbers are big-endian. The check covers both addresses and all of the above but itself; not the tag and the IP
+//! header, which a switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change within one
 //! 8-byte word is always found, any other but for 2⁻⁶⁴ of them.
 
 use switch::Instant;
 use wire::MacAddr;
-use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
+use wire::checksum::Sum;
+use wire::ethernet::{EXPERIMENTAL, Header, IPV4, Tag, write_header};
+use wire::ipv4;
 
 /// Longest frame, without FCS, its tag included.
 pub const MAX_BYTES: u16 = 1514;
 /// Shortest frame, without FCS; it holds the tag and all fields.
 pub const MIN_BYTES: u16 = 64;
+
+/// Shortest frame that is an IP packet, without FCS.
+pub const MIN_IP_BYTES: u16 = 100;
+/// UDP port of RoCEv2.
+const PORT: u16 = 4791;
+const UDP: u8 = 17;
+/// Bytes of the IPv4 and UDP headers.
+const PACKET_HEADERS: usize = ipv4::HEADER_BYTES + 8;
 
 const MAGIC: [u8; 4] = *b"SLUH";
 /// Bytes before the check.
@@ -35,6 +47,8 @@ pub enum Kind {
     Announce = 1,
     /// A frame of a flow.
     Data = 2,
+    /// Congestion notification packet: a frame of this flow and run of yours came marked.
+    Cnp = 3,
 }
 
 /// What a frame says.
@@ -66,9 +80,22 @@ pub enum Reading {
     },
 }
 
-/// Fills all of `frame`, which is at least `MIN_BYTES` long.
-pub fn write(frame: &mut [u8], dst: MacAddr, src: MacAddr, tag: Option<Tag>, content: &Content) {
-    let body_offset = write_header(frame, dst, src, tag, EXPERIMENTAL);
+/// Fills all of `frame`, which is at least `MIN_BYTES` long (`MIN_IP_BYTES` as an IP packet). `ecn`: its ECN field as an
+/// IPv4 packet.
+pub fn write(
+    frame: &mut [u8],
+    dst: MacAddr,
+    src: MacAddr,
+    tag: Option<Tag>,
+    ecn: Option<u8>,
+    content: &Content,
+) {
+    let ethertype = if ecn.is_some() { IPV4 } else { EXPERIMENTAL };
+    let mut body_offset = write_header(frame, dst, src, tag, ethertype);
+    if let Some(ecn) = ecn {
+        write_packet(&mut frame[body_offset..], dst, src, ecn);
+        body_offset += PACKET_HEADERS;
+    }
     let body = &mut frame[body_offset..];
     body[0..4].copy_from_slice(&MAGIC);
     body[4..8].copy_from_slice(&[content.kind as u8, 0, 0, 0]);
@@ -81,9 +108,37 @@ pub fn write(frame: &mut [u8], dst: MacAddr, src: MacAddr, tag: Option<Tag>, con
     body[FIELDS..PATTERN].copy_from_slice(&check.to_be_bytes());
 }
 
-/// Reads a frame with our ethertype, whose header is `header`.
+/// The IPv4 and UDP headers at the start of `packet`, which they and all behind them fill.
+fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8) {
+    let length = packet.len() as u16;
+    let headers = &mut packet[..PACKET_HEADERS];
+    headers.fill(0);
+    headers[0..4].copy_from_slice(&[0x45, ecn & 3, (length >> 8) as u8, length as u8]);
+    headers[6] = 0x40; // don't fragment
+    headers[8..10].copy_from_slice(&[64, UDP]);
+    for (at, mac) in [(12, src), (16, dst)] {
+        headers[at] = 10;
+        headers[at + 1..at + 4].copy_from_slice(&mac.0[3..]);
+    }
+    let checksum = !Sum::default().bytes(&headers[..ipv4::HEADER_BYTES]).fold();
+    headers[10..12].copy_from_slice(&checksum.to_be_bytes());
+    headers[20..22].copy_from_slice(&PORT.to_be_bytes());
+    headers[22..24].copy_from_slice(&PORT.to_be_bytes());
+    headers[24..26].copy_from_slice(&(length - ipv4::HEADER_BYTES as u16).to_be_bytes());
+}
+
+/// Whether a frame with this header is one of ours to read: of our ethertype, or a packet to our port.
+pub fn is_ours(frame: &[u8], header: &Header) -> bool {
+    let packet = || frame.get(header.payload_offset..)?.first_chunk::<PACKET_HEADERS>();
+    header.ethertype == EXPERIMENTAL
+        || header.ethertype == IPV4
+            && packet().is_some_and(|p| p[0] == 0x45 && p[9] == UDP && p[22..24] == PORT.to_be_bytes())
+}
+
+/// Reads a frame that `is_ours`, whose header is `header`.
 pub fn read(frame: &[u8], header: &Header) -> Reading {
-    let body = frame.get(header.payload_offset..).unwrap_or_default();
+    let headers = if header.ethertype == IPV4 { PACKET_HEADERS } else { 0 };
+    let body = frame.get(header.payload_offset + headers..).unwrap_or_default();
     let Some((fields, rest)) = body.split_first_chunk::<PATTERN>() else {
         return Reading::Corrupted { flow: 0, run: 0 };
     };
@@ -93,6 +148,7 @@ pub fn read(frame: &[u8], header: &Header) -> Reading {
     let kind = match fields[4] {
         1 => Kind::Announce,
         2 => Kind::Data,
+        3 => Kind::Cnp,
         _ => return Reading::Corrupted { flow, run },
     };
     if fields[0..4] != MAGIC || u64::from_be_bytes(field(fields, FIELDS)) != expected {

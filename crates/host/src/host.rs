@@ -13,11 +13,12 @@
 
 use crate::args::FlowArgs;
 use crate::egress::{Departure, Egress, FlowQueue};
-use crate::frame::{self, Content, Kind, MAX_BYTES, MIN_BYTES};
+use crate::frame::{self, Content, Kind, MAX_BYTES, MIN_BYTES, MIN_IP_BYTES};
 use crate::pace::Pace;
-use crate::pause::quanta_ns;
-use crate::receiver::Receiver;
+use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
+use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
+use endpoint::pause::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
 use wire::MacAddr;
@@ -35,6 +36,13 @@ pub const MAX_BACKLOG: u64 = 1024;
 const RECEIVE_BATCH: usize = 256;
 /// While frames are with the kernel, look again after this long: completions wake nobody.
 const COMPLETION_NS: Nanos = 50_000;
+/// How flows follow congestion marks.
+pub(crate) const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
+/// Priority of CNPs, and their ECN field (the seeds: ECT(1)).
+const CNP_PRIORITY: u8 = 6;
+const CNP_ECN: u8 = 0b01;
+/// CNPs that wait to be sent: more than there are flows, so none is lost but for want of room for seconds.
+const MAX_CNPS: usize = 2 * MAX_FLOWS;
 /// Announcements come this often at first …
 const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
 /// … for so many …
@@ -55,6 +63,8 @@ pub struct HostSettings {
     pub speed_bps: Option<u64>,
     /// Bit i: a pause of priority i is obeyed.
     pub obeyed: u8,
+    /// Senders are told of congestion marks, and its own flows follow what they are told.
+    pub reacts: bool,
     /// Time between reading a pause and stopping.
     pub reaction_delay_ns: Nanos,
     /// How long it sends (or, without flows, runs); `None` without flows: until it is stopped.
@@ -93,6 +103,8 @@ pub struct Host<P: PortIo> {
     in_flight: InFlight,
     announcements: u64,
     announce_at: Instant,
+    /// CNPs that are to be sent; at most [`MAX_CNPS`].
+    cnps: Vec<(MacAddr, u32, u32)>,
     pfc_received: u64,
     control_ignored: u64,
     /// What the kernel counted when the port was closed.
@@ -123,8 +135,9 @@ struct InFlight {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
-    /// `None`: an announcement.
+    /// `None`: an announcement or a CNP.
     flow: Option<u16>,
+    is_cnp: bool,
     priority: u8,
     len: u16,
 }
@@ -157,7 +170,8 @@ impl<P: PortIo> Host<P> {
         Self {
             egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
             sent: vec![Sent::default(); settings.flows.len()],
-            receiver: Receiver::new(settings.mac),
+            receiver: Receiver::new(settings.mac, settings.reacts),
+            cnps: Vec::with_capacity(MAX_CNPS),
             pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
             in_flight: InFlight { loads, bytes: 0, frames: 0, by_priority: [0; PRIORITIES] },
             settings,
@@ -203,7 +217,9 @@ impl<P: PortIo> Host<P> {
         for flow in &self.settings.flows {
             let start = now + flow.start_ns;
             let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG);
-            self.egress.add(FlowQueue { pace, priority: flow.priority, size_bytes: flow.size_bytes });
+            let reaction = self.settings.reacts.then(|| Dcqcn::new(DCQCN, flow.rate_bps, now));
+            let FlowArgs { priority, size_bytes, .. } = *flow;
+            self.egress.add(FlowQueue { pace, reaction, priority, size_bytes });
         }
         self.since = now;
         // What waits when the time is over still leaves, if it does so soon.
@@ -235,7 +251,7 @@ impl<P: PortIo> Host<P> {
                     sent.frames += 1;
                     sent.bytes += u64::from(load.len);
                 }
-                None => self.announcements += 1,
+                None => self.announcements += u64::from(!load.is_cnp),
             }
             self.memory.free(frame);
         }
@@ -255,7 +271,15 @@ impl<P: PortIo> Host<P> {
                     }
                     _ => self.control_ignored += 1,
                 },
-                header => self.receiver.receive(bytes, header.as_ref(), now),
+                header => match self.receiver.receive(bytes, header.as_ref(), now) {
+                    Some(Wish::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
+                        self.cnps.push((to, flow, run));
+                    }
+                    Some(Wish::Cut { flow, run }) if run == self.settings.run => {
+                        self.egress.cut(flow as usize, now);
+                    }
+                    Some(_) | None => {}
+                },
             }
             self.memory.free(frame);
         }
@@ -316,6 +340,7 @@ impl<P: PortIo> Host<P> {
             self.note_late_frames(priority, was_paused);
         }
         self.announce(now);
+        self.tell_marks(now);
         if matches!(self.stage, Stage::Sending { .. })
             && self.egress.next_send().is_some_and(|due| due <= now)
         {
@@ -341,7 +366,7 @@ impl<P: PortIo> Host<P> {
             if self.egress.is_paused(usize::from(priority)) {
                 self.pauses[usize::from(priority)].sent_while_paused += 1;
             }
-            let FlowArgs { to, vid, .. } = self.settings.flows[flow];
+            let FlowArgs { to, vid, ecn, .. } = self.settings.flows[flow];
             let sequence = self.sent[flow].next_sequence;
             self.sent[flow].next_sequence += 1;
             let content = Content {
@@ -352,7 +377,21 @@ impl<P: PortIo> Host<P> {
                 sent_at: now,
             };
             let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
-            self.put_out(to, tag, &content, Load { flow: Some(flow as u16), priority, len: size_bytes });
+            let load = Load { flow: Some(flow as u16), is_cnp: false, priority, len: size_bytes };
+            self.put_out(to, tag, ecn, &content, load);
+        }
+    }
+
+    /// Sends the CNPs that are due.
+    fn tell_marks(&mut self, now: Instant) {
+        while self.in_flight.has_room()
+            && self.memory.free_frames() > 0
+            && self.port.transmit_room() > self.outgoing.len()
+        {
+            let Some((to, flow, run)) = self.cnps.pop() else { return };
+            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
+            let load = Load { flow: None, is_cnp: true, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
+            self.put_out(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
         }
     }
 
@@ -371,14 +410,15 @@ impl<P: PortIo> Host<P> {
         self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
         let content =
             Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
-        self.put_out(MacAddr::BROADCAST, None, &content, Load { flow: None, priority: 0, len: MIN_BYTES });
+        let load = Load { flow: None, is_cnp: false, priority: 0, len: MIN_BYTES };
+        self.put_out(MacAddr::BROADCAST, None, None, &content, load);
     }
 
     /// Writes a frame; there is a free one.
-    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, content: &Content, load: Load) {
+    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
         let Some(frame) = self.memory.alloc() else { return };
         let bytes = self.memory.bytes_mut(&frame, usize::from(load.len));
-        frame::write(bytes, to, self.settings.mac, tag, content);
+        frame::write(bytes, to, self.settings.mac, tag, ecn, content);
         self.in_flight.add(&frame, load);
         self.outgoing.push(Outgoing { frame, len: load.len });
     }
@@ -428,6 +468,7 @@ impl<P: PortIo> Host<P> {
     fn flow_report(&self, flow: usize, now: Instant) -> FlowSent {
         let FlowArgs { to, priority, .. } = self.settings.flows[flow];
         let Sent { frames, bytes, .. } = self.sent[flow];
+        let reaction = self.egress.reaction(flow);
         FlowSent {
             flow: flow as u32,
             to: to.to_string(),
@@ -435,6 +476,9 @@ impl<P: PortIo> Host<P> {
             offered_frames: self.egress.offered(flow, self.sent_at.unwrap_or(now)),
             sent_frames: frames,
             sent_bytes: bytes,
+            cnps_received: reaction.map_or(0, Dcqcn::cnps),
+            reaction_bps: reaction.map_or(0, Dcqcn::rate_bps),
+            reaction_lowest_bps: reaction.map_or(0, Dcqcn::lowest_bps),
         }
     }
 

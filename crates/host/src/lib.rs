@@ -1,9 +1,9 @@
 //! The endpoint that a veth needs: no kernel host obeys PFC there, this one does.
 //!
 //! `sluice host` is [`run`] with [`Args`]. The pure parts know neither clock nor socket: when a flow's frames fall due
-//! ([`pace`]), a priority's pause ([`pause`]), the host's own speed ([`shaper`]), the eight queues that these three meet
-//! in ([`egress`]); the frame format ([`frame`]), and what arrived ([`sequences`], [`receiver`]). [`host`] joins them
-//! over any port; `run.rs` gives it an interface, a clock, signals and an output.
+//! ([`pace`]), the host's own speed ([`shaper`]), the eight queues in which these two meet pauses and congestion marks
+//! ([`egress`], [`endpoint`]); the frame format ([`frame`]), and what arrived ([`sequences`], [`receiver`]). [`host`]
+//! joins them over any port; `run.rs` gives it an interface, a clock, signals and an output.
 #![forbid(unsafe_code)]
 
 pub mod args;
@@ -11,7 +11,6 @@ pub mod egress;
 pub mod frame;
 pub mod host;
 pub mod pace;
-pub mod pause;
 pub mod receiver;
 pub mod report;
 mod run;

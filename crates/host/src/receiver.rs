@@ -4,13 +4,15 @@
 //! most [`MAX_FLOWS`], so that no input can grow memory.
 
 use crate::frame::{self, Content, Kind, Reading};
+use crate::host::DCQCN;
 use crate::report::{FlowReceived, Latency, Report};
 use crate::sequences::{Arrival, Sequences};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use switch::Instant;
 use wire::MacAddr;
-use wire::ethernet::{EXPERIMENTAL, Header};
+use wire::ethernet::Header;
+use wire::ip;
 
 /// Most flows that are told apart; frames of further ones are counted together. Each takes about 200 kB.
 pub const MAX_FLOWS: usize = 128;
@@ -30,6 +32,29 @@ pub struct Receiver {
     other: u64,
     corrupted_unattributed: u64,
     flows_refused: u64,
+    /// Senders are told of marks.
+    tells_marks: bool,
+}
+
+/// What a frame asks of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wish {
+    /// A frame of this flow came marked, and its sender is to be told now.
+    SendCnp {
+        /// The sender.
+        to: MacAddr,
+        /// Its flow.
+        flow: u32,
+        /// Its run.
+        run: u32,
+    },
+    /// A CNP for this flow of this run came.
+    Cut {
+        /// The flow.
+        flow: u32,
+        /// The run.
+        run: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -44,11 +69,16 @@ struct Flow {
     last_at: Instant,
     latency: Histogram<u64>,
     worst_latency_ns: u64,
+    /// Frames that came marked as having met congestion (CE).
+    ce: u64,
+    cnps: u64,
+    /// When the next CNP may be sent.
+    tell_at: Instant,
 }
 
 impl Receiver {
-    /// The receiver of the host with address `mac`.
-    pub fn new(mac: MacAddr) -> Self {
+    /// The receiver of the host with address `mac`; whether it wishes senders to be told of marks.
+    pub fn new(mac: MacAddr, tells_marks: bool) -> Self {
         Self {
             mac,
             flows: HashMap::with_capacity(MAX_FLOWS),
@@ -56,35 +86,50 @@ impl Receiver {
             other: 0,
             corrupted_unattributed: 0,
             flows_refused: 0,
+            tells_marks,
         }
     }
 
     /// A frame arrived that is no MAC control frame; `header` is its header, `None` if it has none.
-    pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) {
+    pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) -> Option<Wish> {
         let ours = header.filter(|header| {
-            header.ethertype == EXPERIMENTAL
+            frame::is_ours(bytes, header)
                 && (header.dst == self.mac || header.dst.is_group())
                 && header.src != self.mac
         });
         let Some(header) = ours else {
             self.other += 1;
-            return;
+            return None;
         };
         match frame::read(bytes, header) {
             Reading::Whole(content) if content.kind == Kind::Announce => self.announcements += 1,
-            Reading::Whole(content) => self.count(bytes.len() as u64, header, &content, now),
+            Reading::Whole(Content { kind: Kind::Cnp, flow, run, .. }) => {
+                return Some(Wish::Cut { flow, run });
+            }
+            Reading::Whole(content) => {
+                let marked = ip::ecn(bytes, header) == Some(0b11);
+                return self.count(bytes.len() as u64, header, &content, marked, now);
+            }
             Reading::Corrupted { flow, run } => match self.flows.get_mut(&(header.src, flow, run)) {
                 Some(flow) => flow.corrupted += 1,
                 None => self.corrupted_unattributed += 1,
             },
         }
+        None
     }
 
-    fn count(&mut self, len: u64, header: &Header, content: &Content, now: Instant) {
+    fn count(
+        &mut self,
+        len: u64,
+        header: &Header,
+        content: &Content,
+        marked: bool,
+        now: Instant,
+    ) -> Option<Wish> {
         let key = (header.src, content.flow, content.run);
         if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&key) {
             self.flows_refused += 1;
-            return;
+            return None;
         }
         let flow = self.flows.entry(key).or_insert_with(|| Flow::new(len, now));
         flow.priority = header.outer.map_or(0, |tag| tag.pcp);
@@ -95,6 +140,13 @@ impl Receiver {
             flow.latency.saturating_record(latency_ns);
             flow.worst_latency_ns = flow.worst_latency_ns.max(latency_ns);
         }
+        flow.ce += u64::from(marked);
+        if !marked || !self.tells_marks || now < flow.tell_at {
+            return None;
+        }
+        flow.tell_at = now + DCQCN.cnp_interval_ns;
+        flow.cnps += 1;
+        Some(Wish::SendCnp { to: header.src, flow: content.flow, run: content.run })
     }
 
     /// Writes what has arrived into `report`, flows in the order of sender, number and run.
@@ -122,6 +174,9 @@ impl Flow {
             latency: Histogram::new_with_max(MAX_LATENCY_NS, 3)
                 .expect("3 digits up to 60 s are valid bounds"),
             worst_latency_ns: 0,
+            ce: 0,
+            cnps: 0,
+            tell_at: Instant::default(),
         }
     }
 
@@ -140,6 +195,8 @@ impl Flow {
             reordered_frames: self.sequences.reordered(),
             corrupted_frames: self.corrupted,
             too_old_frames: self.sequences.too_old(),
+            received_ce_frames: self.ce,
+            cnps_sent: self.cnps,
             goodput_bps: bit_ns.checked_div(open_ns).unwrap_or(0) as u64,
             latency_ns: self.latencies(),
         }
@@ -167,7 +224,7 @@ mod tests {
 
     fn frame(dst: MacAddr, len: usize, content: &Content) -> Vec<u8> {
         let mut frame = vec![0; len];
-        frame::write(&mut frame, dst, SENDER, Some(Tag::priority(3)), content);
+        frame::write(&mut frame, dst, SENDER, Some(Tag::priority(3)), None, content);
         frame
     }
 
@@ -183,7 +240,7 @@ mod tests {
 
     #[test]
     fn goodput_and_latency_by_hand() {
-        let mut receiver = Receiver::new(ME);
+        let mut receiver = Receiver::new(ME, false);
         // 1001 frames of 1000 bytes, one each 8 µs (1 Gbit/s), frame k with a latency of k µs.
         for k in 0..=1000 {
             let now = 10_000_000 + k * 8_000;
@@ -203,7 +260,7 @@ mod tests {
     /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted apart.
     #[test]
     fn frames_that_are_not_ours_to_judge() {
-        let mut receiver = Receiver::new(ME);
+        let mut receiver = Receiver::new(ME, false);
         let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
         let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
         own[6..12].copy_from_slice(&ME.0);
@@ -218,7 +275,7 @@ mod tests {
 
     #[test]
     fn flows_runs_announcements_and_broadcast_data() {
-        let mut receiver = Receiver::new(ME);
+        let mut receiver = Receiver::new(ME, false);
         receive(&mut receiver, &frame(ME, 64, &data(2, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &Content { run: 10, ..data(1, 0, 0) }), 0);
@@ -233,7 +290,7 @@ mod tests {
 
     #[test]
     fn the_number_of_flows_is_bounded_and_damage_opens_none() {
-        let mut receiver = Receiver::new(ME);
+        let mut receiver = Receiver::new(ME, false);
         let mut bad = frame(ME, 64, &data(77, 0, 0));
         bad[60] ^= 1;
         receive(&mut receiver, &bad, 0);
@@ -290,7 +347,7 @@ mod tests {
             }
             wire.sort_by_key(|(place, ..)| *place);
 
-            let mut receiver = Receiver::new(ME);
+            let mut receiver = Receiver::new(ME, false);
             let (mut whole, mut highest) = (Vec::new(), 0);
             let (mut damaged, mut duplicated, mut reordered) = (0, 0, 0);
             for &(_, sequence, bit) in &wire {

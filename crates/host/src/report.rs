@@ -65,6 +65,15 @@ pub struct FlowSent {
     pub sent_frames: u64,
     /// Their bytes (without FCS).
     pub sent_bytes: u64,
+    /// CNPs that came for it.
+    #[serde(default)]
+    pub cnps_received: u64,
+    /// The rate that congestion leaves it now, in bit/s of frame bytes; 0: it does not react.
+    #[serde(default)]
+    pub reaction_bps: u64,
+    /// The lowest that it had.
+    #[serde(default)]
+    pub reaction_lowest_bps: u64,
 }
 
 /// One flow as its receiver counts it.
@@ -92,6 +101,12 @@ pub struct FlowReceived {
     pub corrupted_frames: u64,
     /// Frames so far below the highest sequence number that it is not known whether they came before.
     pub too_old_frames: u64,
+    /// Frames that came marked as having met congestion (CE).
+    #[serde(default)]
+    pub received_ce_frames: u64,
+    /// CNPs sent for it.
+    #[serde(default)]
+    pub cnps_sent: u64,
     /// Bits a second of frame bytes between the first and the last arrival.
     pub goodput_bps: u64,
     /// Nanoseconds from the send timestamp to arrival: percentiles 50, 90, 99, 99.9 and the largest.

@@ -1,0 +1,7 @@
+//! What an endpoint of a lossless network obeys, as pure state: a received pause ([`pause`]) and congestion marks
+//! ([`dcqcn`]). No clock, socket, thread or `unsafe`: whoever drives a host, in real time or in virtual, runs this code.
+#![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod dcqcn;
+pub mod pause;
