@@ -53,23 +53,24 @@ impl DcqcnSettings {
         step_bytes: 10_000_000,
         gain: 1.0 / 256.0,
         additive_bps: 40e6,
-        hyper_bps: 400e6,
+        hyper_bps: 20e6,
         least_bps: 40e6,
         burst_ns: 0,
     };
 
     /// The paper's, twenty times slower and for flows of about 1 Gbit/s: for a software loop that looks every few
-    /// hundred microseconds, and may be kept from looking for some milliseconds.
+    /// hundred microseconds, and may be kept from looking for tens of milliseconds on a busy machine. So it catches up
+    /// with that much, and its steps up are twice what a fortieth of the rate would make them.
     pub const SOFTWARE_LOOP: Self = Self {
         cnp_interval_ns: 1_000_000,
         alpha_interval_ns: 1_100_000,
         step_interval_ns: 1_100_000,
         step_bytes: 5_000_000,
         gain: 1.0 / 256.0,
-        additive_bps: 1e6,
-        hyper_bps: 10e6,
+        additive_bps: 2e6,
+        hyper_bps: 20e6,
         least_bps: 1e6,
-        burst_ns: 10_000_000,
+        burst_ns: 50_000_000,
     };
 }
 
@@ -234,10 +235,10 @@ mod tests {
         (flow.target_bps, flow.rate_bps) = (300e6, 300e6);
         flow.time_steps = FAST_STEPS;
         steps(&mut flow, 1);
-        assert_eq!((flow.target_bps, flow.rate_bps), (301e6, 300.5e6), "additive: the target rises by 1");
+        assert_eq!((flow.target_bps, flow.rate_bps), (302e6, 301e6), "additive: the target rises by 2");
         flow.byte_steps = FAST_STEPS + 1;
         steps(&mut flow, 1);
-        assert_eq!((flow.target_bps, flow.rate_bps), (311e6, 305.75e6), "hyper: by 10");
+        assert_eq!((flow.target_bps, flow.rate_bps), (322e6, 311.5e6), "hyper: by 20");
         assert_eq!((flow.lowest_bps(), flow.cnps()), (300_000_000, 2));
     }
 

@@ -103,7 +103,8 @@ impl Egress {
         }
         for flow in &mut self.flows {
             flow.pace.limit_backlog(now);
-            if let Some(reaction) = &mut flow.reaction {
+            // A flow that is over keeps the rate that it had, for the report.
+            if let Some(reaction) = flow.reaction.as_mut().filter(|_| flow.pace.next_due().is_some()) {
                 reaction.advance(now);
             }
         }
