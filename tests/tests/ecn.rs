@@ -8,10 +8,8 @@ use anyhow::{Context, Result};
 use host::report::Latency;
 use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Process, Snapshot, Station, conservation, drops, idle, port};
-use tests::{
-    AMPLE_HEADROOM_CELLS, Capture, Run, Total, frames, pause, port_config, run, sluice, switch_config,
-};
+use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Process, Snapshot, Station, conservation, drops, idle, port};
+use tests::{Capture, Run, Total, frames, pause, port_config, run, sluice};
 
 /// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
 const PAYLOAD: usize = 300 - 14 - 20 - 8;
@@ -188,27 +186,31 @@ struct Incast {
 /// Two senders of 600 Mbit/s on priority 3, no-drop, into a port of 500 Mbit/s, for ten seconds. With `ecn` the port marks
 /// and the hosts react; without, there is PFC alone.
 ///
-/// The thresholds are those of a software switch on a busy machine, where any program may stand still for tens of
-/// milliseconds: 8192 cells are 33 ms of the receiver's line; XOFF comes with 36864 cells of one sender.
+/// The thresholds are for a machine so busy that any program may stand still for tens of milliseconds: 8192 cells are
+/// 33 ms of the receiver's line, and the headroom takes what one sender sends in 80 ms.
 fn incast(ecn: bool) -> Result<Incast> {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
     let bed = Bed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
-    let mut config = switch_config("on") + &port_config("receiver", "500M");
+    let mut config = format!(
+        "[buffer]\nheadroom_cells = 49152\n\n[port-defaults]\nport_priority = {ANNOUNCEMENT_QUEUE}\n\n\
+         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n"
+    );
+    for sender in &senders {
+        config += &port_config(&sender.name, "2G");
+        config += &format!(
+            "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 32768 }}\nxon_offset_cells = 2048\n\
+             headroom_cells = 24576\n",
+            sender.name
+        );
+    }
+    config += &port_config("receiver", "500M");
     if ecn {
         config += "wred = \"early\"\n\n[wred.early.queue.3]\necn = true\nmark = \"dequeue\"\n\
                    weighting_exponent = 0\n\
                    green = { low_cells = 8192, high_cells = 24576, probability_percent = 1 }\n";
-    }
-    for sender in &senders {
-        config += &port_config(&sender.name, "2G");
-        config += &format!(
-            "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 36864 }}\nxon_offset_cells = 2048\n\
-             headroom_cells = {AMPLE_HEADROOM_CELLS}\n",
-            sender.name
-        );
     }
     let daemon = bed.daemon(&switch, &config)?;
     let reacts = if ecn { &["--react-to-ecn"][..] } else { &[] };
@@ -282,7 +284,7 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     // Equal goodput: the line always had a frame to send, as with PFC alone, and carries what it then does. Its average
     // also tells when the machine had no time for the switch.
     let (with, without) = (ecn.typical_bps, pfc.typical_bps);
-    assert!((without * 0.97..without * 1.03).contains(&with), "{with} bit/s with ECN, {without} without");
+    assert!((without * 0.95..without * 1.05).contains(&with), "{with} bit/s with ECN, {without} without");
     assert!(ecn.busy >= 0.95 && pfc.busy >= 0.95, "{} with ECN, {} without", ecn.busy, pfc.busy);
 
     assert_eq!((pfc.marked, pfc.run.report("receiver")?.cnps_sent), (0, 0));
