@@ -10,7 +10,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use host::report::{FlowReceived, Pause, Report};
 use testbed::{
     ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, port,
@@ -60,8 +60,8 @@ pub fn flow(to: &str, priority: u8, rate: &str) -> String {
 pub struct Run {
     /// The switch after the last frame has left it.
     pub snapshot: Snapshot,
-    /// Two moments while all senders sent: once they did, and shortly before the first one was done.
-    pub sending: (Snapshot, Snapshot),
+    /// Moments while all senders sent, about ten a second: from when they did until shortly before the first one was done.
+    pub sending: Vec<Snapshot>,
     /// By port.
     pub reports: Vec<(String, Report)>,
 }
@@ -78,13 +78,12 @@ pub fn run(
     let before = watched.snapshot()?;
     senders.iter_mut().try_for_each(Host::go)?;
     let deadline = Instant::now() + duration + PATIENCE;
-    let mut sending: Option<(Snapshot, Snapshot)> = None;
+    let mut sending = Vec::new();
     while !all_sent(&mut senders)? {
         ensure!(Instant::now() < deadline, "senders are not done in time");
         let now = watched.snapshot()?;
         if received(&now) > received(&before) && senders.iter().all(|sender| sender.is_sending(duration)) {
-            let first = sending.map_or_else(|| now.clone(), |(first, _)| first);
-            sending = Some((first, now));
+            sending.push(now);
         }
         sleep(Duration::from_millis(100));
     }
@@ -98,7 +97,7 @@ pub fn run(
         daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     }
     reports.extend(Host::stop_all(senders)?);
-    let sending = sending.context("there was no moment in which all senders sent")?;
+    ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
     for daemon in daemons {
         daemon.kernel_agrees(&daemon.snapshot()?)?;
     }
@@ -150,10 +149,34 @@ impl Run {
 
     /// What a port's line carried while all senders sent, in bit/s.
     pub fn carried_bps(&self, name: &str) -> Result<f64> {
-        let (first, last) = &self.sending;
-        let bytes = |snapshot| Ok::<u64, anyhow::Error>(line_bytes(port(snapshot, name)?));
-        Ok((bytes(last)? - bytes(first)?) as f64 * 8e9 / (last.at_ns - first.at_ns) as f64)
+        match self.sending.as_slice() {
+            [first, .., last] => carried_bps(first, last, name),
+            _ => bail!("there was but one moment in which all senders sent"),
+        }
     }
+
+    /// The median of what a port's line carried from each moment to the next, in bit/s: what it carries unless the whole
+    /// machine stands still.
+    pub fn typical_bps(&self, name: &str) -> Result<f64> {
+        let pairs = self.sending.windows(2);
+        let mut rates =
+            pairs.map(|pair| carried_bps(&pair[0], &pair[1], name)).collect::<Result<Vec<_>>>()?;
+        rates.sort_by(f64::total_cmp);
+        rates.get(rates.len() / 2).copied().context("there was but one moment in which all senders sent")
+    }
+
+    /// The part of the moments in which frames waited in a queue: the line was not idle for want of them.
+    pub fn busy_part(&self, name: &str, queue: usize) -> Result<f64> {
+        let waiting = |moment| Ok(port(moment, name)?.queues[queue].waiting_frames > 0);
+        let busy = self.sending.iter().map(waiting).collect::<Result<Vec<bool>>>()?;
+        Ok(busy.iter().filter(|busy| **busy).count() as f64 / busy.len() as f64)
+    }
+}
+
+/// What a port's line carried from one moment to another, in bit/s.
+fn carried_bps(first: &Snapshot, last: &Snapshot, name: &str) -> Result<f64> {
+    let bytes = line_bytes(port(last, name)?) - line_bytes(port(first, name)?);
+    Ok(bytes as f64 * 8e9 / (last.at_ns - first.at_ns) as f64)
 }
 
 /// One priority over a whole run, in frames.

@@ -28,8 +28,9 @@ pub struct Args {
     /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
     /// with the tag, 64 to 1514 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
     /// however long that takes within --duration. start=DURATION: begin so much later (0). vid=0-4094: VLAN of the tag
-    /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets with this ECN
-    /// field, size 100 at least. May be given more than once; the flows number from 0.
+    /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets (to port 4791, as
+    /// RoCEv2) with this ECN field, size 100 at least; without it frames are no IP, and no switch can mark them. May be
+    /// given more than once; the flows number from 0.
     #[arg(long = "flow", value_name = "FLOW", value_parser = parse_flow)]
     pub flows: Vec<FlowArgs>,
 
@@ -51,10 +52,16 @@ pub struct Args {
     #[arg(long)]
     pub no_pfc: bool,
 
-    /// React to congestion marks: a flow that was told of one slows down (DCQCN), a receiver tells
+    /// Tell senders of frames that came marked (ECN), and slow down a flow when told so: DCQCN
     ///
-    /// As a receiver: send a CNP (priority 6) when a frame of a flow comes marked, at most one a flow in 500 us. As a
-    /// sender: cut the rate of a flow when a CNP comes for it, and let it recover.
+    /// To be given to both ends. As a receiver: answer a flow whose frames come marked with congestion notification
+    /// packets (CNPs, priority 6), one a millisecond at most. As a sender: cut the rate of a flow with ecn= when a CNP
+    /// comes for it, and let it recover, as in "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), with
+    /// times for a software loop and steps for flows of about 1 Gbit/s.
+    ///
+    /// At the receiver: sluice host --interface eth0 --react-to-ecn
+    ///
+    /// At a sender: the same with --flow to=02:00:00:00:00:02,priority=3,rate=600M,ecn=ect0
     #[arg(long)]
     pub react_to_ecn: bool,
 

@@ -103,7 +103,8 @@ impl Egress {
         }
         for flow in &mut self.flows {
             flow.pace.limit_backlog(now);
-            if let Some(reaction) = &mut flow.reaction {
+            // A flow that is over keeps the rate that it had, for the report.
+            if let Some(reaction) = flow.reaction.as_mut().filter(|_| flow.pace.next_due().is_some()) {
                 reaction.advance(now);
             }
         }
@@ -206,6 +207,7 @@ impl Egress {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use endpoint::dcqcn::DcqcnSettings;
 
     const SECOND: Nanos = 1_000_000_000;
     const MILLISECOND: Nanos = 1_000_000;
@@ -306,6 +308,22 @@ mod tests {
         let now = Instant(500 * MILLISECOND);
         assert_eq!(run(&mut egress, now, now + 1, 1), [1000 * 125]);
         assert_eq!(egress.offered(0, now), 500_001);
+    }
+
+    /// A flow that was told of congestion sends at the rate that this leaves it; the one beside it goes on.
+    #[test]
+    fn a_cut_slows_its_flow_alone() {
+        let mut reacting = flow(3, 1000, 80_000_000); // one each 100 µs
+        reacting.reaction = Some(Dcqcn::new(DcqcnSettings::SOFTWARE_LOOP, 80_000_000, Instant(0)));
+        let mut egress = egress(vec![reacting, flow(3, 1000, 80_000_000)], None, 0);
+        let at = |ms| Instant(ms * MILLISECOND);
+        assert_eq!(run(&mut egress, at(0), at(10), 10_000), [100_000; 2]);
+        egress.cut(0, at(10));
+        egress.cut(1, at(10)); // does not react
+        egress.cut(2, at(10)); // is no flow of ours
+        assert_eq!(egress.reaction(0).map(Dcqcn::rate_bps), Some(40_000_000));
+        assert_eq!(run(&mut egress, at(10), at(11), 10_000), [5_000, 10_000], "one each 200 µs");
+        assert!(egress.reaction(1).is_none() && egress.reaction(2).is_none());
     }
 
     /// Frames are gathered over 200 µs where they come faster, and leave at their time where they do not.

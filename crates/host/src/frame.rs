@@ -1,6 +1,6 @@
 //! The frame that hosts send each other: ethertype 0x88B5 (IEEE 802 local experimental), perhaps behind an 802.1Q tag; or
 //! the same in an IPv4/UDP packet to port 4791 (RoCEv2's), so that switches can mark it (ECN). Its addresses are 10.x.y.z
-//! with the last three bytes of the MAC addresses, its UDP checksum is 0 (none), as RoCEv2's.
+//! with the last three bytes of the MAC addresses; its UDP checksum is 0 (none), as RoCEv2 allows.
 //!
 //! ```text
 //!   0  4  magic "SLUH"          16  8  sequence number
@@ -11,8 +11,8 @@
 //! ```
 //!
 //! All numbers are big-endian. The check covers both addresses and all of the above but itself; not the tag and the IP
-//! header, which a switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change within one
-//! 8-byte word is always found, any other but for 2⁻⁶⁴ of them.
+//! header, which a switch may rewrite. It is a multiply-rotate hash of our own: each step is a bijection, so a change
+//! within one 8-byte word is always found, any other but for 2⁻⁶⁴ of them.
 
 use switch::Instant;
 use wire::MacAddr;
@@ -127,12 +127,18 @@ fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8) {
     headers[24..26].copy_from_slice(&(length - ipv4::HEADER_BYTES as u16).to_be_bytes());
 }
 
-/// Whether a frame with this header is one of ours to read: of our ethertype, or a packet to our port.
+/// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet to our port that
+/// begins with our magic (a real RoCEv2 packet does not).
 pub fn is_ours(frame: &[u8], header: &Header) -> bool {
-    let packet = || frame.get(header.payload_offset..)?.first_chunk::<PACKET_HEADERS>();
+    let packet = || frame.get(header.payload_offset..)?.split_first_chunk::<PACKET_HEADERS>();
     header.ethertype == EXPERIMENTAL
         || header.ethertype == IPV4
-            && packet().is_some_and(|p| p[0] == 0x45 && p[9] == UDP && p[22..24] == PORT.to_be_bytes())
+            && packet().is_some_and(|(headers, body)| {
+                headers[0] == 0x45
+                    && headers[9] == UDP
+                    && headers[22..24] == PORT.to_be_bytes()
+                    && body.starts_with(&MAGIC)
+            })
 }
 
 /// Reads a frame that `is_ours`, whose header is `header`.
@@ -215,6 +221,7 @@ fn mix(lanes: &mut [u64; 4], bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::ip;
 
     const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
@@ -228,7 +235,7 @@ mod tests {
 
     fn frame(len: usize, tag: Option<Tag>) -> Vec<u8> {
         let mut frame = vec![0xee; len];
-        write(&mut frame, DST, SRC, tag, &CONTENT);
+        write(&mut frame, DST, SRC, tag, None, &CONTENT);
         frame
     }
 
@@ -291,5 +298,101 @@ mod tests {
         let mut swapped = good.clone();
         swapped[64..128].rotate_left(32);
         assert!(matches!(read_back(&swapped), Reading::Corrupted { .. }));
+    }
+
+    fn packet(len: usize, tag: Option<Tag>, ecn: u8) -> Vec<u8> {
+        let mut frame = vec![0xee; len];
+        write(&mut frame, DST, SRC, tag, Some(ecn), &CONTENT);
+        frame
+    }
+
+    /// As a receiver does: `None` if the frame is none of ours.
+    fn received(frame: &[u8]) -> Option<Reading> {
+        let header = Header::parse(frame).unwrap();
+        is_ours(frame, &header).then(|| read(frame, &header))
+    }
+
+    /// One's complement sum of a correct IPv4 header, its checksum included (RFC 1071).
+    fn header_sum(frame: &[u8], header: &Header) -> u16 {
+        Sum::default().bytes(&frame[header.payload_offset..][..ipv4::HEADER_BYTES]).fold()
+    }
+
+    #[test]
+    fn packets_read_back_at_every_length_and_ecn_field() {
+        for len in MIN_IP_BYTES..=MAX_BYTES {
+            for (ecn, tag) in [(0, None), (1, None), (2, Some(Tag::priority(3))), (3, Some(Tag::priority(7)))]
+            {
+                let frame = packet(usize::from(len), tag, ecn);
+                assert_eq!(received(&frame), Some(Reading::Whole(CONTENT)), "{len} bytes, {tag:?}");
+                let header = Header::parse(&frame).unwrap();
+                assert_eq!((ip::ecn(&frame, &header), header_sum(&frame, &header)), (Some(ecn), 0xffff));
+                let packet = ipv4::Packet::parse(&frame[header.payload_offset..]).unwrap();
+                assert_eq!(packet.payload().len(), frame.len() - header.payload_offset - 20, "to the end");
+            }
+        }
+    }
+
+    #[test]
+    fn golden_packet() {
+        let frame = packet(100, Some(Tag::priority(3)), 2);
+        assert_eq!(frame[12..18], [0x81, 0, 0x60, 0, 8, 0]);
+        assert_eq!(frame[18..28], [0x45, 2, 0, 82, 0, 0, 0x40, 0, 64, 17], "82 bytes, ECT(0), UDP");
+        assert_eq!(frame[28..30], [0x26, 0x97], "calculated by hand");
+        assert_eq!(frame[30..38], [10, 0, 0, 2, 10, 0, 0, 1]);
+        assert_eq!(frame[38..46], [0x12, 0xb7, 0x12, 0xb7, 0, 62, 0, 0], "4791 both, 62 bytes, no checksum");
+        assert_eq!(frame[46..54], *b"SLUH\x02\0\0\0");
+    }
+
+    #[test]
+    fn a_marked_packet_says_the_same() {
+        for ecn in 0..4 {
+            let mut frame = packet(333, None, ecn);
+            let header = Header::parse(&frame).unwrap();
+            assert!(ip::set_ce(&mut frame, &header));
+            assert_eq!((ip::ecn(&frame, &header), header_sum(&frame, &header)), (Some(3), 0xffff));
+            assert_eq!(received(&frame), Some(Reading::Whole(CONTENT)));
+        }
+    }
+
+    #[test]
+    fn a_cnp_is_recognised() {
+        let cnp = Content { kind: Kind::Cnp, sequence: 0, ..CONTENT };
+        let mut frame = vec![0; usize::from(MIN_IP_BYTES)];
+        write(&mut frame, DST, SRC, Some(Tag::priority(6)), Some(1), &cnp);
+        assert_eq!(received(&frame), Some(Reading::Whole(cnp)));
+    }
+
+    /// Behind the headers of the packet, which switches and routers may rewrite.
+    #[test]
+    fn any_flipped_bit_of_a_packet_is_found() {
+        let good = packet(100, None, 2);
+        for bit in (14 + PACKET_HEADERS) * 8..100 * 8 {
+            let mut bad = good.clone();
+            bad[bit / 8] ^= 1 << (bit % 8);
+            assert!(!matches!(received(&bad), Some(Reading::Whole(_))), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn packets_of_others_are_not_ours() {
+        let good = packet(100, None, 2);
+        for (what, at, value) in [
+            ("IPv6", 12, 0x86),
+            ("options", 14, 0x46),
+            ("TCP", 23, 6),
+            ("another port", 37, 0xb8),
+            ("a real RoCEv2 packet", 42, 0x81),
+        ] {
+            let mut other = good.clone();
+            assert_ne!(other[at], value);
+            other[at] = value;
+            assert_eq!(received(&other), None, "{what}");
+        }
+        for len in 14..14 + PACKET_HEADERS + MAGIC.len() {
+            assert_eq!(received(&good[..len]), None, "{len} bytes");
+        }
+        for len in 14 + PACKET_HEADERS + MAGIC.len()..100 {
+            assert!(matches!(received(&good[..len]), Some(Reading::Corrupted { .. })), "{len} bytes");
+        }
     }
 }

@@ -17,6 +17,7 @@ use crate::frame::{self, Content, Kind, MAX_BYTES, MIN_BYTES, MIN_IP_BYTES};
 use crate::pace::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
+use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 use endpoint::pause::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
@@ -30,18 +31,16 @@ use xdp::PortIo;
 pub const IN_FLIGHT_BYTES: usize = 16_384;
 /// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
 pub const IN_FLIGHT_FRAMES: usize = 256;
-/// Frames that a flow may fall behind its rate before it gives up catching up.
-pub const MAX_BACKLOG: u64 = 1024;
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
 /// While frames are with the kernel, look again after this long: completions wake nobody.
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
-pub(crate) const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
+const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
 /// Priority of CNPs, and their ECN field (the seeds: ECT(1)).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
-/// CNPs that wait to be sent: more than there are flows, so none is lost but for want of room for seconds.
+/// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for as long.
 const MAX_CNPS: usize = 2 * MAX_FLOWS;
 /// Announcements come this often at first …
 const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
@@ -103,8 +102,10 @@ pub struct Host<P: PortIo> {
     in_flight: InFlight,
     announcements: u64,
     announce_at: Instant,
-    /// CNPs that are to be sent; at most [`MAX_CNPS`].
+    /// CNPs that are to be sent (to whom, flow, run); at most [`MAX_CNPS`].
     cnps: Vec<(MacAddr, u32, u32)>,
+    cnps_sent: u64,
+    cnps_received: u64,
     pfc_received: u64,
     control_ignored: u64,
     /// What the kernel counted when the port was closed.
@@ -135,11 +136,17 @@ struct InFlight {
 
 #[derive(Debug, Clone, Copy, Default)]
 struct Load {
-    /// `None`: an announcement or a CNP.
-    flow: Option<u16>,
-    is_cnp: bool,
+    kind: LoadKind,
     priority: u8,
     len: u16,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+enum LoadKind {
+    #[default]
+    Announcement,
+    Cnp,
+    Flow(u16),
 }
 
 impl InFlight {
@@ -170,8 +177,10 @@ impl<P: PortIo> Host<P> {
         Self {
             egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
             sent: vec![Sent::default(); settings.flows.len()],
-            receiver: Receiver::new(settings.mac, settings.reacts),
+            receiver: Receiver::new(settings.mac, settings.reacts.then_some(DCQCN.cnp_interval_ns)),
             cnps: Vec::with_capacity(MAX_CNPS),
+            cnps_sent: 0,
+            cnps_received: 0,
             pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
             in_flight: InFlight { loads, bytes: 0, frames: 0, by_priority: [0; PRIORITIES] },
             settings,
@@ -216,8 +225,9 @@ impl<P: PortIo> Host<P> {
         let stop = self.settings.duration_ns.map_or(Instant::NEVER, |duration| now + duration);
         for flow in &self.settings.flows {
             let start = now + flow.start_ns;
-            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG);
-            let reaction = self.settings.reacts.then(|| Dcqcn::new(DCQCN, flow.rate_bps, now));
+            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG_FRAMES);
+            let reacts = self.settings.reacts && flow.ecn.is_some();
+            let reaction = reacts.then(|| Dcqcn::new(DCQCN, flow.rate_bps, now));
             let FlowArgs { priority, size_bytes, .. } = *flow;
             self.egress.add(FlowQueue { pace, reaction, priority, size_bytes });
         }
@@ -245,13 +255,14 @@ impl<P: PortIo> Host<P> {
         self.port.complete(&mut self.completed);
         for frame in self.completed.drain(..) {
             let load = self.in_flight.remove(&frame);
-            match load.flow {
-                Some(flow) => {
+            match load.kind {
+                LoadKind::Flow(flow) => {
                     let sent = &mut self.sent[usize::from(flow)];
                     sent.frames += 1;
                     sent.bytes += u64::from(load.len);
                 }
-                None => self.announcements += u64::from(!load.is_cnp),
+                LoadKind::Announcement => self.announcements += 1,
+                LoadKind::Cnp => self.cnps_sent += 1,
             }
             self.memory.free(frame);
         }
@@ -271,20 +282,31 @@ impl<P: PortIo> Host<P> {
                     }
                     _ => self.control_ignored += 1,
                 },
-                header => match self.receiver.receive(bytes, header.as_ref(), now) {
-                    Some(Wish::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
-                        self.cnps.push((to, flow, run));
-                    }
-                    Some(Wish::Cut { flow, run }) if run == self.settings.run => {
-                        self.egress.cut(flow as usize, now);
-                    }
-                    Some(_) | None => {}
-                },
+                header => {
+                    let wish = self.receiver.receive(bytes, header.as_ref(), now);
+                    self.heed(wish, now);
+                }
             }
             self.memory.free(frame);
         }
         self.received = received;
         self.change_stage(now, received_none);
+    }
+
+    /// Does what a frame that came asks for.
+    fn heed(&mut self, wish: Option<Wish>, now: Instant) {
+        match wish {
+            Some(Wish::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
+                self.cnps.push((to, flow, run));
+            }
+            Some(Wish::Cut { flow, run }) => {
+                self.cnps_received += 1;
+                if run == self.settings.run {
+                    self.egress.cut(flow as usize, now);
+                }
+            }
+            Some(Wish::SendCnp { .. }) | None => {}
+        }
     }
 
     fn receive_pfc(&mut self, pfc: wire::pause::Pfc, now: Instant) {
@@ -377,20 +399,21 @@ impl<P: PortIo> Host<P> {
                 sent_at: now,
             };
             let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
-            let load = Load { flow: Some(flow as u16), is_cnp: false, priority, len: size_bytes };
+            let load = Load { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
             self.put_out(to, tag, ecn, &content, load);
         }
     }
 
     /// Sends the CNPs that are due.
     fn tell_marks(&mut self, now: Instant) {
-        while self.in_flight.has_room()
+        while !self.egress.is_paused(usize::from(CNP_PRIORITY))
+            && self.in_flight.has_room()
             && self.memory.free_frames() > 0
             && self.port.transmit_room() > self.outgoing.len()
         {
             let Some((to, flow, run)) = self.cnps.pop() else { return };
             let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
-            let load = Load { flow: None, is_cnp: true, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
+            let load = Load { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
             self.put_out(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
         }
     }
@@ -410,7 +433,7 @@ impl<P: PortIo> Host<P> {
         self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
         let content =
             Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
-        let load = Load { flow: None, is_cnp: false, priority: 0, len: MIN_BYTES };
+        let load = Load { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
         self.put_out(MacAddr::BROADCAST, None, None, &content, load);
     }
 
@@ -439,8 +462,10 @@ impl<P: PortIo> Host<P> {
         };
         // Without room, what is due waits for a completion.
         let sending = sending.filter(|_| self.in_flight.has_room()).unwrap_or(Instant::NEVER);
-        let completing = if self.in_flight.frames > 0 { now + COMPLETION_NS } else { Instant::NEVER };
-        stage.min(sending).min(announcing).min(completing)
+        // So do CNPs, or for the end of a pause.
+        let waiting = self.in_flight.frames > 0 || !self.cnps.is_empty();
+        let looking = if waiting { now + COMPLETION_NS } else { Instant::NEVER };
+        stage.min(sending).min(announcing).min(looking)
     }
 
     /// How things stand.
@@ -453,6 +478,8 @@ impl<P: PortIo> Host<P> {
             sent: (0..self.sent.len()).map(|flow| self.flow_report(flow, now)).collect(),
             pauses: self.pauses.to_vec(),
             announcements_sent: self.announcements,
+            cnps_sent: self.cnps_sent,
+            cnps_received: self.cnps_received,
             pfc_received: self.pfc_received,
             control_ignored: self.control_ignored,
             kernel_lost: lost(&kernel),

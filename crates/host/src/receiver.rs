@@ -4,12 +4,11 @@
 //! most [`MAX_FLOWS`], so that no input can grow memory.
 
 use crate::frame::{self, Content, Kind, Reading};
-use crate::host::DCQCN;
 use crate::report::{FlowReceived, Latency, Report};
 use crate::sequences::{Arrival, Sequences};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
-use switch::Instant;
+use switch::{Instant, Nanos};
 use wire::MacAddr;
 use wire::ethernet::Header;
 use wire::ip;
@@ -32,8 +31,8 @@ pub struct Receiver {
     other: u64,
     corrupted_unattributed: u64,
     flows_refused: u64,
-    /// Senders are told of marks.
-    tells_marks: bool,
+    /// A flow's sender is told of marks once in this time; `None`: never.
+    cnp_interval_ns: Option<Nanos>,
 }
 
 /// What a frame asks of the host.
@@ -77,8 +76,9 @@ struct Flow {
 }
 
 impl Receiver {
-    /// The receiver of the host with address `mac`; whether it wishes senders to be told of marks.
-    pub fn new(mac: MacAddr, tells_marks: bool) -> Self {
+    /// The receiver of the host with address `mac`; how often at most it wishes the sender of a flow to be told of marks
+    /// (`None`: never).
+    pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>) -> Self {
         Self {
             mac,
             flows: HashMap::with_capacity(MAX_FLOWS),
@@ -86,7 +86,7 @@ impl Receiver {
             other: 0,
             corrupted_unattributed: 0,
             flows_refused: 0,
-            tells_marks,
+            cnp_interval_ns,
         }
     }
 
@@ -141,10 +141,8 @@ impl Receiver {
             flow.worst_latency_ns = flow.worst_latency_ns.max(latency_ns);
         }
         flow.ce += u64::from(marked);
-        if !marked || !self.tells_marks || now < flow.tell_at {
-            return None;
-        }
-        flow.tell_at = now + DCQCN.cnp_interval_ns;
+        let interval_ns = self.cnp_interval_ns.filter(|_| marked && now >= flow.tell_at)?;
+        flow.tell_at = now + interval_ns;
         flow.cnps += 1;
         Some(Wish::SendCnp { to: header.src, flow: content.flow, run: content.run })
     }
@@ -228,8 +226,8 @@ mod tests {
         frame
     }
 
-    fn receive(receiver: &mut Receiver, frame: &[u8], now: u64) {
-        receiver.receive(frame, Header::parse(frame).ok().as_ref(), Instant(now));
+    fn receive(receiver: &mut Receiver, frame: &[u8], now: u64) -> Option<Wish> {
+        receiver.receive(frame, Header::parse(frame).ok().as_ref(), Instant(now))
     }
 
     fn report(receiver: &Receiver) -> Report {
@@ -240,7 +238,7 @@ mod tests {
 
     #[test]
     fn goodput_and_latency_by_hand() {
-        let mut receiver = Receiver::new(ME, false);
+        let mut receiver = Receiver::new(ME, None);
         // 1001 frames of 1000 bytes, one each 8 µs (1 Gbit/s), frame k with a latency of k µs.
         for k in 0..=1000 {
             let now = 10_000_000 + k * 8_000;
@@ -260,7 +258,7 @@ mod tests {
     /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted apart.
     #[test]
     fn frames_that_are_not_ours_to_judge() {
-        let mut receiver = Receiver::new(ME, false);
+        let mut receiver = Receiver::new(ME, None);
         let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
         let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
         own[6..12].copy_from_slice(&ME.0);
@@ -275,7 +273,7 @@ mod tests {
 
     #[test]
     fn flows_runs_announcements_and_broadcast_data() {
-        let mut receiver = Receiver::new(ME, false);
+        let mut receiver = Receiver::new(ME, None);
         receive(&mut receiver, &frame(ME, 64, &data(2, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &Content { run: 10, ..data(1, 0, 0) }), 0);
@@ -288,9 +286,57 @@ mod tests {
         assert_eq!((report.announcements_received, report.other_received), (1, 0));
     }
 
+    /// A packet with this ECN field.
+    fn packet(ecn: u8, content: &Content) -> Vec<u8> {
+        let mut frame = vec![0; 100];
+        frame::write(&mut frame, ME, SENDER, Some(Tag::priority(3)), Some(ecn), content);
+        frame
+    }
+
+    /// At 1 ms: a CNP with the first mark, then at most one a millisecond for each flow.
+    #[test]
+    fn senders_are_told_of_marks_in_time_and_not_too_often() {
+        let told = |flow| Some(Wish::SendCnp { to: SENDER, flow, run: 9 });
+        let mut receiver = Receiver::new(ME, Some(1_000_000));
+        let table = [
+            // time in µs, flow, ECN field, what it asks for
+            (0, 1, 0b10, None),
+            (10, 1, 0b11, told(1)),
+            (20, 1, 0b11, None),
+            (30, 2, 0b11, told(2)),
+            (40, 3, 0b00, None),
+            (1009, 1, 0b11, None),
+            (1010, 1, 0b01, None),
+            (1020, 1, 0b11, told(1)),
+            (2019, 1, 0b11, None),
+            (2020, 1, 0b11, told(1)),
+        ];
+        let mut silent = Receiver::new(ME, None);
+        for (sequence, (at_us, flow, ecn, wish)) in table.into_iter().enumerate() {
+            let frame = packet(ecn, &data(flow, sequence as u64, 0));
+            assert_eq!(receive(&mut receiver, &frame, at_us * 1000), wish, "at {at_us} µs");
+            assert_eq!(receive(&mut silent, &frame, at_us * 1000), None, "not asked to tell");
+        }
+        let marks = |receiver| {
+            report(receiver).received.iter().map(|f| (f.received_ce_frames, f.cnps_sent)).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(&receiver), [(6, 3), (1, 1), (0, 0)]);
+        assert_eq!(marks(&silent), [(6, 0), (1, 0), (0, 0)]);
+    }
+
+    /// A CNP is heard by any receiver, and is no frame of a flow.
+    #[test]
+    fn a_cnp_asks_to_slow_down() {
+        let mut receiver = Receiver::new(ME, None);
+        let cnp = packet(0b01, &Content { kind: Kind::Cnp, ..data(4, 0, 0) });
+        assert_eq!(receive(&mut receiver, &cnp, 0), Some(Wish::Cut { flow: 4, run: 9 }));
+        let report = report(&receiver);
+        assert_eq!((report.received.len(), report.other_received, report.corrupted_unattributed), (0, 0, 0));
+    }
+
     #[test]
     fn the_number_of_flows_is_bounded_and_damage_opens_none() {
-        let mut receiver = Receiver::new(ME, false);
+        let mut receiver = Receiver::new(ME, None);
         let mut bad = frame(ME, 64, &data(77, 0, 0));
         bad[60] ^= 1;
         receive(&mut receiver, &bad, 0);
@@ -347,7 +393,7 @@ mod tests {
             }
             wire.sort_by_key(|(place, ..)| *place);
 
-            let mut receiver = Receiver::new(ME, false);
+            let mut receiver = Receiver::new(ME, None);
             let (mut whole, mut highest) = (Vec::new(), 0);
             let (mut damaged, mut duplicated, mut reordered) = (0, 0, 0);
             for &(_, sequence, bit) in &wire {

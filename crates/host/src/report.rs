@@ -36,7 +36,11 @@ pub struct Report {
     pub announcements_sent: u64,
     /// Announcements of others that arrived.
     pub announcements_received: u64,
-    /// Frames that arrived and were not ours to judge (another ethertype or destination), PFC excluded.
+    /// CNPs sent: a frame of a flow came marked. Only with `--react-to-ecn`.
+    pub cnps_sent: u64,
+    /// CNPs that arrived, heeded or not.
+    pub cnps_received: u64,
+    /// Frames that arrived and were not ours to judge (another kind or destination), PFC excluded.
     pub other_received: u64,
     /// PFC frames that arrived.
     pub pfc_received: u64,
@@ -65,14 +69,11 @@ pub struct FlowSent {
     pub sent_frames: u64,
     /// Their bytes (without FCS).
     pub sent_bytes: u64,
-    /// CNPs that came for it.
-    #[serde(default)]
+    /// CNPs that came for it, if it reacts to them.
     pub cnps_received: u64,
     /// The rate that congestion leaves it now, in bit/s of frame bytes; 0: it does not react.
-    #[serde(default)]
     pub reaction_bps: u64,
     /// The lowest that it had.
-    #[serde(default)]
     pub reaction_lowest_bps: u64,
 }
 
@@ -102,10 +103,8 @@ pub struct FlowReceived {
     /// Frames so far below the highest sequence number that it is not known whether they came before.
     pub too_old_frames: u64,
     /// Frames that came marked as having met congestion (CE).
-    #[serde(default)]
     pub received_ce_frames: u64,
-    /// CNPs sent for it.
-    #[serde(default)]
+    /// CNPs made for it.
     pub cnps_sent: u64,
     /// Bits a second of frame bytes between the first and the last arrival.
     pub goodput_bps: u64,

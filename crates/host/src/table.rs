@@ -54,37 +54,43 @@ pub fn report(report: &Report) -> String {
 }
 
 fn sent(flows: &[FlowSent], elapsed_ns: u64) -> String {
-    let mut table = table(&["sent", "to", "priority", "offered", "sent", "Mbit/s"]);
+    // How flows react to marks, where any does.
+    let reacts = flows.iter().any(|flow| flow.reaction_bps > 0);
+    let mut header = vec!["sent", "to", "priority", "offered", "sent", "Mbit/s"];
+    header.extend(reacts.then_some(["CNPs", "Mbit/s now", "lowest"]).into_iter().flatten());
+    let mut table = table(&header);
     for flow in flows {
-        table.add_row(vec![
+        let mut row = vec![
             format!("flow {}", flow.flow),
             flow.to.clone(),
             flow.priority.to_string(),
             flow.offered_frames.to_string(),
             flow.sent_frames.to_string(),
             format!("{:.1}", megabits(flow.sent_bytes, elapsed_ns)),
-        ]);
+        ];
+        if flow.reaction_bps > 0 {
+            row.extend([
+                flow.cnps_received.to_string(),
+                format!("{:.1}", flow.reaction_bps as f64 / 1e6),
+                format!("{:.1}", flow.reaction_lowest_bps as f64 / 1e6),
+            ]);
+        } else if reacts {
+            row.extend(["–"; 3].map(str::to_owned));
+        }
+        table.add_row(row);
     }
     lines(table)
 }
 
 fn received(flows: &[FlowReceived]) -> String {
-    let mut table = table(&[
-        "received",
-        "from",
-        "priority",
-        "frames",
-        "lost",
-        "duplicated",
-        "reordered",
-        "corrupted",
-        "Mbit/s",
-        "µs p50",
-        "p99",
-        "max",
-    ]);
+    let marked = flows.iter().any(|flow| flow.received_ce_frames > 0);
+    let mut header =
+        vec!["received", "from", "priority", "frames", "lost", "duplicated", "reordered", "corrupted"];
+    header.extend(marked.then_some(["marked", "CNPs"]).into_iter().flatten());
+    header.extend(["Mbit/s", "µs p50", "p99", "max"]);
+    let mut table = table(&header);
     for flow in flows {
-        table.add_row(vec![
+        let mut row = vec![
             format!("flow {}", flow.flow),
             flow.from.clone(),
             flow.priority.to_string(),
@@ -93,11 +99,17 @@ fn received(flows: &[FlowReceived]) -> String {
             flow.duplicated_frames.to_string(),
             flow.reordered_frames.to_string(),
             flow.corrupted_frames.to_string(),
+        ];
+        if marked {
+            row.extend([flow.received_ce_frames.to_string(), flow.cnps_sent.to_string()]);
+        }
+        row.extend([
             format!("{:.1}", flow.goodput_bps as f64 / 1e6),
             microseconds(flow.latency_ns.p50),
             microseconds(flow.latency_ns.p99),
             microseconds(flow.latency_ns.max),
         ]);
+        table.add_row(row);
     }
     lines(table)
 }
@@ -163,6 +175,7 @@ mod tests {
                 offered_frames: 150_000,
                 sent_frames: 140_000,
                 sent_bytes: 140_000_000,
+                ..FlowSent::default()
             }],
             received: vec![FlowReceived {
                 from: "02:00:00:00:00:02".into(),
@@ -212,6 +225,41 @@ veth0 02:00:00:00:00:01, 2.000 s
 │ priority 3 ┆    5 ┆   4 ┆ 1.235 s ┆                 0 ┆            0 │
 └────────────┴──────┴─────┴─────────┴───────────────────┴──────────────┘
 7 frames were lost by the kernel on this host's side: the figures above miss them
+"
+        );
+    }
+
+    /// Marks and what they do are shown where there are any.
+    #[test]
+    fn marks_and_reactions() {
+        let mut sample = sample();
+        let reacting = FlowSent {
+            cnps_received: 25,
+            reaction_bps: 251_000_000,
+            reaction_lowest_bps: 120_500_000,
+            ..sample.sent[0].clone()
+        };
+        sample.sent.push(FlowSent { flow: 1, ..reacting });
+        sample.received[0].received_ce_frames = 12;
+        sample.received[0].cnps_sent = 8;
+        sample.pauses.clear();
+        sample.kernel_lost = 0;
+        assert_eq!(
+            report(&sample),
+            "\
+veth0 02:00:00:00:00:01, 2.000 s
+┌────────┬───────────────────┬──────────┬─────────┬────────┬────────┬──────┬────────────┬────────┐
+│ sent   ┆                to ┆ priority ┆ offered ┆   sent ┆ Mbit/s ┆ CNPs ┆ Mbit/s now ┆ lowest │
+╞════════╪═══════════════════╪══════════╪═════════╪════════╪════════╪══════╪════════════╪════════╡
+│ flow 0 ┆ 02:00:00:00:00:02 ┆        3 ┆  150000 ┆ 140000 ┆  560.0 ┆    – ┆          – ┆      – │
+│ flow 1 ┆ 02:00:00:00:00:02 ┆        3 ┆  150000 ┆ 140000 ┆  560.0 ┆   25 ┆      251.0 ┆  120.5 │
+└────────┴───────────────────┴──────────┴─────────┴────────┴────────┴──────┴────────────┴────────┘
+┌──────────┬───────────────────┬──────────┬────────┬──────┬────────────┬───────────┬───────────┬────────┬──────┬────────┬────────┬──────┬──────┐
+│ received ┆              from ┆ priority ┆ frames ┆ lost ┆ duplicated ┆ reordered ┆ corrupted ┆ marked ┆ CNPs ┆ Mbit/s ┆ µs p50 ┆  p99 ┆  max │
+╞══════════╪═══════════════════╪══════════╪════════╪══════╪════════════╪═══════════╪═══════════╪════════╪══════╪════════╪════════╪══════╪══════╡
+│ flow 1   ┆ 02:00:00:00:00:02 ┆        5 ┆      9 ┆    1 ┆          2 ┆         3 ┆         4 ┆     12 ┆    8 ┆   12.3 ┆   10.5 ┆ 20.0 ┆ 30.0 │
+└──────────┴───────────────────┴──────────┴────────┴──────┴────────────┴───────────┴───────────┴────────┴──────┴────────┴────────┴──────┴──────┘
+no pauses received
 "
         );
     }

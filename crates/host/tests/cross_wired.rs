@@ -28,6 +28,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         flows,
         speed_bps: None,
         obeyed: 1 << 3,
+        reacts: false,
         reaction_delay_ns: 0,
         duration_ns: Some(SECOND),
         linger_ns: 10 * MILLISECOND,
@@ -36,7 +37,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
 }
 
 fn flow(to: MacAddr, priority: u8, size_bytes: u16, rate_bps: u64) -> FlowArgs {
-    FlowArgs { to, priority, size_bytes, rate_bps, count: None, start_ns: 0, vid: Some(0) }
+    FlowArgs { to, priority, size_bytes, rate_bps, count: None, start_ns: 0, vid: Some(0), ecn: None }
 }
 
 fn station(settings: HostSettings) -> Station {
@@ -280,4 +281,55 @@ fn a_paused_host_ends_with_its_time() {
     assert!(now.since(begun + SECOND + 20 * MILLISECOND) <= MILLISECOND, "{now:?}");
     let report = alice.finish(now);
     assert_eq!((report.sent[0].offered_frames, report.sent[0].sent_frames), (1000, 0));
+}
+
+/// Every frame of one flow comes marked, those of the other cannot be marked: the receiver tells of the former, which
+/// slows down as far as a flow may; the latter sends on.
+#[test]
+fn a_marked_flow_slows_down_and_no_other() {
+    let flows = vec![
+        FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) },
+        FlowArgs { ecn: Some(0b00), ..flow(BOB, 3, 1000, 80_000_000) },
+    ];
+    let mut alice = station(HostSettings { reacts: true, ..settings(ALICE, flows) });
+    let mut bob = station(HostSettings { reacts: true, duration_ns: None, ..settings(BOB, vec![]) });
+    let begun = start(&mut alice, &mut bob);
+    let end = run(&mut alice, &mut bob, begun, begun + SECOND + 100 * MILLISECOND);
+    assert!(alice.host.is_done());
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+
+    let [slow, other] = &alice.sent[..] else { panic!("{alice:?}") };
+    assert_eq!((slow.reaction_lowest_bps, slow.offered_frames), (1_000_000, 10_000), "{slow:?}");
+    // Halved once a millisecond at first; at 1 Mbit/s a frame takes 8 ms, in which the rate recovers some.
+    assert!((100..300).contains(&slow.sent_frames), "{slow:?}");
+    assert_eq!((other.sent_frames, other.cnps_received), (10_000, 0));
+    assert_eq!(other.reaction_bps, 80_000_000, "it reacts to CNPs, and none came");
+    assert_whole(&bob.received[0], slow.sent_frames);
+    assert_whole(&bob.received[1], 10_000);
+    assert_eq!(bob.received.iter().map(|f| f.received_ce_frames).collect::<Vec<_>>(), [slow.sent_frames, 0]);
+    let cnps = slow.cnps_received;
+    assert!(cnps > 50, "{slow:?}");
+    assert_eq!((alice.cnps_received, bob.cnps_sent, bob.received[0].cnps_sent), (cnps, cnps, cnps));
+}
+
+/// CNPs are counted by a host that does not react to them, and it sends on; they obey a pause as all frames do.
+#[test]
+fn a_host_that_does_not_react_counts_cnps() {
+    let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
+    let mut alice = station(settings(ALICE, flows));
+    let mut bob =
+        station(HostSettings { reacts: true, duration_ns: None, obeyed: 1 << 6, ..settings(BOB, vec![]) });
+    let begun = start(&mut alice, &mut bob);
+    let half = begun + SECOND / 2;
+    run(&mut alice, &mut bob, begun, half);
+    let sent = bob.host.report(half).cnps_sent;
+    assert!((480..=500).contains(&sent), "one a millisecond: {sent}");
+    bob.pause(1 << 6, 6, u16::MAX);
+    let paused = run(&mut alice, &mut bob, half, half + 3 * MILLISECOND);
+    assert_eq!(bob.host.report(paused).cnps_sent, sent, "3.4 ms at 10 Gbit/s");
+    let end = run(&mut alice, &mut bob, paused, begun + SECOND);
+    let (alice, bob) = (alice.finish(end), bob.finish(end));
+    assert_eq!((alice.sent[0].sent_frames, alice.sent[0].reaction_bps), (10_000, 0));
+    assert_eq!((alice.sent[0].cnps_received, alice.cnps_received), (0, bob.cnps_sent));
+    assert_eq!(bob.cnps_sent, bob.received[0].cnps_sent, "those of the pause came later");
 }

@@ -3,7 +3,7 @@
 use clap::Parser;
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
-use host::report::{Line, Report};
+use host::report::{FlowSent, Line, Report};
 use host::{Args, Orders, run_with};
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
@@ -194,6 +194,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         flows,
         speed_bps: None,
         obeyed: 0,
+        reacts: false,
         reaction_delay_ns: 0,
         duration_ns: None,
         linger_ns: 0,
@@ -220,6 +221,7 @@ fn every_frame_arrives_both_ways() {
         count: Some(25_000),
         start_ns: 0,
         vid: Some(0),
+        ecn: None,
     };
     let flows = vec![flow(BOB, 64, 0), flow(BOB, 65, 3), flow(BOB, 1000, 5), flow(BOB, 1514, 7)];
     std::thread::scope(|scope| {
@@ -324,6 +326,49 @@ fn a_pfc_frame_stops_its_priority_alone() {
     assert_eq!((alice.kernel_lost, bob.kernel_lost), (0, 0));
     for flow in &bob.received {
         assert_eq!((flow.lost_frames, flow.reordered_frames, flow.corrupted_frames), (0, 0, 0), "{flow:?}");
+    }
+}
+
+/// Frames that come marked make CNPs: a sender that reacts slows that flow as far as it goes and no other, one that does
+/// not react counts them and sends on.
+#[test]
+fn marks_slow_a_flow_that_reacts() {
+    let lab = Lab::new();
+    let bob = lab.host(1, "--react-to-ecn");
+    bob.wait_ready();
+    let flows = ["ce", "not-ect"].map(|ecn| format!("--flow to={BOB},rate=8M,ecn={ecn}"));
+    for reacts in [true, false] {
+        let option = if reacts { "--react-to-ecn" } else { "" };
+        let alice = lab.host(0, &format!("--duration 200s --wait {option} {}", flows.join(" ")));
+        alice.wait_ready();
+        alice.orders.begin();
+        let report = alice.wait_for("CNPs and frames", |report| {
+            let sent = |flow: usize| report.sent.get(flow).map_or(0, |flow| flow.sent_frames);
+            let is_slow = |flow: &FlowSent| flow.reaction_lowest_bps == 1_000_000;
+            report.cnps_received >= 10
+                && sent(1) >= 1000
+                && if reacts { is_slow(&report.sent[0]) } else { sent(0) >= 1000 }
+        });
+        let [marked, other] = &report.sent[..] else { panic!("{report:#?}") };
+        if reacts {
+            assert_eq!(other.reaction_lowest_bps, 8_000_000, "{other:?}");
+            assert!(marked.sent_frames * 2 < other.sent_frames, "{report:#?}");
+            assert_eq!((marked.cnps_received, other.cnps_received), (report.cnps_received, 0));
+        } else {
+            assert_eq!((marked.reaction_bps, marked.cnps_received), (0, 0));
+            assert!(marked.sent_frames.abs_diff(other.sent_frames) <= 256, "side by side: {report:#?}");
+        }
+        alice.orders.stop();
+        alice.finish().0.unwrap();
+    }
+    bob.orders.stop();
+    let (result, bob) = bob.finish();
+    result.unwrap();
+    assert_eq!(bob.received.len(), 4, "two flows, two runs");
+    for flow in &bob.received {
+        let marked = if flow.flow == 0 { flow.received_frames } else { 0 };
+        assert_eq!((flow.received_ce_frames, flow.cnps_sent > 0), (marked, flow.flow == 0), "{flow:?}");
+        assert_eq!((flow.lost_frames, flow.corrupted_frames), (0, 0), "{flow:?}");
     }
 }
 

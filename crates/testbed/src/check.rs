@@ -154,7 +154,7 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();
     ledger.equal(
         format!("{name}: sent by the host = received here + lost by our kernel"),
-        sent + host.announcements_sent,
+        sent + host.announcements_sent + host.cnps_sent,
         frames(&port.received) + kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped,
     );
     ledger.equal(
@@ -171,7 +171,7 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
     ledger.equal(
         format!("{name}: transmitted, but for announcements = arrived at the host + lost by its kernel"),
         frames(&port.transmitted) - announcements,
-        of_flows.sum::<u64>() + others + host.kernel_lost,
+        of_flows.sum::<u64>() + host.cnps_received + others + host.kernel_lost,
     );
     ledger.equal(
         format!("{name}: PFC frames sent = PFC frames at the host"),
