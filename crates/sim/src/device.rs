@@ -11,7 +11,7 @@ use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, f
 use crate::line::Wires;
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
 use crate::queue::Event;
-use crate::scenario::SwitchNode;
+use crate::scenario::{Scenario, SwitchNode};
 use crate::time::{NS, Picos, instant, of_ns, picos};
 
 /// A chip looks at thresholds that others have moved so often, if frames move.
@@ -57,12 +57,20 @@ struct PortLine {
 
 impl Device {
     /// Switch number `number` of the network, node `node` of the scenario; ports without a line are down.
-    pub(crate) fn new(number: usize, node: usize, settings: &SwitchNode, seed: u64, wires: &Wires) -> Self {
+    pub(crate) fn new(
+        number: usize,
+        node: usize,
+        settings: &SwitchNode,
+        scenario: &Scenario,
+        wires: &Wires,
+    ) -> Self {
         let turn = of_ns(settings.turn_ns);
         let lines = wires.lines.iter().filter(|line| line.from.node == node);
         let lines: Vec<_> = lines.map(|line| (line.from.port, line.number)).collect();
         let mut settings = settings.settings.clone();
-        settings.seed = settings.seed.wrapping_add(seed);
+        settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
+        // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
+        settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
         for &(port, line) in &lines {
             let port = &mut settings.ports[port];
             // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.

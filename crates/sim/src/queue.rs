@@ -74,9 +74,9 @@ const CODE_BITS: u32 = NUMBER_BITS + 4;
 /// Events planned in one run: the order of two at the same time is kept for so many.
 const ORDER_BITS: u32 = 64 - CODE_BITS;
 
-/// Time of one slot of the wheel, as a power of two of picoseconds: 4 ns …
-const SLOT_SHIFT: u32 = 12;
-/// … and its slots, which are 4.2 µs together.
+/// Time of one slot of the wheel, as a power of two of picoseconds: 2 ns …
+const SLOT_SHIFT: u32 = 11;
+/// … and its slots, which are 2.1 µs together.
 const SLOTS: u64 = 1024;
 /// Entries of the slot that time has come to which may be moved to make room for another.
 const CROWD: usize = 256;

@@ -66,9 +66,8 @@ impl<'s> Simulation<'s> {
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
                 NodeKind::Switch(settings) => {
-                    let seed = scenario.seed.wrapping_add((node as u64) << 32);
                     places.push(Place::Switch(devices.len()));
-                    devices.push(Device::new(devices.len(), node, settings, seed, &wires));
+                    devices.push(Device::new(devices.len(), node, settings, scenario, &wires));
                 }
                 NodeKind::Host(settings) => {
                     let line = wires.lines.iter().position(|line| line.from.node == node);
