@@ -9,11 +9,12 @@
 //! ```
 //!
 //! A turn: take completions and received frames, judge these (PFC frames among them), then send. So a pause that has
-//! come is known before anything is sent, and what the kernel holds is bounded: [`IN_FLIGHT_BYTES`] at most leave late.
+//! come is known before anything is sent, and what the kernel holds is bounded: [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at most leave late.
 
 use crate::args::FlowArgs;
 use crate::egress::{Departure, Egress, FlowQueue};
-use crate::frame::{self, Content, Kind, MAX_BYTES, MIN_BYTES, MIN_IP_BYTES};
+use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
+use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
 use crate::pace::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
@@ -27,10 +28,6 @@ use wire::ethernet::{Header, MAC_CONTROL, Tag};
 use wire::pause::{Control, decode};
 use xdp::PortIo;
 
-/// Most bytes handed to the kernel and not yet completed.
-pub const IN_FLIGHT_BYTES: usize = 16_384;
-/// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
-pub const IN_FLIGHT_FRAMES: usize = 256;
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
 /// While frames are with the kernel, look again after this long: completions wake nobody.
@@ -122,52 +119,6 @@ struct Sent {
     next_sequence: u64,
     frames: u64,
     bytes: u64,
-}
-
-/// Frames with the kernel.
-#[derive(Debug)]
-struct InFlight {
-    /// By frame number: what it carries.
-    loads: Vec<Load>,
-    bytes: usize,
-    frames: usize,
-    by_priority: [u64; PRIORITIES],
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct Load {
-    kind: LoadKind,
-    priority: u8,
-    len: u16,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-enum LoadKind {
-    #[default]
-    Announcement,
-    Cnp,
-    Flow(u16),
-}
-
-impl InFlight {
-    fn has_room(&self) -> bool {
-        self.frames < IN_FLIGHT_FRAMES && self.bytes + usize::from(MAX_BYTES) <= IN_FLIGHT_BYTES
-    }
-
-    fn add(&mut self, frame: &FrameId, load: Load) {
-        self.loads[frame.index()] = load;
-        self.frames += 1;
-        self.bytes += usize::from(load.len);
-        self.by_priority[usize::from(load.priority)] += 1;
-    }
-
-    fn remove(&mut self, frame: &FrameId) -> Load {
-        let load = self.loads[frame.index()];
-        self.frames -= 1;
-        self.bytes -= usize::from(load.len);
-        self.by_priority[usize::from(load.priority)] -= 1;
-        load
-    }
 }
 
 impl<P: PortIo> Host<P> {

@@ -10,6 +10,7 @@ pub mod args;
 pub mod egress;
 pub mod frame;
 pub mod host;
+pub mod in_flight;
 pub mod pace;
 pub mod receiver;
 pub mod report;

@@ -1,7 +1,8 @@
 //! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to the frame.
 
 use host::args::FlowArgs;
-use host::host::{Host, HostSettings, IN_FLIGHT_BYTES};
+use host::host::{Host, HostSettings};
+use host::in_flight::IN_FLIGHT_BYTES;
 use host::report::{FlowReceived, Report};
 use switch::{HeapMemory, Instant, Nanos};
 use wire::MacAddr;

@@ -1,0 +1,62 @@
+//! The frames of a host that the kernel has and has not completed. They cannot be called back when a pause comes, so they
+//! are bounded.
+
+use crate::frame::MAX_BYTES;
+use switch::FrameId;
+use switch::settings::PRIORITIES;
+
+/// Most bytes handed to the kernel and not yet completed.
+pub const IN_FLIGHT_BYTES: usize = 16_384;
+/// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
+pub const IN_FLIGHT_FRAMES: usize = 256;
+
+/// Frames with the kernel.
+#[derive(Debug)]
+pub(crate) struct InFlight {
+    /// By frame number: what it carries.
+    pub(crate) loads: Vec<Load>,
+    pub(crate) bytes: usize,
+    pub(crate) frames: usize,
+    pub(crate) by_priority: [u64; PRIORITIES],
+}
+
+/// What a frame carries.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Load {
+    pub(crate) kind: LoadKind,
+    pub(crate) priority: u8,
+    pub(crate) len: u16,
+}
+
+/// … whose it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) enum LoadKind {
+    #[default]
+    Announcement,
+    Cnp,
+    Flow(u16),
+}
+
+impl InFlight {
+    /// A longest frame more may be handed to the kernel.
+    pub(crate) fn has_room(&self) -> bool {
+        self.frames < IN_FLIGHT_FRAMES && self.bytes + usize::from(MAX_BYTES) <= IN_FLIGHT_BYTES
+    }
+
+    /// A frame goes to the kernel.
+    pub(crate) fn add(&mut self, frame: &FrameId, load: Load) {
+        self.loads[frame.index()] = load;
+        self.frames += 1;
+        self.bytes += usize::from(load.len);
+        self.by_priority[usize::from(load.priority)] += 1;
+    }
+
+    /// The kernel is done with a frame: what it carried.
+    pub(crate) fn remove(&mut self, frame: &FrameId) -> Load {
+        let load = self.loads[frame.index()];
+        self.frames -= 1;
+        self.bytes -= usize::from(load.len);
+        self.by_priority[usize::from(load.priority)] -= 1;
+        load
+    }
+}
