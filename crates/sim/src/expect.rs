@@ -2,7 +2,6 @@
 
 use crate::outcome::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
-use crate::totals::end_name;
 
 /// Every expectation, in the scenario's order.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOutcome> {
@@ -94,7 +93,7 @@ fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<
     let name = match scope {
         Scope::Switch(node) => Some((scenario.nodes[node].name.clone(), None)),
         Scope::Port(end) => {
-            let full = end_name(scenario, end);
+            let full = scenario.end_name(end);
             let (switch, port) = full.split_once('.').unwrap_or((&full, ""));
             Some((switch.to_owned(), Some(port.to_owned())))
         }
@@ -129,7 +128,7 @@ fn spell(scenario: &Scenario, expectation: &Expectation) -> String {
         Scope::Traffic(traffic) => format!("{}: ", scenario.traffic[traffic].name),
         Scope::Priority(priority) => format!("priority {priority}: "),
         Scope::Switch(node) => format!("{}: ", scenario.nodes[node].name),
-        Scope::Port(end) => format!("{}: ", end_name(scenario, end)),
+        Scope::Port(end) => format!("{}: ", scenario.end_name(end)),
     };
     let metric = expectation.metric.name();
     let range = match (expectation.at_least, expectation.at_most) {

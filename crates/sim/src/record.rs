@@ -12,7 +12,6 @@ use crate::outcome::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::packet::Packet;
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
 use crate::time::{NEVER, NS, Picos, instant, of_ns};
-use crate::totals::end_name;
 use switch::pause::quanta_ns;
 
 /// Spans of each kind kept for plots; totals know all.
@@ -204,7 +203,7 @@ struct PausedPort {
 impl PauseLog {
     fn new(scenario: &Scenario, wires: &Wires) -> Self {
         let port = |line: &Line| PausedPort {
-            name: end_name(scenario, line.to),
+            name: scenario.end_name(line.to),
             honoured: honoured(scenario, line.to),
             speed_bps: pause_speed_bps(scenario, line),
             since: [NEVER; PRIORITIES],

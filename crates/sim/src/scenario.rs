@@ -44,6 +44,17 @@ pub struct Scenario {
     pub expectations: Vec<Expectation>,
 }
 
+impl Scenario {
+    /// How a port is called: `h1`, or `leaf1.p3`.
+    pub fn end_name(&self, end: End) -> String {
+        let node = &self.nodes[end.node];
+        match &node.kind {
+            NodeKind::Switch(device) => format!("{}.{}", node.name, device.settings.ports[end.port].name),
+            NodeKind::Host(_) => node.name.clone(),
+        }
+    }
+}
+
 /// How switches come to know where hosts are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Forwarding {

@@ -255,18 +255,9 @@ fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
     found
 }
 
-/// How a port is called: `h1`, or `leaf1.p3`.
-pub(crate) fn end_name(scenario: &Scenario, end: End) -> String {
-    let node = &scenario.nodes[end.node];
-    match &node.kind {
-        NodeKind::Switch(device) => format!("{}.{}", node.name, device.settings.ports[end.port].name),
-        NodeKind::Host(_) => node.name.clone(),
-    }
-}
-
 /// What is at the other end of a port's cable.
 fn peer(scenario: &Scenario, end: End) -> Option<String> {
     let link = scenario.links.iter().find(|link| link.ends.contains(&end))?;
     let other = if link.ends[0] == end { link.ends[1] } else { link.ends[0] };
-    Some(end_name(scenario, other))
+    Some(scenario.end_name(other))
 }

@@ -62,7 +62,7 @@ pub struct Arguments {
 const AFTER_HELP: &str = "\
 A scenario is a network of switches, hosts and cables, what is sent over it, what happens to it,
 and what must come of it. The switches are those of sluiced, with its configuration files. Time is
-virtual, to the nanosecond: the same scenario and seed give the same outcome on any machine.
+virtual, to the nanosecond: the same scenario and seed give the same outcome.
 
     sluice sim config/scenarios/first.toml
     sluice sim --plots plots --duration 20ms config/scenarios/first.toml

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sim::scenario::{End, NodeKind};
+use sim::scenario::End;
 use sim::{Outcome, Scenario, Simulation};
 
 use super::capture::Capture;
@@ -100,26 +100,17 @@ impl Captures {
 
 fn create(scenario: &Scenario, link: usize, file: &Path) -> Result<Capture<BufWriter<File>>> {
     let out = File::create(file).with_context(|| format!("cannot create {}", file.display()))?;
-    let ends = scenario.links[link].ends.map(|end| end_name(scenario, end));
+    let ends = scenario.links[link].ends.map(|end| scenario.end_name(end));
     Capture::new(BufWriter::new(out), [&ends[0], &ends[1]], scenario.links[link].speed_bps)
-}
-
-/// How a port is called: `h1`, or `leaf1.p3`.
-fn end_name(scenario: &Scenario, end: End) -> String {
-    let node = &scenario.nodes[end.node];
-    match &node.kind {
-        NodeKind::Switch(switch) => format!("{}.{}", node.name, switch.settings.ports[end.port].name),
-        NodeKind::Host(_) => node.name.clone(),
-    }
 }
 
 /// The link that has an end of this name.
 fn link_of(scenario: &Scenario, name: &str) -> Result<usize> {
-    let named = |end: &End| end_name(scenario, *end) == name;
+    let named = |end: &End| scenario.end_name(*end) == name;
     if let Some(link) = scenario.links.iter().position(|link| link.ends.iter().any(named)) {
         return Ok(link);
     }
-    let ends = scenario.links.iter().flat_map(|link| link.ends).map(|end| end_name(scenario, end));
+    let ends = scenario.links.iter().flat_map(|link| link.ends).map(|end| scenario.end_name(end));
     let some: Vec<String> = ends.take(MOST_ENDS).collect();
     let more = (2 * scenario.links.len()).saturating_sub(MOST_ENDS);
     let and_more = if more > 0 { format!(" and {more} more") } else { String::new() };
