@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switch::settings::{GroupSettings, PRIORITIES};
+use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{Mark, Snapshot};
 use wire::pause::{Control, FRAME_BYTES, decode};
 
@@ -36,6 +36,8 @@ struct KnownDevice {
     name: String,
     /// Names of its ports and settings of their groups.
     ports: Vec<(String, [GroupSettings; PRIORITIES])>,
+    /// Free cells of its pools at ingress, by point.
+    free_cells: Vec<[u32; POOLS]>,
 }
 
 /// What has arrived of one traffic.
@@ -71,7 +73,7 @@ impl Record {
         let devices = scenario.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Switch(device) => {
                 let ports = device.settings.ports.iter().map(|port| (port.name.clone(), port.groups));
-                Some(KnownDevice { name: node.name.clone(), ports: ports.collect() })
+                Some(KnownDevice { name: node.name.clone(), ports: ports.collect(), free_cells: Vec::new() })
             }
             NodeKind::Host(_) => None,
         });
@@ -132,8 +134,11 @@ impl Record {
         debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
     }
 
+    /// Takes a point of a device's groups; one that holds something for the first time gets the points before, too.
     fn sample_groups(&mut self, device: usize) {
-        let points = self.series.at_ns.len() - 1;
+        let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
+        let pools = &self.snapshot.ingress_pools;
+        free_cells.push(pools.map(|pool| pool.size_cells.saturating_sub(pool.level.cells)));
         for (p, port) in self.snapshot.ports.iter().enumerate() {
             for (priority, group) in port.groups.iter().enumerate().filter(|(_, group)| group.no_drop) {
                 let key = (device, p, priority);
@@ -141,17 +146,20 @@ impl Record {
                 if is_empty && !self.group_series.contains_key(&key) {
                     continue;
                 }
-                let KnownDevice { name, ports } = &self.devices[device];
                 let (port_name, settings) = &ports[p];
+                let settings = &settings[priority];
+                let threshold = |free: &[u32; POOLS]| settings.xoff.cells(free[usize::from(settings.pool)]);
+                let before = free_cells.len() - 1;
                 let series = *self.group_series.entry(key).or_insert_with(|| {
+                    let xoff_cells: Vec<u32> = free_cells[..before].iter().map(threshold).collect();
                     self.series.groups.push(GroupSeries {
                         switch: name.clone(),
                         port: port_name.clone(),
                         priority: priority as u8,
-                        shared_cells: vec![0; points],
-                        headroom_cells: vec![0; points],
-                        xoff_cells: vec![group.threshold_cells; points],
-                        xon_cells: vec![xon_cells(group.threshold_cells, &settings[priority]); points],
+                        shared_cells: vec![0; before],
+                        headroom_cells: vec![0; before],
+                        xon_cells: xoff_cells.iter().map(|&xoff| xon_cells(xoff, settings)).collect(),
+                        xoff_cells,
                         headroom_size_cells: group.headroom_size_cells,
                     });
                     self.series.groups.len() - 1
@@ -160,7 +168,7 @@ impl Record {
                 series.shared_cells.push(group.shared.peak_read_cells);
                 series.headroom_cells.push(group.headroom.peak_read_cells);
                 series.xoff_cells.push(group.threshold_cells);
-                series.xon_cells.push(xon_cells(group.threshold_cells, &settings[priority]));
+                series.xon_cells.push(xon_cells(group.threshold_cells, settings));
             }
         }
     }

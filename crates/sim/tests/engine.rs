@@ -95,6 +95,25 @@ fn pause_stops_a_priority_and_no_other() {
     assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
 }
 
+/// The threshold of a group that was empty for long is known for that time too: it moved with what others held.
+#[test]
+fn a_series_has_its_threshold_from_the_beginning() {
+    let late = Traffic { start: Start::At(300 * US), ..constant("late", 1, 3, 3, 1000) };
+    let traffic = vec![constant("a", 1, 3, 4, 1000), constant("b", 2, 3, 4, 1000), late];
+    let mut scenario = star(3, traffic, 500 * US);
+    scenario.sample_ns = 100 * US;
+    let config = device(3, "").replace("no_drop = [3]", "no_drop = [3, 4]");
+    let config = config.replace("xoff = { static_cells = 200 }", "xoff = { dynamic_percent = 5 }");
+    scenario.nodes[0] = switch("switch", &config);
+    let outcome = run(&scenario);
+    let group = outcome.series.groups.iter().find(|group| (&*group.port, group.priority) == ("p0", 3));
+    let group = group.expect("it held something");
+    assert_eq!((group.shared_cells[1], group.shared_cells.len(), group.xoff_cells.len()), (0, 5, 5));
+    // 45056 shared cells, alpha 1/16, less what priority 4 holds: two lines into one are 500 cells more each 100 µs.
+    assert!(group.xoff_cells[0] > group.xoff_cells[1], "{:?}", group.xoff_cells);
+    assert!(group.xoff_cells.iter().all(|&cells| cells <= 45_056 / 16), "{:?}", group.xoff_cells);
+}
+
 #[test]
 fn flows_of_a_host_share_its_line() {
     let shares = |priorities: [u8; 3]| {
