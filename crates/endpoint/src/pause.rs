@@ -14,16 +14,6 @@
 
 use switch::{Instant, Nanos};
 
-/// Bit times of one quantum of pause time (IEEE 802.3 31B.2).
-pub const QUANTUM_BITS: u64 = 512;
-
-/// Nanoseconds of `quanta` at `speed_bps`, rounded up.
-pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
-    let bit_ns = u128::from(quanta) * u128::from(QUANTUM_BITS) * 1_000_000_000;
-    // A quanta count of 16 bits at 1 bit/s is 3.4e16 ns: it always fits.
-    bit_ns.div_ceil(u128::from(speed_bps)) as Nanos
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Open,
@@ -204,20 +194,5 @@ mod tests {
         timer.expire(Instant(550));
         assert!(!timer.is_paused());
         assert_eq!(timer.paused_ns(Instant(600)), 550);
-    }
-
-    #[test]
-    fn quanta_last_512_bit_times() {
-        for (quanta, speed_bps, ns) in [
-            (1, 1_000_000_000, 512),
-            (1, 10_000_000_000, 52), // 51.2, rounded up
-            (65_535, 1_000_000_000, 33_553_920),
-            (65_535, 10_000_000_000, 3_355_392),
-            (65_535, 100_000_000_000, 335_540),
-            (65_535, 1, 33_553_920_000_000_000),
-            (0, 1_000_000_000, 0),
-        ] {
-            assert_eq!(quanta_ns(quanta, speed_bps), ns, "{quanta} quanta at {speed_bps} bit/s");
-        }
     }
 }

@@ -16,9 +16,8 @@
 
 use switch::Instant;
 use wire::MacAddr;
-use wire::checksum::Sum;
 use wire::ethernet::{EXPERIMENTAL, Header, IPV4, Tag, write_header};
-use wire::ipv4;
+use wire::ipv4::{self, ROCEV2_PORT, UDP, UDP_HEADERS_BYTES};
 
 /// Longest frame, without FCS, its tag included.
 pub const MAX_BYTES: u16 = 1514;
@@ -27,11 +26,6 @@ pub const MIN_BYTES: u16 = 64;
 
 /// Shortest frame that is an IP packet, without FCS.
 pub const MIN_IP_BYTES: u16 = 100;
-/// UDP port of RoCEv2.
-const PORT: u16 = 4791;
-const UDP: u8 = 17;
-/// Bytes of the IPv4 and UDP headers.
-const PACKET_HEADERS: usize = ipv4::HEADER_BYTES + 8;
 
 const MAGIC: [u8; 4] = *b"SLUH";
 /// Bytes before the check.
@@ -94,7 +88,7 @@ pub fn write(
     let mut body_offset = write_header(frame, dst, src, tag, ethertype);
     if let Some(ecn) = ecn {
         write_packet(&mut frame[body_offset..], dst, src, ecn);
-        body_offset += PACKET_HEADERS;
+        body_offset += UDP_HEADERS_BYTES;
     }
     let body = &mut frame[body_offset..];
     body[0..4].copy_from_slice(&MAGIC);
@@ -111,39 +105,28 @@ pub fn write(
 /// The IPv4 and UDP headers at the start of `packet`, which they and all behind them fill.
 fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8) {
     let length = packet.len() as u16;
-    let headers = &mut packet[..PACKET_HEADERS];
-    headers.fill(0);
-    headers[0..4].copy_from_slice(&[0x45, ecn & 3, (length >> 8) as u8, length as u8]);
-    headers[6] = 0x40; // don't fragment
-    headers[8..10].copy_from_slice(&[64, UDP]);
-    for (at, mac) in [(12, src), (16, dst)] {
-        headers[at] = 10;
-        headers[at + 1..at + 4].copy_from_slice(&mac.0[3..]);
-    }
-    let checksum = !Sum::default().bytes(&headers[..ipv4::HEADER_BYTES]).fold();
-    headers[10..12].copy_from_slice(&checksum.to_be_bytes());
-    headers[20..22].copy_from_slice(&PORT.to_be_bytes());
-    headers[22..24].copy_from_slice(&PORT.to_be_bytes());
-    headers[24..26].copy_from_slice(&(length - ipv4::HEADER_BYTES as u16).to_be_bytes());
+    let headers = packet.first_chunk_mut().expect("MIN_IP_BYTES hold them");
+    let addresses = [src, dst].map(|MacAddr([_, _, _, a, b, c])| [10, a, b, c]);
+    ipv4::write_udp(headers, length, ecn & 3, addresses, [ROCEV2_PORT; 2]);
 }
 
 /// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet to our port that
 /// begins with our magic (a real RoCEv2 packet does not).
 pub fn is_ours(frame: &[u8], header: &Header) -> bool {
-    let packet = || frame.get(header.payload_offset..)?.split_first_chunk::<PACKET_HEADERS>();
+    let packet = || frame.get(header.payload_offset..)?.split_first_chunk::<UDP_HEADERS_BYTES>();
     header.ethertype == EXPERIMENTAL
         || header.ethertype == IPV4
             && packet().is_some_and(|(headers, body)| {
                 headers[0] == 0x45
                     && headers[9] == UDP
-                    && headers[22..24] == PORT.to_be_bytes()
+                    && headers[22..24] == ROCEV2_PORT.to_be_bytes()
                     && body.starts_with(&MAGIC)
             })
 }
 
 /// Reads a frame that `is_ours`, whose header is `header`.
 pub fn read(frame: &[u8], header: &Header) -> Reading {
-    let headers = if header.ethertype == IPV4 { PACKET_HEADERS } else { 0 };
+    let headers = if header.ethertype == IPV4 { UDP_HEADERS_BYTES } else { 0 };
     let body = frame.get(header.payload_offset + headers..).unwrap_or_default();
     let Some((fields, rest)) = body.split_first_chunk::<PATTERN>() else {
         return Reading::Corrupted { flow: 0, run: 0 };
@@ -221,6 +204,7 @@ fn mix(lanes: &mut [u64; 4], bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::checksum::Sum;
     use wire::ip;
 
     const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -366,7 +350,7 @@ mod tests {
     #[test]
     fn any_flipped_bit_of_a_packet_is_found() {
         let good = packet(100, None, 2);
-        for bit in (14 + PACKET_HEADERS) * 8..100 * 8 {
+        for bit in (14 + UDP_HEADERS_BYTES) * 8..100 * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             assert!(!matches!(received(&bad), Some(Reading::Whole(_))), "bit {bit}");
@@ -388,10 +372,10 @@ mod tests {
             other[at] = value;
             assert_eq!(received(&other), None, "{what}");
         }
-        for len in 14..14 + PACKET_HEADERS + MAGIC.len() {
+        for len in 14..14 + UDP_HEADERS_BYTES + MAGIC.len() {
             assert_eq!(received(&good[..len]), None, "{len} bytes");
         }
-        for len in 14 + PACKET_HEADERS + MAGIC.len()..100 {
+        for len in 14 + UDP_HEADERS_BYTES + MAGIC.len()..100 {
             assert!(matches!(received(&good[..len]), Some(Reading::Corrupted { .. })), "{len} bytes");
         }
     }

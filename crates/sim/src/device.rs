@@ -150,11 +150,7 @@ impl Device {
     /// A chip: ports that have something new to send do so; thresholds that moved are looked at, but not each time.
     #[inline]
     fn act(&mut self, wires: &mut Wires) {
-        let mut ports = self.switch.take_fresh();
-        while ports != 0 {
-            self.transmit(ports.trailing_zeros() as usize, wires);
-            ports &= ports - 1;
-        }
+        self.transmit_fresh(wires);
         if self.switch.is_watching() && !self.will_look {
             self.will_look = true;
             wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
@@ -165,6 +161,12 @@ impl Device {
     pub(crate) fn tick(&mut self, wires: &mut Wires) {
         (self.will_look, self.looked_at) = (false, wires.now);
         self.switch.tick(instant(wires.now));
+        self.transmit_fresh(wires);
+    }
+
+    /// A chip's ports that have something new to send do so.
+    #[inline]
+    fn transmit_fresh(&mut self, wires: &mut Wires) {
         let mut ports = self.switch.take_fresh();
         while ports != 0 {
             self.transmit(ports.trailing_zeros() as usize, wires);

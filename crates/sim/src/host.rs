@@ -35,7 +35,7 @@ pub(crate) struct Host {
     last: u32,
     /// Flows whose senders are to be told of marks.
     cnps: VecDeque<u32>,
-    storm: Option<Storm>,
+    storms: Vec<Storm>,
     pub(crate) sent_frames: u64,
     pub(crate) sent_control: u64,
     pub(crate) received_frames: u64,
@@ -61,7 +61,7 @@ impl Host {
             ready_mask: 0,
             last: 7,
             cnps: VecDeque::new(),
-            storm: None,
+            storms: Vec::new(),
             sent_frames: 0,
             sent_control: 0,
             received_frames: 0,
@@ -139,23 +139,27 @@ impl Host {
 
     /// From now on, for `duration`, it pauses these priorities of its neighbour.
     pub(crate) fn storm(&mut self, priorities: u8, duration: Picos, now: Picos) {
-        self.storm = Some(Storm { priorities, until: now + duration, next: now });
+        self.storms.push(Storm { priorities, until: now + duration, next: now });
     }
 
-    /// The PFC frame of a storm that is due.
+    /// The PFC frame of a storm that is due. What another storm pauses too is not let go.
     fn next_of_storm(&mut self, wires: &mut Wires) -> Option<Packet> {
-        let storm = self.storm.as_mut()?;
-        let is_over = wires.now >= storm.until;
-        if storm.next > wires.now && !is_over {
-            wires.wake(self.line, storm.next.min(storm.until));
+        let due = |storm: &Storm| storm.next.min(storm.until);
+        let (first, at) = self.storms.iter().map(due).enumerate().min_by_key(|(_, at)| *at)?;
+        if at > wires.now {
+            wires.wake(self.line, at);
             return None;
         }
-        let pfc = Pfc { enable: storm.priorities, quanta: [if is_over { 0 } else { STORM_QUANTA }; 8] };
-        let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line].speed_bps()) / 3);
-        storm.next = wires.now + refresh.max(NS);
-        if is_over {
-            self.storm = None;
-        }
+        let pfc = if self.storms[first].until <= wires.now {
+            let over = self.storms.remove(first);
+            let others = self.storms.iter().fold(0, |mask, storm| mask | storm.priorities);
+            Pfc { enable: over.priorities & !others, quanta: [0; 8] }
+        } else {
+            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line].speed_bps()) / 3);
+            let storm = &mut self.storms[first];
+            storm.next = wires.now + refresh.max(NS);
+            Pfc { enable: storm.priorities, quanta: [STORM_QUANTA; 8] }
+        };
         let mut bytes = [0; CARRIED_BYTES];
         pfc.encode(host_mac(self.node), bytes.first_chunk_mut().expect("room for a PFC frame"));
         Some(Packet { len: FRAME_BYTES as u16, bytes })

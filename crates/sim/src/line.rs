@@ -213,6 +213,11 @@ impl Line {
         self.counts.busy - if self.busy { self.free_at.saturating_sub(now) } else { 0 }
     }
 
+    /// PFC frames that have arrived and are not yet obeyed.
+    pub(crate) fn unobeyed(&self) -> u64 {
+        self.unobeyed.len() as u64
+    }
+
     /// Frames on it.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.flying.iter().map(|flying| &flying.packet)

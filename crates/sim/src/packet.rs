@@ -10,8 +10,8 @@
 //! ```
 //! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP opcode 0x81).
 
-use wire::checksum::Sum;
 use wire::ethernet::{self, IPV4, Tag, write_header};
+use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES};
 use wire::mac::MacAddr;
 
 /// Bytes of a frame that are carried.
@@ -22,16 +22,11 @@ pub(crate) const CNP_BYTES: u16 = 78;
 pub(crate) const CNP_PRIORITY: u8 = 6;
 
 const IP: usize = 18;
-const UDP: usize = IP + 20;
-const BTH: usize = UDP + 8;
+const BTH: usize = IP + UDP_HEADERS_BYTES;
 const HIGH: usize = BTH + 12;
-const ROCE_PORT: u16 = 4791;
 const SEND_ONLY: u8 = 0x04;
 const CNP: u8 = 0x81;
 const CE: u8 = 0b11;
-/// Time to live.
-const TTL: u8 = 64;
-const PROTOCOL_UDP: u8 = 17;
 
 /// A frame: its length and what is carried of it.
 #[derive(Debug, Clone, Copy)]
@@ -93,21 +88,14 @@ impl Packet {
         let mut bytes = [0; CARRIED_BYTES];
         let tag = Tag::priority(look.priority);
         write_header(&mut bytes, host_mac(look.to), host_mac(look.from), Some(tag), IPV4);
-        bytes[IP] = 0x45;
-        bytes[IP + 1] = look.dscp << 2 | look.ecn;
-        bytes[IP + 2..IP + 4].copy_from_slice(&(look.len - IP as u16).to_be_bytes());
-        bytes[IP + 8] = TTL;
-        bytes[IP + 9] = PROTOCOL_UDP;
-        for (at, node) in [(IP + 12, look.from), (IP + 16, look.to)] {
-            let [_, _, _, _, _, a, b, c] = (node as u64 + 1).to_be_bytes();
-            bytes[at..at + 4].copy_from_slice(&[10, a, b, c]);
-        }
-        let checksum = !Sum::default().bytes(&bytes[IP..UDP]).fold();
-        bytes[IP + 10..IP + 12].copy_from_slice(&checksum.to_be_bytes());
+        let addresses = [look.from, look.to].map(|node| {
+            let [_, a, b, c] = (node as u32 + 1).to_be_bytes();
+            [10, a, b, c]
+        });
         // A flow keeps its source port, as a NIC does for ECMP's sake.
-        bytes[UDP..UDP + 2].copy_from_slice(&(0xc000 | look.flow as u16 & 0x3fff).to_be_bytes());
-        bytes[UDP + 2..UDP + 4].copy_from_slice(&ROCE_PORT.to_be_bytes());
-        bytes[UDP + 4..UDP + 6].copy_from_slice(&(look.len - UDP as u16).to_be_bytes());
+        let ports = [0xc000 | look.flow as u16 & 0x3fff, ROCEV2_PORT];
+        let headers = bytes[IP..].first_chunk_mut().expect("they are carried");
+        ipv4::write_udp(headers, look.len - IP as u16, look.dscp << 2 | look.ecn, addresses, ports);
         bytes[BTH] = opcode;
         bytes[BTH + 2..BTH + 4].copy_from_slice(&[0xff, 0xff]); // default partition
         bytes[BTH + 4..BTH + 8].copy_from_slice(&(look.flow as u32).to_be_bytes());
@@ -161,6 +149,7 @@ pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wire::checksum::Sum;
     use wire::{ethernet::Header, ip};
 
     const LOOK: Look = Look { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };
@@ -179,7 +168,7 @@ mod tests {
         assert!(ip::set_ce(&mut packet.bytes, &header));
         assert!(matches!(packet.content(), Content::Data { marked: true, .. }));
         assert_eq!(
-            Sum::default().bytes(&packet.bytes[IP..UDP]).fold(),
+            Sum::default().bytes(&packet.bytes[IP..IP + ipv4::HEADER_BYTES]).fold(),
             0xffff,
             "the checksum is right still"
         );

@@ -3,7 +3,8 @@
 //! What must add up, on every node and link at any time (design §7):
 //! - frames that came into a switch and copies that it made = frames that left, were dropped, or are held;
 //! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
-//! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut.
+//! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;
+//! - frames that nodes have counted = frames that came over their lines, and for hosts that left by them.
 
 use switch::{DropReason, Snapshot};
 
@@ -224,6 +225,35 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
         if counts.sent != counts.arrived + counts.cut + flying {
             let name = &simulation.scenario.links[number / 2].name;
             found.push(format!("{name}: {counts:?}, {flying} on the way"));
+        }
+    }
+    found.extend(ends_imbalances(simulation));
+    found
+}
+
+/// Where a node has counted other frames than its lines.
+fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
+    let (nodes, lines) = (&simulation.scenario.nodes, &simulation.wires.lines);
+    let came_to = |node: usize| {
+        let lines = lines.iter().filter(|line| line.to.node == node);
+        lines.map(|line| line.counts.arrived - line.unobeyed()).sum::<u64>()
+    };
+    let mut found = Vec::new();
+    for (node, place) in simulation.places.iter().enumerate() {
+        let received = match *place {
+            Place::Switch(device) => simulation.devices[device].received,
+            Place::Host(host) => {
+                let host = &simulation.hosts[host];
+                let (sent, line_sent) = (host.sent_frames + host.sent_control, lines[host.line].counts.sent);
+                if sent != line_sent {
+                    found.push(format!("{}: {sent} sent, {line_sent} on its line", nodes[node].name));
+                }
+                host.received_frames + host.foreign_frames + host.received_control
+            }
+        };
+        let came = came_to(node);
+        if received != came {
+            found.push(format!("{}: {received} received, {came} came", nodes[node].name));
         }
     }
     found

@@ -95,6 +95,25 @@ fn pause_stops_a_priority_and_no_other() {
     assert_eq!(outcome.hosts[0].paused_ns[3], sender.to_ns - sender.from_ns);
 }
 
+/// Two storms of one host: each pauses what is its own for its own time; what both pause goes on with the later end.
+#[test]
+fn storms_of_a_host_go_side_by_side() {
+    let mut scenario = star(2, vec![constant("t", 2, 1, 0, 1000)], 400 * US);
+    let mut storm = |at_us: u64, priorities: u8, us: u64| {
+        let kind = FaultKind::Storm { host: 2, priorities, duration_ns: us * US };
+        scenario.faults.push(Fault { at_ns: at_us * US, kind });
+    };
+    storm(10, 0b0001_1000, 100);
+    storm(50, 0b0011_0000, 200);
+    let config = device(2, "").replace("no_drop = [3]", "no_drop = [3, 4, 5]");
+    scenario.nodes[0] = switch("switch", &config);
+    let outcome = run(&scenario);
+    let near = |ns: u64| (ns + 5 * US) / (10 * US) * 10;
+    let spans = outcome.series.pauses.iter().filter(|span| span.port == "switch.p1");
+    let spans: Vec<_> = spans.map(|span| (span.priority, near(span.from_ns), near(span.to_ns))).collect();
+    assert_eq!(spans, [(3, 10, 110), (4, 10, 250), (5, 50, 250)], "in µs");
+}
+
 /// The threshold of a group that was empty for long is known for that time too: it moved with what others held.
 #[test]
 fn a_series_has_its_threshold_from_the_beginning() {

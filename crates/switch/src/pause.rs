@@ -204,4 +204,19 @@ mod tests {
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }
     }
+
+    #[test]
+    fn quanta_last_512_bit_times() {
+        for (quanta, speed_bps, ns) in [
+            (1, 1_000_000_000, 512),
+            (1, 10_000_000_000, 52), // 51.2, rounded up
+            (65_535, 1_000_000_000, 33_553_920),
+            (65_535, 10_000_000_000, 3_355_392),
+            (65_535, 100_000_000_000, 335_540),
+            (65_535, 1, 33_553_920_000_000_000),
+            (0, 1_000_000_000, 0),
+        ] {
+            assert_eq!(quanta_ns(quanta, speed_bps), ns, "{quanta} quanta at {speed_bps} bit/s");
+        }
+    }
 }

@@ -8,10 +8,10 @@
 //! that equals that sum is taken for open. Where a finished checksum happens to equal it, nothing is lost: field and
 //! pseudo header are then the same number, so the same checksum comes out again.
 
+use crate::ipv4::UDP;
 use crate::{ethernet, ipv4, ipv6};
 
 const TCP: u8 = 6;
-const UDP: u8 = 17;
 
 /// A running one's complement sum.
 ///

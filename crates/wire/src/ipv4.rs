@@ -1,9 +1,47 @@
 //! A checked view of an IPv4 packet (RFC 791; DSCP and ECN: RFC 2474, RFC 3168).
 
 use crate::Error;
+use crate::checksum::Sum;
 
 /// Bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
+/// The protocol number of UDP.
+pub const UDP: u8 = 17;
+/// Bytes of an IPv4 header without options and a UDP header (RFC 768).
+pub const UDP_HEADERS_BYTES: usize = HEADER_BYTES + 8;
+/// The UDP port of RoCEv2 (InfiniBand Architecture Specification, annex A17).
+pub const ROCEV2_PORT: u16 = 4791;
+
+/// Time to live of packets that are written here.
+const TTL: u8 = 64;
+
+/// Writes the IPv4 and UDP headers of a packet of `length` bytes, these included: not to be fragmented, from and to these
+/// addresses and ports, the checksum of the IPv4 header right, that of UDP 0: none.
+///
+/// # Panics
+/// If `length` is less than the headers'.
+pub fn write_udp(
+    headers: &mut [u8; UDP_HEADERS_BYTES],
+    length: u16,
+    traffic_class: u8,
+    [src, dst]: [[u8; 4]; 2],
+    [from_port, to_port]: [u16; 2],
+) {
+    assert!(usize::from(length) >= UDP_HEADERS_BYTES, "{length} bytes do not hold the headers");
+    let udp_length = length - HEADER_BYTES as u16;
+    headers.fill(0);
+    headers[0..2].copy_from_slice(&[0x45, traffic_class]);
+    headers[2..4].copy_from_slice(&length.to_be_bytes());
+    headers[6] = 0x40; // don't fragment
+    headers[8..10].copy_from_slice(&[TTL, UDP]);
+    headers[12..16].copy_from_slice(&src);
+    headers[16..20].copy_from_slice(&dst);
+    let checksum = !Sum::default().bytes(&headers[..HEADER_BYTES]).fold();
+    headers[10..12].copy_from_slice(&checksum.to_be_bytes());
+    headers[20..22].copy_from_slice(&from_port.to_be_bytes());
+    headers[22..24].copy_from_slice(&to_port.to_be_bytes());
+    headers[24..26].copy_from_slice(&udp_length.to_be_bytes());
+}
 
 /// An IPv4 packet whose lengths have been checked. The header checksum has not.
 #[derive(Debug, Clone, Copy)]
