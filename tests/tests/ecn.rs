@@ -9,7 +9,7 @@ use host::report::Latency;
 use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use serde_json::Value;
 use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Process, Snapshot, Station, conservation, drops, idle, port};
-use tests::{Capture, Run, Total, frames, pause, port_config, run, sluice};
+use tests::{Capture, Run, Total, frames, pause, port_config, run, slow_port_config, sluice};
 
 /// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
 const PAYLOAD: usize = 300 - 14 - 20 - 8;
@@ -111,7 +111,7 @@ fn tcp(ecn: bool) -> Result<Tcp> {
          [wred.early.queue.2]\nweighting_exponent = 4\necn = true\n\
          green = { low_cells = 60, high_cells = 600, probability_percent = 20 }\n\
          [port.a]\ninterface = \"a\"\n\
-         [port.b]\ninterface = \"b\"\nspeed = \"50M\"\nwred = \"early\"\n",
+         [port.b]\ninterface = \"b\"\nspeed = \"50M\"\nburst_bytes = 312500\nwred = \"early\"\n",
     )?;
     for station in [&a, &b] {
         station.namespace.sysctl("net/ipv4/tcp_ecn", if ecn { "1" } else { "0" })?;
@@ -161,8 +161,8 @@ fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     let without = tcp(false)?;
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
     assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");
-    // Marks cost no goodput: both fill the port.
-    assert!(with.bps > 45e6 && without.bps > 30e6, "{with:?} {without:?}");
+    // Marks cost no goodput.
+    assert!(with.bps > 0.95 * without.bps, "{with:?} {without:?}");
     Ok(())
 }
 
@@ -206,7 +206,7 @@ fn incast(ecn: bool) -> Result<Incast> {
             sender.name
         );
     }
-    config += &port_config("receiver", "500M");
+    config += &slow_port_config("receiver", 500);
     if ecn {
         config += "wred = \"early\"\n\n[wred.early.queue.3]\necn = true\nmark = \"dequeue\"\n\
                    weighting_exponent = 0\n\

@@ -8,7 +8,8 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use testbed::{Bed, Daemon, Namespace, Snapshot, Station, conservation, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, flow, frames, group_config, pause, port_config, run, sluice, switch_config,
+    AMPLE_HEADROOM_CELLS, Run, flow, frames, group_config, pause, port_config, run, slow_port_config, sluice,
+    switch_config,
 };
 
 /// A sender and a receiver whose port is slower.
@@ -32,7 +33,7 @@ impl Pair {
         switch_config("on")
             + &port_config("sender", "1G")
             + &group_config("sender", AMPLE_HEADROOM_CELLS)
-            + &port_config("receiver", "100M")
+            + &slow_port_config("receiver", 100)
     }
 
     /// Sends 200 Mbit/s on priority 3 for `duration`, and meanwhile lets `meanwhile` do what it wants.

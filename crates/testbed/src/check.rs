@@ -39,6 +39,19 @@ fn cells(level: &Option<control::v1::Level>) -> u64 {
     level.map_or(0, |level| u64::from(level.cells))
 }
 
+/// Frames that found a kernel without room for them, at the switch or at a host, because the program behind it stood still
+/// for longer than its rings last. Nobody knows of which priority they were.
+pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = &'a Report>) -> u64 {
+    let at_switch = snapshot.ports.iter().map(lost_on_receipt).sum::<u64>();
+    at_switch + hosts.into_iter().map(|host| host.kernel_lost).sum::<u64>()
+}
+
+/// Frames that the kernel of a port had no room for.
+pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
+    let kernel = port.kernel.unwrap_or_default();
+    kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped
+}
+
 /// True when the switch holds no frame and pauses nobody.
 pub fn idle(snapshot: &Snapshot) -> bool {
     snapshot.ports.iter().all(|port| {
@@ -150,12 +163,11 @@ pub const ANNOUNCEMENT_QUEUE: usize = 7;
 /// What one side of a cable sent is what the other side got, less what a kernel says it dropped in between.
 fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
     let name = &port.name;
-    let kernel = port.kernel.unwrap_or_default();
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();
     ledger.equal(
         format!("{name}: sent by the host = received here + lost by our kernel"),
         sent + host.announcements_sent + host.cnps_sent,
-        frames(&port.received) + kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped,
+        frames(&port.received) + lost_on_receipt(port),
     );
     ledger.equal(
         format!("{name}: announced by the host = received in the priority group of announcements"),

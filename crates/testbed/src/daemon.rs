@@ -10,6 +10,7 @@ use control::v1::{Count, PfcCount, Port};
 use nix::sys::signal::Signal;
 
 use crate::Snapshot;
+use crate::check::lost_on_receipt;
 use crate::netns::Namespace;
 use crate::process::Process;
 use crate::wait::eventually;
@@ -176,11 +177,9 @@ struct Packets {
 fn counted(port: &Port) -> Packets {
     let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
-    let kernel = port.kernel.unwrap_or_default();
-    let lost = kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped;
     let control = pfc(&port.pfc_received) + port.pfc_malformed + port.pause_received;
     Packets {
-        received: frames(port.received) + control + lost,
+        received: frames(port.received) + control + lost_on_receipt(port),
         sent: frames(port.transmitted) + pfc(&port.pfc_sent),
     }
 }

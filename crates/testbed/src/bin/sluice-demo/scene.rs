@@ -78,6 +78,10 @@ pub struct Outcome {
     pub carried_bps: u64,
     /// The rate of the slow port.
     pub speed_bps: u64,
+    /// Frames of any priority that found a kernel without room.
+    pub lost_by_kernels: u64,
+    /// The longest time that the switch's loop stood still.
+    pub worst_stall: Duration,
     /// What is wrong with the accounts, if anything.
     pub imbalance: Option<String>,
 }

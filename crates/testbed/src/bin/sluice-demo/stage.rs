@@ -5,7 +5,8 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, line_bytes, port,
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, line_bytes,
+    lost_by_kernels, port,
 };
 
 use crate::scene::{Flow, Outcome, Queue, Scene, Total};
@@ -44,6 +45,8 @@ no_drop = [3]
 [port.{RECEIVER}]
 interface = "{RECEIVER}"
 speed     = "500M"
+# Even if the machine stands still for 50 ms, the port makes up for it.
+burst_bytes = 3125000
 "#
     );
     for sender in SENDERS {
@@ -222,6 +225,7 @@ impl Stage {
             sent.iter().flat_map(|report| &report.pauses).filter(|pause| pause.priority == 3).map(of).sum()
         };
         let episodes = SENDERS.iter().map(|name| Ok(port(&snapshot, name)?.groups[3].xoff_episodes));
+        let lost_by_kernels = lost_by_kernels(&snapshot, sent.iter().chain([&received]));
         let [no_drop, best_effort] =
             PRIORITIES.map(|(priority, queue)| total(&snapshot, &sent, &received, priority, queue));
         self.daemon.stop()?;
@@ -235,6 +239,8 @@ impl Stage {
             sent_while_paused: pauses(|pause| pause.sent_while_paused),
             carried_bps,
             speed_bps: SLOW_BPS,
+            lost_by_kernels,
+            worst_stall: Duration::from_nanos(snapshot.loop_worst_stall_ns),
             imbalance,
         })
     }

@@ -1,5 +1,7 @@
 //! What the run means, in sentences that need no knowledge of switches, each with whether it is as it should be.
 
+use std::time::Duration;
+
 use crate::scene::Outcome;
 use crate::text::{percent, thousands};
 
@@ -14,6 +16,10 @@ pub struct Finding {
 
 /// Least part of its rate that the slow port must carry, in thousandths.
 const CARRIED_AT_LEAST: u64 = 980;
+
+/// The longest stall of the switch's loop that the headroom of the demo bears, with a reserve for what a host may take at
+/// the same time.
+const BEARABLE_STALL: Duration = Duration::from_millis(30);
 
 /// Judges a run.
 pub fn judge(outcome: &Outcome) -> Vec<Finding> {
@@ -32,11 +38,16 @@ fn no_drop(outcome: &Outcome) -> Finding {
     let (lost, sent) = (thousands(total.lost()), thousands(total.sent));
     if outcome.pfc {
         let good = total.sent > 0 && total.lost() == 0 && total.dropped == 0;
-        return Finding { good, text: format!("priority 3 (no-drop): {lost} of {sent} frames lost") };
+        let mut text = format!("priority 3 (no-drop): {lost} of {sent} frames lost");
+        if !good && outcome.worst_stall > BEARABLE_STALL {
+            let stall_ms = outcome.worst_stall.as_millis();
+            text += &format!(": this machine stood still for {stall_ms} ms, longer than headroom lasts");
+        }
+        return Finding { good, text };
     }
     let share = percent(total.lost(), total.sent);
     Finding {
-        good: total.sent > 0 && total.lost() == total.dropped,
+        good: total.sent > 0 && all_counted(outcome),
         text: format!(
             "priority 3: {share} % lost ({lost} of {sent} frames): without flow control nothing protects it"
         ),
@@ -77,16 +88,27 @@ fn best_effort(outcome: &Outcome) -> Finding {
     let total = outcome.best_effort;
     let share = percent(total.lost(), total.sent);
     let lost = thousands(total.lost());
-    let exact = total.lost() == total.dropped;
-    let account = if exact {
-        "exactly what the switch counted as dropped".to_string()
-    } else {
-        format!("but the switch counted {} as dropped", thousands(total.dropped))
+    let account = match outcome.lost_by_kernels {
+        _ if !all_counted(outcome) => {
+            format!("but the switch counted {} as dropped", thousands(total.dropped))
+        }
+        0 => "exactly what the switch counted as dropped".to_string(),
+        uncounted => format!(
+            "all counted as dropped but {} that a kernel had no room for: this machine stood still too long",
+            thousands(uncounted)
+        ),
     };
     Finding {
-        good: exact && total.lost() > 0,
+        good: all_counted(outcome) && total.lost() > 0,
         text: format!("priority 0 (best effort): {share} % lost ({lost} frames), {account}"),
     }
+}
+
+/// What is missing was counted by the switch or, whatever its priority, by a kernel.
+fn all_counted(outcome: &Outcome) -> bool {
+    let both = [outcome.no_drop, outcome.best_effort];
+    let uncounted: Option<u64> = both.iter().map(|total| total.lost().checked_sub(total.dropped)).sum();
+    uncounted == Some(outcome.lost_by_kernels)
 }
 
 fn rate(outcome: &Outcome) -> Finding {
@@ -164,6 +186,33 @@ mod tests {
             spoil(&mut outcome);
             assert!(!is_good(&outcome), "number {number}: {outcome:?}");
         }
+    }
+
+    #[test]
+    fn a_machine_that_stood_still_is_named() {
+        let mut outcome = Outcome { worst_stall: Duration::from_millis(83), ..good_run() };
+        assert!(is_good(&outcome));
+        outcome.no_drop.received -= 1;
+        assert_eq!(
+            judge(&outcome)[0].text,
+            "priority 3 (no-drop): 1 of 2,345,678 frames lost: this machine stood still for 83 ms, longer than headroom \
+             lasts"
+        );
+    }
+
+    #[test]
+    fn what_a_kernel_lost_is_said() {
+        let mut outcome = good_run();
+        outcome.best_effort.dropped = 600;
+        outcome.lost_by_kernels = 10;
+        assert!(is_good(&outcome));
+        assert_eq!(
+            judge(&outcome)[3].text,
+            "priority 0 (best effort): 61 % lost (610 frames), all counted as dropped but 10 that a kernel had no room \
+             for: this machine stood still too long"
+        );
+        outcome.lost_by_kernels = 11;
+        assert!(!is_good(&outcome));
     }
 
     #[test]
