@@ -100,16 +100,14 @@ impl Device {
         }
     }
 
-    /// A frame has come in on `port`, or a PFC frame is obeyed there now.
+    /// A frame has come in on `port`, or a PFC frame is obeyed there now; [`Device::act`] follows.
     #[inline]
-    pub(crate) fn receive(&mut self, port: usize, packet: Packet, wires: &mut Wires) {
+    pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
         if self.turn == 0 {
-            self.take(port, &packet, wires.now);
-            self.act(wires);
+            self.take(port, packet, now);
         } else {
-            self.ports[port].arrived.push_back(packet);
-            self.plan_turn(wires);
+            self.ports[port].arrived.push_back(*packet);
         }
     }
 
@@ -129,27 +127,28 @@ impl Device {
         if self.turn == 0 {
             self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
             self.transmit(port, wires);
-            self.act(wires);
         } else {
             self.ports[port].landed.push(sent);
             self.send_next(port, wires);
-            self.plan_turn(wires);
         }
+        self.act(wires);
     }
 
     /// A time that [`Switch::deadline_of`] gave has come.
     pub(crate) fn wake(&mut self, port: usize, wires: &mut Wires) {
         if self.turn == 0 {
             self.transmit(port, wires);
-            self.act(wires);
-        } else {
-            self.plan_turn(wires);
         }
+        self.act(wires);
     }
 
-    /// A chip: ports that have something new to send do so; thresholds that moved are looked at, but not each time.
+    /// Something has happened at a port. A chip: ports that have something new to send do so; thresholds that moved are
+    /// looked at, but not each time. A software switch: its loop turns once more.
     #[inline]
-    fn act(&mut self, wires: &mut Wires) {
+    pub(crate) fn act(&mut self, wires: &mut Wires) {
+        if self.turn != 0 {
+            return self.plan_turn(wires);
+        }
         self.transmit_fresh(wires);
         if self.switch.is_watching() && !self.will_look {
             self.will_look = true;
@@ -200,8 +199,7 @@ impl Device {
     fn send_next(&mut self, port: usize, wires: &mut Wires) {
         let PortLine { line: Some(line), with_line, .. } = &self.ports[port] else { return };
         if let (Some(Outgoing { frame, len }), true) = (with_line.front(), wires.lines[*line].is_idle()) {
-            let bytes = carried(&self.memory, frame);
-            wires.send(*line, Packet { len: *len, bytes: *bytes });
+            wires.send(*line, *len, carried(&self.memory, frame));
         }
     }
 
@@ -256,13 +254,13 @@ impl Device {
         for unsent in this.with_line.drain(begun.min(this.with_line.len())..) {
             self.switch.unsent(port, unsent.frame, now, &mut self.memory);
         }
-        if self.turn == 0 { self.act(wires) } else { self.plan_turn(wires) }
+        self.act(wires);
     }
 
     /// … and mended.
     pub(crate) fn port_up(&mut self, port: usize, wires: &mut Wires) {
         self.switch.port_up(port);
-        if self.turn == 0 { self.act(wires) } else { self.plan_turn(wires) }
+        self.act(wires);
     }
 
     /// Frames that it holds: in queues, with lines, and not yet looked at.

@@ -25,8 +25,8 @@ pub(crate) struct Flow {
     /// The sender, by its number among the hosts.
     pub(crate) from: usize,
     pub(crate) look: Look,
-    /// The next frame but for its number.
-    packet: Packet,
+    /// The frame that it has sent last, or, before that, the first.
+    pub(crate) packet: Packet,
     pub(crate) sender: Sender,
     pub(crate) receiver: Receiver,
 }
@@ -188,9 +188,9 @@ impl Flow {
         (left_frames > 0 && due < end_due).then_some(due.max(free_at))
     }
 
-    /// Takes the next frame, which leaves now.
+    /// Its next frame leaves now: `packet` is that one.
     #[inline]
-    pub(crate) fn take(&mut self, now: Picos) -> Packet {
+    pub(crate) fn take(&mut self, now: Picos) {
         let sender = &mut self.sender;
         self.packet.set_number(sender.sent_frames);
         sender.sent_frames += 1;
@@ -212,7 +212,6 @@ impl Flow {
                 sender.due += period - phase;
             }
         }
-        self.packet
     }
 
     /// A CNP has come.

@@ -98,43 +98,39 @@ impl Host {
         if !wires.lines[self.line].is_idle() {
             return;
         }
-        if let Some(packet) = self.next(flows, wires) {
-            wires.send(self.line, packet);
-        }
-    }
-
-    #[inline]
-    fn next(&mut self, flows: &mut [Flow], wires: &mut Wires) -> Option<Packet> {
         if let Some(packet) = self.next_of_storm(wires) {
             self.sent_control += 1;
-            return Some(packet);
+            wires.send(self.line, packet.len, &packet.bytes);
+            return;
         }
         let paused = self.pauses.paused(instant(wires.now));
         if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
-            let flow = self.cnps.pop_front()?;
+            let Some(flow) = self.cnps.pop_front() else { return };
             self.sent_frames += 1;
-            return Some(Packet::cnp(&flows[flow as usize].look));
+            let cnp = Packet::cnp(&flows[flow as usize].look);
+            wires.send(self.line, cnp.len, &cnp.bytes);
+            return;
         }
         let free = self.ready_mask & !paused;
         if free == 0 {
             if self.ready_mask != 0 || !self.cnps.is_empty() {
                 wires.wake(self.line, picos(self.pauses.next_end()));
             }
-            return None;
+            return;
         }
         let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
         let priority = (self.last + 1 + after.trailing_zeros()) & 7;
         self.last = priority;
         let ready = &mut self.ready[priority as usize];
-        let number = ready.pop_front()? as usize;
+        let Some(number) = ready.pop_front() else { return };
         if ready.is_empty() {
             self.ready_mask &= !(1 << priority);
         }
         self.sent_frames += 1;
-        let flow = &mut flows[number];
-        let packet = flow.take(wires.now);
-        self.list(number, flow, wires);
-        Some(packet)
+        let flow = &mut flows[number as usize];
+        flow.take(wires.now);
+        self.list(number as usize, flow, wires);
+        wires.send(self.line, flow.packet.len, &flow.packet.bytes);
     }
 
     /// From now on, for `duration`, it pauses these priorities of its neighbour.

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use crate::packet::Packet;
+use crate::packet::{CARRIED_BYTES, Packet, Packets};
 use crate::queue::{Event, Queue};
 use crate::scenario::{End, Link};
 use crate::time::{NEVER, Picos, of_bytes, of_ns};
@@ -16,6 +16,7 @@ pub(crate) struct Wires {
     pub(crate) now: Picos,
     pub(crate) queue: Queue,
     pub(crate) lines: Vec<Line>,
+    packets: Packets,
     /// When the sender of each line is to be woken; [`NEVER`]: it is not.
     wake_at: Vec<Picos>,
 }
@@ -25,13 +26,72 @@ impl Wires {
     pub(crate) fn new(links: &[Link]) -> Self {
         let ends = |(number, link)| [Line::new(link, number, 0), Line::new(link, number, 1)];
         let lines: Vec<Line> = links.iter().enumerate().flat_map(ends).collect();
-        Self { now: 0, queue: Queue::new(), wake_at: vec![NEVER; lines.len()], lines }
+        let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
+        Self { now: 0, queue, lines, packets, wake_at }
     }
 
     /// Sends a frame over a line that is idle.
     #[inline]
-    pub(crate) fn send(&mut self, line: usize, packet: Packet) {
-        self.lines[line].send(packet, self.now, &mut self.queue);
+    pub(crate) fn send(&mut self, line: usize, len: u16, bytes: &[u8; CARRIED_BYTES]) {
+        let place = self.packets.put(len, bytes);
+        self.lines[line].send(len, place, self.now, &mut self.queue);
+    }
+
+    /// The frame on a line that arrives now, if one does: its event may be that of a frame that a cut has lost.
+    #[inline]
+    pub(crate) fn arriving(&self, line: usize) -> Option<&Packet> {
+        let line = &self.lines[line];
+        if line.arrive_at != self.now {
+            return None;
+        }
+        line.flying.front().map(|flying| self.packets.at(flying.place))
+    }
+
+    /// The first frame on a line has arrived.
+    #[inline]
+    pub(crate) fn landed(&mut self, line: usize) {
+        if let Some(place) = self.lines[line].landed(&mut self.queue) {
+            self.packets.free(place);
+        }
+    }
+
+    /// The first frame on a line, which is PFC, has arrived: it is kept back until it is obeyed ([`Wires::obey`]).
+    pub(crate) fn keep_back(&mut self, line: usize) {
+        let this = &mut self.lines[line];
+        let Some(place) = this.landed(&mut self.queue) else { return };
+        let at = self.now + this.response;
+        this.unobeyed.push_back(Flying { at, place });
+        self.queue.plan(at, Event::Obey(line));
+    }
+
+    /// The PFC frame from a line that is obeyed now.
+    pub(crate) fn obey(&mut self, line: usize) -> Option<Packet> {
+        let unobeyed = &mut self.lines[line].unobeyed;
+        let Flying { at, place } = *unobeyed.front()?;
+        if at > self.now {
+            return None;
+        }
+        unobeyed.pop_front();
+        let packet = *self.packets.at(place);
+        self.packets.free(place);
+        Some(packet)
+    }
+
+    /// A cable is cut in one direction: what is on it is lost, and nothing more is sent.
+    pub(crate) fn cut(&mut self, line: usize) {
+        let this = &mut self.lines[line];
+        this.up = false;
+        // PFC that has come and is not yet obeyed is lost too.
+        this.counts.arrived -= this.unobeyed.len() as u64;
+        for lost in this.flying.drain(..).chain(this.unobeyed.drain(..)) {
+            this.counts.cut += 1;
+            self.packets.free(lost.place);
+        }
+    }
+
+    /// Frames on their way.
+    pub(crate) fn flying(&self) -> impl Iterator<Item = &Packet> {
+        self.lines.iter().flat_map(|line| &line.flying).map(|flying| self.packets.at(flying.place))
     }
 
     /// Wakes the sender of a line at `at`, if nothing wakes it before.
@@ -53,11 +113,12 @@ impl Wires {
 }
 
 /// A frame on its way.
-#[derive(Debug)]
-pub(crate) struct Flying {
+#[derive(Debug, Clone, Copy)]
+struct Flying {
     /// When it arrives.
-    pub(crate) at: Picos,
-    pub(crate) packet: Packet,
+    at: Picos,
+    /// Its place in [`Packets`].
+    place: u32,
 }
 
 /// One direction of a cable.
@@ -148,11 +209,11 @@ impl Line {
 
     /// Sends a frame from `now` on.
     #[inline]
-    pub(crate) fn send(&mut self, packet: Packet, now: Picos, queue: &mut Queue) {
+    fn send(&mut self, len: u16, place: u32, now: Picos, queue: &mut Queue) {
         debug_assert!(self.is_idle());
         self.busy = true;
         self.counts.sent += 1;
-        let time = self.time_of(packet.len);
+        let time = self.time_of(len);
         self.counts.busy += time;
         self.free_at = now + time;
         queue.plan(self.free_at, Event::LineFree(self.number));
@@ -161,16 +222,13 @@ impl Line {
             self.arrive_at = at;
             queue.plan(at, Event::Arrive(self.number));
         }
-        self.flying.push_back(Flying { at, packet });
+        self.flying.push_back(Flying { at, place });
     }
 
-    /// The frame that arrives now. PFC is kept back until it is obeyed ([`Line::obey`]).
+    /// The first frame has arrived: gives its place.
     #[inline]
-    pub(crate) fn arrive(&mut self, now: Picos, queue: &mut Queue) -> Option<Packet> {
-        if self.arrive_at != now || self.flying.is_empty() {
-            return None;
-        }
-        let Flying { packet, .. } = self.flying.pop_front()?;
+    fn landed(&mut self, queue: &mut Queue) -> Option<u32> {
+        let landed = self.flying.pop_front()?;
         self.counts.arrived += 1;
         if let Some(next) = self.flying.front() {
             self.arrive_at = next.at;
@@ -178,34 +236,7 @@ impl Line {
         } else {
             self.arrive_at = 0;
         }
-        if packet.is_control() {
-            let at = now + self.response;
-            self.unobeyed.push_back(Flying { at, packet });
-            queue.plan(at, Event::Obey(self.number));
-            return None;
-        }
-        Some(packet)
-    }
-
-    /// The PFC frame that is obeyed now.
-    pub(crate) fn obey(&mut self, now: Picos) -> Option<Packet> {
-        let is_due = self.unobeyed.front().is_some_and(|control| control.at <= now);
-        if is_due { self.unobeyed.pop_front().map(|control| control.packet) } else { None }
-    }
-
-    /// The cable is cut: what is on it is lost, and nothing more is sent.
-    pub(crate) fn cut(&mut self) {
-        self.up = false;
-        // PFC that has come and is not yet obeyed is lost too.
-        self.counts.arrived -= self.unobeyed.len() as u64;
-        self.counts.cut += (self.flying.len() + self.unobeyed.len()) as u64;
-        self.flying.clear();
-        self.unobeyed.clear();
-    }
-
-    /// The frame that is to arrive now.
-    pub(crate) fn first(&self, now: Picos) -> Option<&Packet> {
-        self.flying.front().filter(|flying| flying.at == now).map(|flying| &flying.packet)
+        Some(landed.place)
     }
 
     /// Time that it was busy up to `now`.
@@ -219,7 +250,7 @@ impl Line {
     }
 
     /// Frames on it.
-    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
-        self.flying.iter().map(|flying| &flying.packet)
+    pub(crate) fn flying(&self) -> u64 {
+        self.flying.len() as u64
     }
 }

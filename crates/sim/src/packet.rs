@@ -28,8 +28,9 @@ const SEND_ONLY: u8 = 0x04;
 const CNP: u8 = 0x81;
 const CE: u8 = 0b11;
 
-/// A frame: its length and what is carried of it.
+/// A frame: its length and what is carried of it; a cache line.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
 pub(crate) struct Packet {
     /// Without FCS.
     pub(crate) len: u16,
@@ -125,6 +126,40 @@ impl Packet {
     #[inline]
     pub(crate) fn content(&self) -> Content {
         content(&self.bytes)
+    }
+}
+
+/// The frames that are on some line. A place that is free again is the next to be used, since it is in the cache still.
+#[derive(Debug, Default)]
+pub(crate) struct Packets {
+    places: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl Packets {
+    /// Puts a frame in a place.
+    #[inline]
+    pub(crate) fn put(&mut self, len: u16, bytes: &[u8; CARRIED_BYTES]) -> u32 {
+        if let Some(place) = self.free.pop() {
+            let packet = &mut self.places[place as usize];
+            packet.len = len;
+            packet.bytes = *bytes;
+            return place;
+        }
+        self.places.push(Packet { len, bytes: *bytes });
+        (self.places.len() - 1) as u32
+    }
+
+    /// The frame in a place.
+    #[inline]
+    pub(crate) fn at(&self, place: u32) -> &Packet {
+        &self.places[place as usize]
+    }
+
+    /// A place is free again.
+    #[inline]
+    pub(crate) fn free(&mut self, place: u32) {
+        self.free.push(place);
     }
 }
 

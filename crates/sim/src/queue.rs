@@ -95,6 +95,8 @@ pub(crate) struct Queue {
     slots: Vec<Vec<u128>>,
     /// Bit i: slot i of the wheel is not empty.
     used: Vec<u64>,
+    /// Bit w: word w of `used` is not 0.
+    used_words: u64,
     far: BinaryHeap<Reverse<u128>>,
     /// The heap has entries of the slot that time has come to.
     is_crowded: bool,
@@ -109,6 +111,7 @@ impl Queue {
             slot: 0,
             slots: vec![Vec::new(); SLOTS as usize],
             used: vec![0; SLOTS as usize / 64],
+            used_words: 0,
             far: BinaryHeap::new(),
             is_crowded: false,
             planned: 0,
@@ -138,6 +141,7 @@ impl Queue {
             let index = (slot % SLOTS) as usize;
             self.slots[index].push(entry);
             self.used[index / 64] |= 1 << (index % 64);
+            self.used_words |= 1 << (index / 64);
         } else {
             self.far.push(Reverse(entry));
         }
@@ -177,6 +181,7 @@ impl Queue {
         let index = (next % SLOTS) as usize;
         if near == Some(next) {
             self.used[index / 64] &= !(1 << (index % 64));
+            self.used_words &= !(u64::from(self.used[index / 64] == 0) << (index / 64));
             std::mem::swap(&mut self.current, &mut self.slots[index]);
         }
         // What was far off and now has a slot on the wheel.
@@ -190,28 +195,25 @@ impl Queue {
                 self.insert(entry);
             }
         }
+        // Entries come about in the order of time, and short lists that are nearly in order are sorted at once.
+        self.current.reverse();
         self.current.sort_unstable_by(|a, b| b.cmp(a));
     }
 
     /// The next slot on the wheel that has entries.
+    #[inline]
     fn next_used(&self) -> Option<u64> {
         let start = (self.slot % SLOTS) as usize;
-        let words = self.used.len();
-        // The first word twice: its bits after the start, and at the end those before it.
-        for step in 0..=words {
-            let word = (start / 64 + step) % words;
-            let mut bits = self.used[word];
-            if step == 0 {
-                bits &= u64::MAX << (start % 64);
-            } else if step == words {
-                bits &= !(u64::MAX << (start % 64));
-            }
-            if bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                return Some(self.slot + (index + SLOTS as usize - start) as u64 % SLOTS);
-            }
-        }
-        None
+        let bits = self.used[start / 64] & u64::MAX << (start % 64);
+        let index = if bits != 0 {
+            start / 64 * 64 + bits.trailing_zeros() as usize
+        } else {
+            // The next word after this one, or round the wheel from the first; at the last this one again.
+            let later = self.used_words & (u64::MAX << (start / 64) << 1);
+            let word = if later != 0 { later } else { self.used_words }.trailing_zeros() as usize;
+            word * 64 + self.used.get(word)?.trailing_zeros() as usize
+        };
+        Some(self.slot + (index + SLOTS as usize - start) as u64 % SLOTS)
     }
 }
 

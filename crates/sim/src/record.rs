@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use switch::settings::{GroupSettings, POOLS, PRIORITIES};
-use switch::{Mark, Snapshot};
+use switch::{PortSettings, Switch};
 use wire::pause::{Control, FRAME_BYTES, decode};
 
 use crate::device::Device;
@@ -11,7 +11,7 @@ use crate::line::{Line, Wires};
 use crate::outcome::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::packet::Packet;
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
-use crate::time::{NEVER, NS, Picos, instant, of_ns};
+use crate::time::{NEVER, NS, Picos, of_ns};
 use switch::pause::quanta_ns;
 
 /// Spans of each kind kept for plots; totals know all.
@@ -27,15 +27,13 @@ pub(crate) struct Record {
     /// Places in `series.groups` by device, port and priority.
     group_series: HashMap<(usize, usize, usize), usize>,
     devices: Vec<KnownDevice>,
-    snapshot: Snapshot,
 }
 
 /// A device as series call it.
 #[derive(Debug)]
 struct KnownDevice {
     name: String,
-    /// Names of its ports and settings of their groups.
-    ports: Vec<(String, [GroupSettings; PRIORITIES])>,
+    ports: Vec<PortSettings>,
     /// Free cells of its pools at ingress, by point.
     free_cells: Vec<[u32; POOLS]>,
 }
@@ -72,8 +70,8 @@ impl Record {
         });
         let devices = scenario.nodes.iter().filter_map(|node| match &node.kind {
             NodeKind::Switch(device) => {
-                let ports = device.settings.ports.iter().map(|port| (port.name.clone(), port.groups));
-                Some(KnownDevice { name: node.name.clone(), ports: ports.collect(), free_cells: Vec::new() })
+                let ports = device.settings.ports.clone();
+                Some(KnownDevice { name: node.name.clone(), ports, free_cells: Vec::new() })
             }
             NodeKind::Host(_) => None,
         });
@@ -85,7 +83,6 @@ impl Record {
             sampled_at: 0,
             group_series: HashMap::new(),
             devices: devices.collect(),
-            snapshot: Snapshot::default(),
         }
     }
 
@@ -124,10 +121,8 @@ impl Record {
             bps.push(traffic.fresh_line_bytes as f64 * 8e12 / step as f64);
             traffic.fresh_line_bytes = 0;
         }
-        for (number, device) in devices.iter_mut().enumerate() {
-            device.switch.snapshot(instant(now), &mut self.snapshot);
-            device.switch.mark_watermarks(Mark::Read);
-            self.sample_groups(number);
+        for device in devices {
+            self.sample_groups(&mut device.switch, device.number);
         }
         // Groups that have no point yet at this time are all there are now: each was given one just now.
         let points = self.series.at_ns.len();
@@ -135,26 +130,25 @@ impl Record {
     }
 
     /// Takes a point of a device's groups; one that holds something for the first time gets the points before, too.
-    fn sample_groups(&mut self, device: usize) {
+    fn sample_groups(&mut self, switch: &mut Switch, device: usize) {
         let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
-        let pools = &self.snapshot.ingress_pools;
-        free_cells.push(pools.map(|pool| pool.size_cells.saturating_sub(pool.level.cells)));
-        for (p, port) in self.snapshot.ports.iter().enumerate() {
-            for (priority, group) in port.groups.iter().enumerate().filter(|(_, group)| group.no_drop) {
+        free_cells.push(switch.free_cells());
+        for (p, port) in ports.iter().enumerate() {
+            for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
+                let group = switch.read_group(p, priority);
                 let key = (device, p, priority);
                 let is_empty = group.shared.peak_read_cells == 0 && group.headroom.peak_read_cells == 0;
                 if is_empty && !self.group_series.contains_key(&key) {
                     continue;
                 }
-                let (port_name, settings) = &ports[p];
-                let settings = &settings[priority];
+                let settings = &port.groups[priority];
                 let threshold = |free: &[u32; POOLS]| settings.xoff.cells(free[usize::from(settings.pool)]);
                 let before = free_cells.len() - 1;
                 let series = *self.group_series.entry(key).or_insert_with(|| {
                     let xoff_cells: Vec<u32> = free_cells[..before].iter().map(threshold).collect();
                     self.series.groups.push(GroupSeries {
                         switch: name.clone(),
-                        port: port_name.clone(),
+                        port: port.name.clone(),
                         priority: priority as u8,
                         shared_cells: vec![0; before],
                         headroom_cells: vec![0; before],

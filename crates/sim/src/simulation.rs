@@ -6,13 +6,14 @@
 //! ```
 
 use switch::wred::Random;
+use wire::mac::MacAddr;
 
 use crate::device::Device;
 use crate::flow::Flow;
 use crate::host::Host;
-use crate::line::Wires;
+use crate::line::{Line, Wires};
 use crate::outcome::Outcome;
-use crate::packet::{Content, Look, Packet, host_mac};
+use crate::packet::{Content, Look, host_mac};
 use crate::queue::Event;
 use crate::record::Record;
 use crate::routes;
@@ -201,31 +202,40 @@ impl<'s> Simulation<'s> {
 
     #[inline]
     fn arrive(&mut self, number: usize, tap: &mut dyn FnMut(&Captured)) {
-        let line = &mut self.wires.lines[number];
-        if line.is_captured
-            && let Some(Packet { len, bytes }) = line.first(self.wires.now)
-        {
-            let (at_ns, link, from_end) = (instant(self.wires.now).0, number / 2, number % 2);
-            let bytes = &bytes[..bytes.len().min(usize::from(*len))];
-            tap(&Captured { at_ns, link, from_end, len: *len, bytes });
+        let now = self.wires.now;
+        let line = &self.wires.lines[number];
+        let Some(packet) = self.wires.arriving(number) else { return };
+        if line.is_captured {
+            let (at_ns, link, from_end) = (instant(now).0, number / 2, number % 2);
+            let bytes = &packet.bytes[..packet.bytes.len().min(usize::from(packet.len))];
+            tap(&Captured { at_ns, link, from_end, len: packet.len, bytes });
         }
-        let to = line.to;
-        let Some(packet) = line.arrive(self.wires.now, &mut self.wires.queue) else { return };
-        match self.places[to.node] {
-            Place::Switch(device) => self.devices[device].receive(to.port, packet, &mut self.wires),
-            Place::Host(host) => self.host_receives(host, number, &packet),
+        if packet.is_control() {
+            return self.wires.keep_back(number);
+        }
+        match self.places[line.to.node] {
+            Place::Switch(device) => {
+                self.devices[device].receive(line.to.port, packet, now);
+                self.wires.landed(number);
+                self.devices[device].act(&mut self.wires);
+            }
+            Place::Host(host) => {
+                let (dst, content, len) = (packet.dst(), packet.content(), packet.len);
+                self.wires.landed(number);
+                self.host_receives(host, dst, content, len);
+            }
         }
     }
 
-    fn host_receives(&mut self, host: usize, line: usize, packet: &Packet) {
+    fn host_receives(&mut self, host: usize, dst: MacAddr, content: Content, len: u16) {
         let this = &mut self.hosts[host];
-        if packet.dst() != host_mac(this.node) {
+        if dst != host_mac(this.node) {
             this.foreign_frames += 1;
             return;
         }
         this.received_frames += 1;
         let now = self.wires.now;
-        match packet.content() {
+        match content {
             Content::Cnp { flow } => self.flows[flow].cut(now),
             Content::Data { flow: number, number: frame, marked } => {
                 let flow = &mut self.flows[number];
@@ -235,7 +245,8 @@ impl<'s> Simulation<'s> {
                     this.tell(number);
                     this.send(&mut self.flows, &mut self.wires);
                 }
-                self.record.arrived(traffic, packet.len, self.wires.lines[line].bytes_of(packet.len), now);
+                let line = &self.wires.lines[self.hosts[host].line];
+                self.record.arrived(traffic, len, line.bytes_of(len), now);
                 if let Some(begun_at) = seen.completed
                     && self.record.completed(traffic, begun_at, now)
                 {
@@ -288,12 +299,14 @@ impl<'s> Simulation<'s> {
     /// A PFC frame that came over `line` is obeyed.
     fn obey(&mut self, number: usize) {
         let now = self.wires.now;
-        let line = &mut self.wires.lines[number];
-        let to = line.to;
-        let Some(packet) = line.obey(now) else { return };
+        let to = self.wires.lines[number].to;
+        let Some(packet) = self.wires.obey(number) else { return };
         self.record.pauses.heard(number, &packet, now);
         match self.places[to.node] {
-            Place::Switch(device) => self.devices[device].receive(to.port, packet, &mut self.wires),
+            Place::Switch(device) => {
+                self.devices[device].receive(to.port, &packet, now);
+                self.devices[device].act(&mut self.wires);
+            }
             Place::Host(host) => {
                 self.hosts[host].obey(&packet, instant(now));
                 self.hosts[host].send(&mut self.flows, &mut self.wires);
@@ -331,9 +344,8 @@ impl<'s> Simulation<'s> {
 
     fn cut(&mut self, number: usize) {
         let now = self.wires.now;
-        let line = &mut self.wires.lines[number];
-        line.cut();
-        let (from, to) = (line.from, line.to);
+        self.wires.cut(number);
+        let Line { from, to, .. } = self.wires.lines[number];
         // Pauses that came over it are over.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {

@@ -61,7 +61,7 @@ fn in_network(simulation: &mut Simulation) -> Vec<u64> {
     for device in &mut simulation.devices {
         device.for_each_held(&simulation.wires, &mut look);
     }
-    for packet in simulation.wires.lines.iter().flat_map(|line| line.packets()) {
+    for packet in simulation.wires.flying() {
         look(&packet.bytes);
     }
     frames
@@ -221,7 +221,7 @@ fn imbalances(simulation: &mut Simulation, snapshots: &[Snapshot]) -> Vec<String
         found.extend(of_device.into_iter().map(|what| format!("{}: {what}", node.name)));
     }
     for (number, line) in simulation.wires.lines.iter().enumerate() {
-        let (counts, flying) = (line.counts, line.packets().count() as u64);
+        let (counts, flying) = (line.counts, line.flying());
         if counts.sent != counts.arrived + counts.cut + flying {
             let name = &simulation.scenario.links[number / 2].name;
             found.push(format!("{name}: {counts:?}, {flying} on the way"));

@@ -11,7 +11,7 @@ use crate::apply;
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::classify::Class;
-use crate::counters::{Count, DropReason, PortSnapshot, Snapshot};
+use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot, Snapshot};
 use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
 use crate::frame::{FrameId, Outgoing, Received};
@@ -23,7 +23,7 @@ use crate::pool::{Pool, Pools};
 use crate::port::Port;
 use crate::queue::Queue;
 use crate::rewrite;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{MAX_PORTS, POOLS, PRIORITIES, SwitchSettings};
 use crate::time::Instant;
 use crate::watermark::Mark;
 use crate::wred::{Verdict, ecn_of};
@@ -501,6 +501,19 @@ impl Switch {
             port.egress.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
         }
         self.pools.mark(mark);
+    }
+
+    /// What a priority group holds and has counted; its peaks since it was last read begin anew.
+    pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
+        let group = &mut self.ports[port].ingress.groups[priority];
+        let snapshot = group.snapshot(&self.pools);
+        group.mark(Mark::Read);
+        snapshot
+    }
+
+    /// Free cells of each service pool at ingress: what dynamic thresholds of groups are a part of.
+    pub fn free_cells(&self) -> [u32; POOLS] {
+        self.pools.ingress.each_ref().map(Pool::free_cells)
     }
 
     /// The port carries frames.
