@@ -48,9 +48,11 @@ pub(crate) struct Device {
 struct PortLine {
     /// The line that leaves it, if it is linked.
     line: Option<usize>,
-    /// Frames with the line: the first is being sent.
+    /// The frame that the line is sending.
+    sending: Option<Outgoing>,
+    /// Of a software switch: frames that are with the line too, frames that came in, and frames that have left since the
+    /// last turn.
     with_line: VecDeque<Outgoing>,
-    /// Of a software switch: frames that came in and frames that have left since the last turn.
     arrived: VecDeque<Packet>,
     landed: Vec<Outgoing>,
 }
@@ -123,7 +125,7 @@ impl Device {
     /// A line that leaves the switch has sent its frame.
     #[inline]
     pub(crate) fn line_free(&mut self, port: usize, wires: &mut Wires) {
-        let Some(sent) = self.ports[port].with_line.pop_front() else { return };
+        let Some(sent) = self.ports[port].sending.take() else { return };
         if self.turn == 0 {
             self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
             self.transmit(port, wires);
@@ -183,10 +185,7 @@ impl Device {
         let now = instant(wires.now);
         self.switch.transmit(port, 1, now, &mut self.memory, &mut self.outgoing);
         match self.outgoing.pop() {
-            Some(outgoing) => {
-                self.ports[port].with_line.push_back(outgoing);
-                self.send_next(port, wires);
-            }
+            Some(outgoing) => self.send(port, line, outgoing, wires),
             None => {
                 let deadline = self.switch.deadline_of(port, now);
                 wires.wake(line, picos(deadline).max(wires.now + NS));
@@ -194,12 +193,20 @@ impl Device {
         }
     }
 
-    /// The first frame that is with a line goes out.
     #[inline]
+    fn send(&mut self, port: usize, line: usize, outgoing: Outgoing, wires: &mut Wires) {
+        wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
+        self.ports[port].sending = Some(outgoing);
+    }
+
+    /// The first frame that is with a line of a software switch goes out, if the line is free.
     fn send_next(&mut self, port: usize, wires: &mut Wires) {
-        let PortLine { line: Some(line), with_line, .. } = &self.ports[port] else { return };
-        if let (Some(Outgoing { frame, len }), true) = (with_line.front(), wires.lines[*line].is_idle()) {
-            wires.send(*line, *len, carried(&self.memory, frame));
+        let PortLine { line: Some(line), with_line, .. } = &mut self.ports[port] else { return };
+        let line = *line;
+        if wires.lines[line].is_idle()
+            && let Some(outgoing) = with_line.pop_front()
+        {
+            self.send(port, line, outgoing, wires);
         }
     }
 
@@ -248,10 +255,8 @@ impl Device {
     pub(crate) fn port_down(&mut self, port: usize, wires: &mut Wires) {
         let now = instant(wires.now);
         self.switch.port_down(port, now, &mut self.memory);
-        let this = &mut self.ports[port];
         // The frame that is being sent has left the switch: it is lost on the cable.
-        let begun = usize::from(this.line.is_some_and(|line| wires.lines[line].busy));
-        for unsent in this.with_line.drain(begun.min(this.with_line.len())..) {
+        for unsent in self.ports[port].with_line.drain(..) {
             self.switch.unsent(port, unsent.frame, now, &mut self.memory);
         }
         self.act(wires);
@@ -277,16 +282,11 @@ impl Device {
     }
 
     /// Every frame that it holds and no line is sending.
-    pub(crate) fn for_each_held(&mut self, wires: &Wires, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
-        let sending = |port: &PortLine| {
-            let is_sending = port.line.is_some_and(|line| wires.lines[line].busy);
-            port.with_line.front().filter(|_| is_sending).map(|outgoing| outgoing.frame.index())
-        };
-        let sending: Vec<usize> = self.ports.iter().filter_map(sending).collect();
-        let landed: Vec<usize> =
-            self.ports.iter().flat_map(|port| &port.landed).map(|sent| sent.frame.index()).collect();
+    pub(crate) fn for_each_held(&mut self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
+        let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
+        let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
         self.for_each_used(|index, bytes| {
-            if !sending.contains(&index) && !landed.contains(&index) {
+            if !left.contains(&index) {
                 look(bytes);
             }
         });

@@ -59,7 +59,7 @@ fn in_network(simulation: &mut Simulation) -> Vec<u64> {
         }
     };
     for device in &mut simulation.devices {
-        device.for_each_held(&simulation.wires, &mut look);
+        device.for_each_held(&mut look);
     }
     for packet in simulation.wires.flying() {
         look(&packet.bytes);
