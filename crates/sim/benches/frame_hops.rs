@@ -6,6 +6,10 @@
 
 use std::time::Instant;
 
+/// As `sluice sim` does.
+#[path = "../../sluice/src/sim/huge_pages.rs"]
+mod huge_pages;
+
 use sim::scenario::{
     End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
@@ -128,6 +132,7 @@ fn run(scenario: &Scenario) -> (f64, u64, Outcome) {
 }
 
 fn main() {
+    huge_pages::start_again();
     // As with the other benches, a word on the command line chooses by name.
     if std::env::args().skip(1).any(|word| !word.starts_with('-') && !"frame_hops".contains(&*word)) {
         return;

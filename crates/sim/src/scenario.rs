@@ -14,6 +14,7 @@ mod traffic;
 mod values;
 
 pub use self::file::parse;
+pub use self::values::TIMES;
 
 use switch::{Nanos, SwitchSettings};
 

@@ -13,7 +13,8 @@ const MAX_BYTES: u64 = 1_000_000_000_000;
 /// Most bit/s of many links together.
 const MAX_THROUGHPUT_BPS: u64 = 1_000_000_000_000_000;
 
-const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
+/// Units of time, as [`parse_units`] wants them: in nanoseconds.
+pub const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 const BYTES: &[(&str, u64)] = &[("k", 1_000), ("M", 1_000_000), ("G", 1_000_000_000)];
 const THROUGHPUTS: &[(&str, u64)] =
     &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];

@@ -2,6 +2,7 @@
 //! files are read, and its outcome becomes a summary, JSON, plots and captures.
 
 mod capture;
+mod huge_pages;
 mod input;
 mod places;
 mod plots;
@@ -18,6 +19,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use config::reader::parse_units;
+use sim::scenario::TIMES;
 
 use crate::output;
 use input::Refusal;
@@ -27,9 +29,6 @@ use run::Ran;
 const EXIT_MISSED: u8 = 1;
 /// The scenario is wrong, or a file cannot be read or written.
 const EXIT_WRONG: u8 = 2;
-
-/// Units of time on the command line, as in scenarios.
-const TIMES: &[(&str, u64)] = &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 /// Which scenario, and what to make of it.
 #[derive(Args)]
@@ -107,6 +106,7 @@ fn time_ns(text: &str) -> Result<u64, String> {
 
 /// Runs the scenario and prints what came of it.
 pub fn run(arguments: &Arguments) -> ExitCode {
+    huge_pages::start_again();
     match simulate(arguments) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_MISSED),
