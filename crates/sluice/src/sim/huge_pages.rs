@@ -36,11 +36,9 @@ fn with_huge_pages(tunables: String) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn what_the_user_says_stays() {
-        let asked = |before: &str| with_huge_pages(before.to_owned());
+        let asked = |before: &str| super::with_huge_pages(before.to_owned());
         assert_eq!(asked("").as_deref(), Some("glibc.malloc.hugetlb=1"));
         assert_eq!(asked("glibc.cpu.x=1").as_deref(), Some("glibc.cpu.x=1:glibc.malloc.hugetlb=1"));
         assert_eq!((asked("glibc.malloc.hugetlb=0"), asked("glibc.malloc.hugetlb=1")), (None, None));
