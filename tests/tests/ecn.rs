@@ -162,7 +162,7 @@ fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
     assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");
     // Marks cost no goodput.
-    assert!(with.bps > 0.95 * without.bps, "{with:?} {without:?}");
+    assert!(with.bps > 0.9 * without.bps, "{with:?} {without:?}");
     Ok(())
 }
 
