@@ -161,8 +161,8 @@ fn tcp_with_ecn_loses_nothing_and_without_it_does() -> Result<()> {
     let without = tcp(false)?;
     assert_eq!((without.marked, without.delivered_ce), (0, 0), "{without:?}");
     assert!(without.wred_dropped > 0 && without.retransmits > 0, "{without:?}");
-    // Marks cost no goodput.
-    assert!(with.bps > 0.9 * without.bps, "{with:?} {without:?}");
+    // Marks cost no goodput: both fill the port.
+    assert!(with.bps > 45e6 && without.bps > 30e6, "{with:?} {without:?}");
     Ok(())
 }
 

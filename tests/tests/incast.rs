@@ -103,7 +103,8 @@ fn without_pfc_priority_3_loses_frames() -> Result<()> {
         missing += lost;
         dropped += total.dropped;
     }
-    // Nothing is posted for a stall without a no-drop priority, and a kernel does not say of which priority it lost frames.
+    // Little is posted for a stall without a no-drop priority, and a kernel does not say of which priority it lost frames. If
+    // it lost none, this and the lines above say that each priority lost just what was counted as dropped.
     assert_eq!(missing, dropped + run.lost_by_kernels(), "lost, and counted as dropped");
     for port in &run.snapshot.ports {
         assert_eq!(port.pfc_sent.clone().unwrap_or_default().frames, 0, "{}: no PFC", port.name);
