@@ -4,9 +4,8 @@
 use std::io;
 
 use crate::mailbox::{Command, Mailbox, Reply};
-use switch::{FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
+use switch::{Arrival, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
 use wire::checksum;
-use wire::ethernet::Header;
 use xdp::{PortIo, Waiter};
 
 /// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
@@ -46,6 +45,7 @@ pub struct Core<P: PortIo> {
     stop: Option<Box<Snapshot>>,
     // Scratch, allocated once.
     received: Vec<Received>,
+    arrivals: Vec<Arrival>,
     completed: Vec<FrameId>,
     outgoing: Vec<Outgoing>,
     // What it knows of itself.
@@ -76,6 +76,7 @@ impl<P: PortIo> Core<P> {
             receiving: true,
             stop: None,
             received: Vec::with_capacity(RX_BATCH),
+            arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(4096),
             outgoing: Vec::with_capacity(TX_BATCH),
             turns: 0,
@@ -159,14 +160,15 @@ impl<P: PortIo> Core<P> {
             if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
                 self.memory.prefetch(&ahead.frame);
             }
-            if finish_checksums {
-                let bytes = self.memory.bytes_mut(&received.frame, usize::from(received.len));
-                if let Ok(header) = Header::parse(bytes) {
-                    checksum::finish_transport(bytes, &header);
-                }
+            let bytes = self.memory.bytes_mut(&received.frame, usize::from(received.len));
+            let arrival = self.switch.look(port, received, bytes);
+            if let (true, Some(field)) = (finish_checksums, arrival.ds_field) {
+                checksum::finish_transport(bytes, field);
             }
-            self.switch.receive(port, received, now, &mut self.memory);
+            self.arrivals.push(arrival);
         }
+        drop(batch);
+        self.switch.receive_all(port, &mut self.arrivals, now, &mut self.memory);
         moved
     }
 

@@ -20,7 +20,7 @@
 
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use wire::ethernet::{Header, Tag};
-use wire::ip;
+use wire::set::Set8;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,13 +74,17 @@ impl Classifier {
         }
     }
 
-    /// The class of a frame with this header.
+    /// The class of a frame that says nothing.
     #[inline]
-    pub fn classify(&self, header: &Header, frame: &[u8]) -> Class {
-        if let Some(by_dscp) = &self.by_dscp
-            && let Some(dscp) = ip::dscp(frame, header)
-        {
-            let class = by_dscp[usize::from(dscp & 63)];
+    pub(crate) fn untagged(&self) -> Class {
+        self.untagged
+    }
+
+    /// The class of a frame with this header; `dscp` is that of its IP packet, if it is one.
+    #[inline]
+    pub fn classify(&self, header: &Header, dscp: Option<u8>) -> Class {
+        if let (Some(by_dscp), Some(dscp)) = (&self.by_dscp, dscp) {
+            let class = by_dscp[usize::from(dscp & 0x3f)];
             return match header.outer {
                 Some(tag) => with_tag(class, tag, &self.policy, self.dei_drop_level),
                 None => class,
@@ -107,24 +111,25 @@ fn with_tag(class: Class, tag: Tag, policy: &[Option<u8>; PRIORITIES], dei_drop_
     Class { queue, drop_level, ..class }
 }
 
-/// The queues that frames of each priority may be in on a port with these settings, as masks: what a pause of that
-/// priority stops.
+/// The queues that frames of each priority may be in on a port with these settings: what a pause of that priority stops.
 pub fn queues_of_priorities(
     settings: &ClassifySettings,
     unknown_unicast: Option<[u8; PRIORITIES]>,
-) -> [u8; PRIORITIES] {
-    let mut queues = [0; PRIORITIES];
+) -> [Set8; PRIORITIES] {
+    let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
     let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
     for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
-        queues[usize::from(class.priority)] |= 1 << class.queue;
+        queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     for (priority, queues) in queues.iter_mut().enumerate() {
         // A priority that no frame can have here is still a name for its queue.
-        if *queues == 0 {
-            *queues = 1 << (settings.dot1p_to_queue[priority] & 7);
+        if queues.is_empty() {
+            queues.set(settings.dot1p_to_queue[priority].into(), true);
         }
-        *queues |= unknown_unicast.map_or(0, |map| 1 << (map[priority] & 7));
+        if let Some(map) = unknown_unicast {
+            queues.set(map[priority].into(), true);
+        }
     }
     queues
 }
@@ -166,7 +171,7 @@ mod tests {
 
     fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
         let header = Header::parse(frame).expect("a whole header");
-        let class = Classifier::new(settings).classify(&header, frame);
+        let class = Classifier::new(settings).classify(&header, wire::ip::dscp(frame, &header));
         (class.priority, class.queue, class.drop_level)
     }
 
@@ -281,13 +286,13 @@ mod tests {
     fn a_pause_stops_every_queue_that_the_priority_may_be_in() {
         let mut settings = ClassifySettings::default();
         let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
-        assert_eq!(queues_of_priorities(&settings, None), by_map);
+        assert_eq!(queues_of_priorities(&settings, None), by_map.map(Set8::from_bits));
         settings.policy[3] = Some(6);
-        assert_eq!(queues_of_priorities(&settings, None)[3], 0b100_0000);
+        assert_eq!(queues_of_priorities(&settings, None)[3].bits(), 0b100_0000);
         settings.policy[3] = None;
         (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
-        assert_eq!(queues_of_priorities(&settings, None)[5], 0b10_0001);
+        assert_eq!(queues_of_priorities(&settings, None)[5].bits(), 0b10_0001);
         let unknown = Some(crate::settings::UNKNOWN_UNICAST_TO_QUEUE);
-        assert_eq!(queues_of_priorities(&settings, unknown)[3], 0b1010);
+        assert_eq!(queues_of_priorities(&settings, unknown)[3].bits(), 0b1010);
     }
 }

@@ -85,6 +85,14 @@ impl Count {
     }
 }
 
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        Count { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
+    }
+}
+
 /// One pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolSnapshot {

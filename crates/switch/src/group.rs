@@ -22,6 +22,7 @@
 use crate::counters::{Count, GroupSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{GroupSettings, Threshold};
+use crate::threshold::Limit;
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 
@@ -56,6 +57,10 @@ pub struct Group {
     xoff: bool,
     /// Frames were dropped since headroom was last empty: the event has been told.
     losing: bool,
+    /// Service pool of the shared cells.
+    pool: u8,
+    reserved_cells: u32,
+    xoff_limit: Limit,
     usage: Usage,
     settings: GroupSettings,
     dropped: Count,
@@ -82,6 +87,9 @@ impl Group {
             no_drop,
             xoff: false,
             losing: false,
+            pool: settings.pool & 3,
+            reserved_cells: settings.reserved_cells,
+            xoff_limit: Limit::of(settings.xoff),
             usage: Usage::new(usage_percent),
             settings,
             dropped: Count::default(),
@@ -103,7 +111,7 @@ impl Group {
     /// Cells in use beyond the reserved ones, headroom not counted.
     #[inline]
     pub fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.settings.reserved_cells)
+        self.used_cells.saturating_sub(self.reserved_cells)
     }
 
     /// All cells in use.
@@ -114,18 +122,18 @@ impl Group {
 
     #[inline]
     fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
-        &pools.ingress[usize::from(self.settings.pool & 3)]
+        &pools.ingress[usize::from(self.pool & 3)]
     }
 
     #[inline]
     fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
-        &mut pools.ingress[usize::from(self.settings.pool & 3)]
+        &mut pools.ingress[usize::from(self.pool & 3)]
     }
 
     /// The XOFF threshold as it stands, in shared cells.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        self.settings.xoff.cells(self.pool(pools).free_cells())
+        self.xoff_limit.cells(self.pool(pools).free_cells())
     }
 
     /// A frame came in, whatever becomes of it.
@@ -136,12 +144,12 @@ impl Group {
 
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
-    pub fn place(&self, cells: u32, pools: &Pools) -> Option<Area> {
+    pub fn admit(&self, cells: u32, pools: &Pools) -> Option<Area> {
         if self.headroom_cells == 0 {
-            let after = (self.used_cells + cells).saturating_sub(self.settings.reserved_cells);
+            let after = (self.used_cells + cells).saturating_sub(self.reserved_cells);
             let free_cells = self.pool(pools).free_cells();
             let fits = after - self.shared_cells() <= free_cells;
-            if fits && after <= self.settings.xoff.cells(free_cells) {
+            if fits && after <= self.xoff_limit.cells(free_cells) {
                 return Some(Area::ReservedAndShared);
             }
         }
@@ -151,7 +159,7 @@ impl Group {
         fits.then_some(Area::Headroom)
     }
 
-    /// Charges a frame where `place` said.
+    /// Charges a frame of `cells` where `admit` said.
     #[inline]
     pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
         match area {
@@ -172,18 +180,20 @@ impl Group {
         self.peaks.total.lift(self.cells());
     }
 
-    /// A frame of `cells` has left the switch.
+    /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then reserved cells.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
-        let from_headroom = cells.min(self.headroom_cells);
-        if from_headroom > 0 {
+        let mut cells = cells;
+        if self.headroom_cells > 0 {
+            let from_headroom = cells.min(self.headroom_cells);
             self.headroom_cells -= from_headroom;
             pools.headroom.give(from_headroom);
             self.losing &= self.headroom_cells > 0;
+            cells -= from_headroom;
         }
         let before = self.shared_cells();
-        debug_assert!(cells - from_headroom <= self.used_cells, "released more cells than were charged");
-        self.used_cells -= cells - from_headroom;
+        debug_assert!(cells <= self.used_cells, "released more cells than were charged");
+        self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
         if self.usage.is_above() {
             self.note_usage(pools);
@@ -192,7 +202,7 @@ impl Group {
 
     #[inline]
     fn note_usage(&mut self, pools: &Pools) {
-        let allowed = self.settings.reserved_cells.saturating_add(self.threshold_cells(pools));
+        let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
         self.usage.note(self.used_cells, allowed);
     }
 
@@ -243,6 +253,8 @@ impl Group {
         pools: &mut Pools,
     ) {
         (self.settings, self.no_drop) = (settings, no_drop);
+        (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
+        self.xoff_limit = Limit::of(settings.xoff);
         self.losing &= no_drop;
         self.usage.set_percent(usage_percent);
         self.pool_mut(pools).take(self.shared_cells());
@@ -305,7 +317,7 @@ mod tests {
         }
 
         fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {
-            let area = self.group.place(cells, &self.pools);
+            let area = self.group.admit(cells, &self.pools);
             match area {
                 Some(area) => self.group.charge(cells, area, &mut self.pools),
                 None => {

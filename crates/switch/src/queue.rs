@@ -5,17 +5,18 @@
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: design §3, "Egress queue"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
 
-use crate::counters::Count;
-use crate::held::List;
-use crate::pool::Pools;
+use crate::counters::{Count, QueueSnapshot};
+use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
+use crate::store::List;
+use crate::threshold::Limit;
 use crate::usage::Usage;
-use crate::watermark::{Level, Mark, Peak, Watermarks};
-use crate::wred::{self, Ecn, Random, Verdict, Wred};
+use crate::watermark::{Mark, Peak, Watermarks};
+use crate::wred::{Random, Verdict, Wred};
+use wire::ip::{DsField, Ecn};
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
 pub struct Limits {
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
@@ -39,10 +40,14 @@ pub struct Queue {
     /// Of the cells in use those of frames that wait; the others are with the kernel.
     waiting_cells: u32,
     peak: Peak,
+    guaranteed_cells: u32,
+    maximum: Limit,
     wred: Option<Box<Wred>>,
     usage: Usage,
-    limits: Limits,
+    /// Service pool of the shared cells.
+    pool: u8,
     transmitted: Count,
+    limits: Limits,
     dropped: Count,
     marked: Count,
     wred_dropped: [Count; 3],
@@ -55,6 +60,9 @@ impl Queue {
         Self {
             waiting: List::default(),
             wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
+            guaranteed_cells: limits.guaranteed_cells,
+            maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
+            pool: limits.pool & 3,
             limits,
             used_cells: 0,
             waiting_cells: 0,
@@ -68,24 +76,26 @@ impl Queue {
         }
     }
 
-    /// What it may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits
+    #[inline]
+    fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
+        &pools.egress[usize::from(self.pool & 3)]
+    }
+
+    #[inline]
+    fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
+        &mut pools.egress[usize::from(self.pool & 3)]
     }
 
     /// The most shared cells as it stands; `u32::MAX`: no limit.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        match self.limits.maximum {
-            None => u32::MAX,
-            Some(threshold) => threshold.cells(pools.egress[usize::from(self.limits.pool & 3)].free_cells()),
-        }
+        self.maximum.cells(self.pool(pools).free_cells())
     }
 
     /// A frame of `cells` fits.
     #[inline]
-    pub fn has_room(&self, cells: u32, pools: &Pools) -> bool {
-        let after = (self.used_cells + cells).saturating_sub(self.limits.guaranteed_cells);
+    pub fn admit(&self, cells: u32, pools: &Pools) -> bool {
+        let after = (self.used_cells + cells).saturating_sub(self.guaranteed_cells);
         after <= self.threshold_cells(pools)
     }
 
@@ -96,22 +106,16 @@ impl Queue {
         self.used_cells += cells;
         self.waiting_cells += cells;
         self.peak.lift(self.used_cells);
-        pools.egress[usize::from(self.limits.pool & 3)].take(self.shared_cells() - before);
+        self.pool_mut(pools).take(self.shared_cells() - before);
         self.note_usage(pools);
     }
 
-    /// What WRED makes of a frame that fits; `ecn` reads its ECN field.
+    /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(
-        &mut self,
-        cells: u32,
-        drop_level: DropLevel,
-        random: &mut Random,
-        ecn: impl FnOnce() -> Ecn,
-    ) -> Verdict {
+    pub fn judge(&mut self, cells: u32, drop_level: DropLevel, ecn: Ecn, random: &mut Random) -> Verdict {
         match &mut self.wred {
             None => Verdict::Pass,
-            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, random, ecn),
+            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, ecn, random),
         }
     }
 
@@ -129,7 +133,7 @@ impl Queue {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         let before = self.shared_cells();
         self.used_cells -= cells;
-        pools.egress[usize::from(self.limits.pool & 3)].give(before - self.shared_cells());
+        self.pool_mut(pools).give(before - self.shared_cells());
         if self.usage.is_above() {
             self.note_usage(pools);
         }
@@ -137,18 +141,21 @@ impl Queue {
 
     #[inline]
     fn note_usage(&mut self, pools: &Pools) {
-        let allowed = self.limits.guaranteed_cells.saturating_add(self.threshold_cells(pools));
+        let allowed = self.guaranteed_cells.saturating_add(self.threshold_cells(pools));
         self.usage.note(self.used_cells, allowed);
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
-        pools.egress[usize::from(self.limits.pool & 3)].give(self.shared_cells());
+        self.pool_mut(pools).give(self.shared_cells());
     }
 
     /// Other limits; what the queue holds stays, even if it is more.
     pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
         self.limits = limits;
+        self.guaranteed_cells = limits.guaranteed_cells;
+        self.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
+        self.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
             (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
@@ -176,26 +183,11 @@ impl Queue {
         self.wred_dropped[drop_level as usize].add(len);
     }
 
-    /// Marks a frame as having met congestion, if its sender understands that and it is not marked yet.
-    pub fn mark(&mut self, frame: &mut [u8]) {
-        if wred::mark(frame) {
+    /// Marks a frame, whose field is there, as having met congestion, if its sender understands that and it is not marked yet.
+    pub fn mark(&mut self, field: DsField, frame: &mut [u8]) {
+        if field.ecn(frame).is_markable() && field.set_ce(frame) {
             self.marked.add(frame.len() as u16);
         }
-    }
-
-    /// Frames that were marked, and those that WRED dropped by drop level.
-    pub fn early(&self) -> (Count, [Count; 3]) {
-        (self.marked, self.wred_dropped)
-    }
-
-    /// The average length that WRED goes by, in cells; `None`: no WRED.
-    pub fn average_cells(&self) -> Option<u32> {
-        self.wred.as_ref().map(|wred| wred.average_cells())
-    }
-
-    /// Cells held, and the most there were.
-    pub fn level(&self) -> Level {
-        self.watermarks.level(self.used_cells, self.peak)
     }
 
     /// One watermark begins anew.
@@ -203,19 +195,28 @@ impl Queue {
         self.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
-    /// Frames that left, and frames dropped because the queue was full.
-    pub fn counts(&self) -> (Count, Count) {
-        (self.transmitted, self.dropped)
-    }
-
-    /// Times that its use rose above the usage threshold.
-    pub fn violations(&self) -> u64 {
-        self.usage.violations()
+    /// What it holds and has counted; what the port knows of its pauses is left out.
+    pub(crate) fn snapshot(&self, pools: &Pools) -> QueueSnapshot {
+        QueueSnapshot {
+            pool: self.limits.pool,
+            level: self.watermarks.level(self.used_cells, self.peak),
+            guaranteed_cells: self.guaranteed_cells,
+            waiting_frames: u64::from(self.waiting.frames()),
+            threshold_cells: self.threshold_cells(pools),
+            is_dynamic: matches!(self.limits.maximum, Some(Threshold::Dynamic(_))),
+            violations: self.usage.violations(),
+            transmitted: self.transmitted,
+            dropped: self.dropped,
+            marked: self.marked,
+            wred_dropped: self.wred_dropped,
+            average_cells: self.wred.as_ref().map_or(0, |wred| wred.average_cells()),
+            ..QueueSnapshot::default()
+        }
     }
 
     #[inline]
     fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.limits.guaranteed_cells)
+        self.used_cells.saturating_sub(self.guaranteed_cells)
     }
 }
 
@@ -241,10 +242,11 @@ mod tests {
             let mut pools = Pools::new(&settings);
             let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, wred: None, no_drop: false };
             let mut queue = Queue::new(limits, 90);
-            while queue.has_room(1, &pools) {
+            while queue.admit(1, &pools) {
                 queue.charge(1, &mut pools);
             }
-            assert_eq!((queue.level().cells, queue.violations()), (cells, 1), "{maximum:?}");
+            let held = queue.snapshot(&pools);
+            assert_eq!((held.level.cells, held.violations), (cells, 1), "{maximum:?}");
             assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
@@ -252,7 +254,7 @@ mod tests {
         let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
         let unlimited = Queue::new(unlimited, 90);
         assert!(
-            unlimited.has_room(1_000_000, &Pools::new(&settings)),
+            unlimited.admit(1_000_000, &Pools::new(&settings)),
             "without maximum there is always room"
         );
     }

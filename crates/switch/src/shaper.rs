@@ -54,6 +54,17 @@ impl Shaper {
         self.overhead_bytes = overhead_bytes;
     }
 
+    /// There is a limit.
+    #[inline]
+    pub fn has_rate(&self) -> bool {
+        self.byte_time != 0
+    }
+
+    /// What each frame takes of the line beyond its own bytes.
+    pub fn overhead_bytes(&self) -> u16 {
+        self.overhead_bytes
+    }
+
     /// A frame may start now.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {

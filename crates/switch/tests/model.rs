@@ -243,7 +243,7 @@ impl Model {
         let queue_after = self.queue_cells(out, queue) + cells;
         let over = queue_after.saturating_sub(self.guaranteed(out, queue));
         if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
-            self.drops[port][2] += 1;
+            self.drops[out][2] += 1;
             self.queues[out][queue].dropped += 1;
             return;
         }

@@ -6,20 +6,20 @@
 //! Source: design §4; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
 use crate::counters::PfcCount;
-use crate::pause::quanta_ns;
-use crate::settings::PRIORITIES;
+use crate::pfc_received::quanta_ns;
 use crate::time::{Instant, Nanos};
 use wire::pause::Pfc;
+use wire::set::Set8;
 
 /// The PFC that one port sends.
 #[derive(Debug)]
 pub struct PfcSender {
     pause_quanta: u16,
     refresh_ns: Nanos,
-    /// Bit p: priority p is in XOFF.
-    wanted: u8,
-    /// What the neighbour was last told.
-    announced: u8,
+    /// Priorities that are in XOFF.
+    xoff: Set8,
+    /// Those that the neighbour was last told of.
+    announced: Set8,
     refresh_at: Instant,
     count: PfcCount,
 }
@@ -30,8 +30,8 @@ impl PfcSender {
         Self {
             pause_quanta,
             refresh_ns: quanta_ns(pause_quanta, speed_bps) / 3,
-            wanted: 0,
-            announced: 0,
+            xoff: Set8::EMPTY,
+            announced: Set8::EMPTY,
             refresh_at: Instant::NEVER,
             count: PfcCount::default(),
         }
@@ -40,7 +40,7 @@ impl PfcSender {
     /// Another pause time, or speed; the neighbour is told at once if it is pausing.
     pub fn reconfigure(&mut self, pause_quanta: u16, speed_bps: u64) {
         let refresh_ns = quanta_ns(pause_quanta, speed_bps) / 3;
-        if (pause_quanta, refresh_ns) != (self.pause_quanta, self.refresh_ns) && self.announced != 0 {
+        if (pause_quanta, refresh_ns) != (self.pause_quanta, self.refresh_ns) && !self.announced.is_empty() {
             self.refresh_at = Instant::default();
         }
         (self.pause_quanta, self.refresh_ns) = (pause_quanta, refresh_ns);
@@ -49,32 +49,28 @@ impl PfcSender {
     /// A priority enters or leaves XOFF.
     #[inline]
     pub fn set(&mut self, priority: usize, xoff: bool) {
-        self.wanted = self.wanted & !(1 << priority) | u8::from(xoff) << priority;
+        self.xoff.set(priority, xoff);
     }
 
-    /// A frame is to be sent now.
+    /// When the next frame must leave: at once if something has changed, else when a refresh is due;
+    /// [`Instant::NEVER`]: nothing is in XOFF.
     #[inline]
-    pub fn is_due(&self, now: Instant) -> bool {
-        self.wanted != self.announced || self.refresh_at <= now
-    }
-
-    /// When the next frame is due if nothing changes; [`Instant::NEVER`] while nothing is in XOFF.
-    pub fn next_due(&self) -> Instant {
-        if self.wanted != self.announced { Instant::default() } else { self.refresh_at }
+    pub fn next_deadline(&self) -> Instant {
+        if self.xoff != self.announced { Instant::default() } else { self.refresh_at }
     }
 
     /// The frame that is due: the caller sends it now.
     pub fn send(&mut self, now: Instant) -> Pfc {
-        let enable = self.wanted | self.announced;
-        let quanta = std::array::from_fn(|p| if self.wanted & (1 << p) != 0 { self.pause_quanta } else { 0 });
+        let enable = self.xoff.with(self.announced);
+        let quanta = std::array::from_fn(|p| if self.xoff.contains(p) { self.pause_quanta } else { 0 });
         self.count.frames += 1;
-        for p in (0..PRIORITIES).filter(|p| enable & (1 << p) != 0) {
+        for p in enable {
             let counter = if quanta[p] == 0 { &mut self.count.xon } else { &mut self.count.xoff };
             counter[p] += 1;
         }
-        self.announced = self.wanted;
-        self.refresh_at = if self.wanted == 0 { Instant::NEVER } else { now + self.refresh_ns };
-        Pfc { enable, quanta }
+        self.announced = self.xoff;
+        self.refresh_at = if self.xoff.is_empty() { Instant::NEVER } else { now + self.refresh_ns };
+        Pfc { enable: enable.bits(), quanta }
     }
 
     /// PFC frames sent.
@@ -95,7 +91,7 @@ mod tests {
             for &(priority, xoff) in changes {
                 sender.set(priority, xoff);
             }
-            sender.is_due(Instant(now)).then(|| {
+            (sender.next_deadline() <= Instant(now)).then(|| {
                 let pfc = sender.send(Instant(now));
                 (pfc.enable, pfc.quanta[3], pfc.quanta[5])
             })

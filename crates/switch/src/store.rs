@@ -1,4 +1,4 @@
-//! The frames that the switch holds: who they belong to at ingress and egress, and the order of each queue.
+//! The frames that the switch stores until they have left: what is charged for each, and the order of each queue.
 //!
 //! One slot a frame of the memory, made at the start. A queue is a list through the slots, so any queue may hold any
 //! number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
@@ -6,6 +6,7 @@
 
 use crate::frame::FrameId;
 use crate::settings::DropLevel;
+use wire::ip::DsField;
 
 /// What is remembered of a frame until its cells are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,19 +23,22 @@ pub struct Charge {
     pub queue: u8,
     /// Its drop level.
     pub drop_level: DropLevel,
+    /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
+    pub ds_field: Option<DsField>,
 }
 
+/// Four of them are a cache line.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(16))]
 struct Slot {
     next: u32,
     charge: Charge,
-    /// What the switch knows of this frame.
     state: State,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Not ours.
+    /// The switch does not have it.
     Absent,
     /// In a queue, or handed out to be sent and still charged.
     Charged,
@@ -74,15 +78,22 @@ impl List {
 
 /// A slot for each frame of the memory.
 #[derive(Debug)]
-pub struct Held {
+pub struct Store {
     slots: Vec<Slot>,
 }
 
-impl Held {
+impl Store {
     /// Slots for frames 0 to `frames` − 1, all empty.
     pub fn new(frames: usize) -> Self {
-        let charge =
-            Charge { len: 0, cells: 0, in_port: 0, priority: 0, queue: 0, drop_level: DropLevel::Green };
+        let charge = Charge {
+            len: 0,
+            cells: 0,
+            in_port: 0,
+            priority: 0,
+            queue: 0,
+            drop_level: DropLevel::Green,
+            ds_field: None,
+        };
         Self { slots: vec![Slot { next: NONE, charge, state: State::Absent }; frames] }
     }
 
@@ -90,7 +101,7 @@ impl Held {
     #[inline]
     pub fn push(&mut self, list: &mut List, frame: FrameId, charge: Charge) {
         let index = frame.index();
-        debug_assert_eq!(self.slots[index].state, State::Absent, "frame {index} is held twice");
+        debug_assert_eq!(self.slots[index].state, State::Absent, "frame {index} is stored twice");
         self.slots[index] = Slot { next: NONE, charge, state: State::Charged };
         match list.tail {
             NONE => list.head = index as u32,
@@ -138,7 +149,7 @@ impl Held {
         charged.then_some(slot.charge)
     }
 
-    /// Frames held, in queues or handed out (checks only: it looks at every slot).
+    /// Frames stored, in queues or handed out (checks only: it looks at every slot).
     pub fn count(&self) -> usize {
         self.slots.iter().filter(|slot| slot.state != State::Absent).count()
     }
@@ -149,19 +160,31 @@ mod tests {
     use super::*;
 
     #[test]
+    fn four_slots_are_a_cache_line() {
+        assert_eq!(size_of::<Slot>(), 16);
+    }
+
+    #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
-        let mut held = Held::new(8);
-        let charge =
-            |len| Charge { len, cells: 1, in_port: 0, priority: 0, queue: 0, drop_level: DropLevel::Green };
+        let mut store = Store::new(8);
+        let charge = |len| Charge {
+            len,
+            cells: 1,
+            in_port: 0,
+            priority: 0,
+            queue: 0,
+            drop_level: DropLevel::Green,
+            ds_field: None,
+        };
         let (mut a, mut b) = (List::default(), List::default());
         for index in [3, 1, 7] {
-            held.push(&mut a, FrameId::new(index), charge(index as u16));
-            held.push(&mut b, FrameId::new(index - 1), charge(index as u16 + 100));
+            store.push(&mut a, FrameId::new(index), charge(index as u16));
+            store.push(&mut b, FrameId::new(index - 1), charge(index as u16 + 100));
         }
-        assert_eq!((held.front_len(&a), held.front_len(&b), held.count()), (3, 103, 6));
-        let order: Vec<_> = std::iter::from_fn(|| held.pop(&mut a)).map(|(frame, _)| frame.index()).collect();
+        assert_eq!((store.front_len(&a), store.front_len(&b), store.count()), (3, 103, 6));
+        let order: Vec<_> = std::iter::from_fn(|| store.pop(&mut a)).map(|(frame, _)| frame.index()).collect();
         assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
-        assert_eq!(held.finish(&FrameId::new(1)), Some(charge(1)));
-        assert_eq!(held.count(), 5);
+        assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
+        assert_eq!(store.count(), 5);
     }
 }
