@@ -13,10 +13,9 @@
 //! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
 
 use switch::SwitchSettings;
-use switch::apply::given;
 use switch::cells::CellSize;
-use switch::egress::Given;
 use switch::headroom;
+use switch::limits::EgressLimits;
 use switch::queue::Limits;
 use switch::settings::{DropLevel, GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
 
@@ -106,13 +105,13 @@ impl Advice {
 
     /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let given: Vec<Given> = given(settings).collect();
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
         let mut exceeded: Vec<Exceeded> = Vec::new();
         for (number, port) in ports.iter().enumerate() {
-            for (queue, limits) in given[number].limits.iter().enumerate() {
+            for (queue, queue_limits) in limits[number].queues.iter().enumerate() {
                 let Some(written) = &port.effective.queues[queue].shared else { continue };
-                let Some(limit) = Limit::of(limits, settings) else { continue };
-                let meeting = Meeting::on(number, queue, &given, settings);
+                let Some(limit) = Limit::of(queue_limits, settings) else { continue };
+                let meeting = Meeting::on(number, queue, &limits, settings);
                 let by = meeting.cells().saturating_sub(limit.cells());
                 match exceeded.iter_mut().find(|other| other.place.span == written.place.span) {
                     _ if by == 0 => {}
@@ -132,7 +131,7 @@ impl Advice {
 
     /// Queues that mark all frames only where a group that uses them has been paused already.
     fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let given: Vec<Given> = given(settings).collect();
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
         let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
@@ -140,8 +139,8 @@ impl Advice {
                 let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
                 let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
                 let groups = others.flat_map(|(other, port)| {
-                    let queues = given[other].queues_of_priorities;
-                    let uses = move |p: &usize| queues[*p] & 1 << queue != 0;
+                    let queues = limits[other].queues_of_priorities;
+                    let uses = move |p: &usize| queues[*p].contains(queue);
                     no_drop(port).filter(uses).map(|p| &port.settings.groups[p])
                 });
                 let xoff_cells = groups.map(|group| match group.xoff {
@@ -335,11 +334,11 @@ struct Meeting {
 
 impl Meeting {
     /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
-    fn on(egress: usize, queue: usize, given: &[Given], settings: &SwitchSettings) -> Self {
+    fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
         let mut groups: Vec<GroupSettings> = Vec::new();
         for (number, port) in settings.ports.iter().enumerate().filter(|(number, _)| *number != egress) {
-            let queues = given[number].queues_of_priorities;
-            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority] & 1 << queue != 0);
+            let queues = limits[number].queues_of_priorities;
+            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority].contains(queue));
             groups.extend(there.map(|priority| port.groups[priority]));
         }
         let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);

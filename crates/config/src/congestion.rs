@@ -277,7 +277,7 @@ fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -
     let of_port = |port: &Port| {
         let queues = queues_of_priorities(&port.settings.classify, bridge.unknown_unicast_to_queue);
         let mask = mask(port);
-        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p])
+        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p].bits())
     };
     ports.iter().fold(0, |all, port| all | of_port(port))
 }

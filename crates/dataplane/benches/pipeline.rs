@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
-use switch::{Arrival, FrameId, HeapMemory, Instant, Memory, Received, Switch};
+use switch::{FrameId, HeapMemory, Instant, Memory, Received, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
 
@@ -21,6 +21,14 @@ const ROUNDS: usize = 20_000;
 const REPEATS: usize = 7;
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, ports, frames, rounds] = &arguments[..] {
+        let number = |text: &String| text.parse().expect("a number");
+        let mut lab = Lab::new(number(ports), number(frames));
+        let run = if what == "bare" { bare } else { whole };
+        println!("{:.1}", run(&mut lab, number(rounds)));
+        return;
+    }
     println!(
         "{:>6} {:>8} {:>16} {:>14} {:>7}",
         "ports", "frames", "switch ns/frame", "bare ns/frame", "ratio"
@@ -30,8 +38,8 @@ fn main() {
             let mut switch_ns = Vec::new();
             let mut bare_ns = Vec::new();
             for _ in 0..REPEATS {
-                bare_ns.push(bare(&mut Lab::new(ports, frames)));
-                switch_ns.push(whole(&mut Lab::new(ports, frames)));
+                bare_ns.push(bare(&mut Lab::new(ports, frames), ROUNDS));
+                switch_ns.push(whole(&mut Lab::new(ports, frames), ROUNDS));
             }
             let (switch_ns, bare_ns) = (median(switch_ns), median(bare_ns));
             println!("{ports:>6} {frames:>8} {switch_ns:>16.1} {bare_ns:>14.1} {:>7.2}", switch_ns / bare_ns);
@@ -129,23 +137,18 @@ fn mac(n: usize) -> MacAddr {
 }
 
 /// All that the switch does, in turns of [`BATCH`] frames.
-fn whole(lab: &mut Lab) -> f64 {
+fn whole(lab: &mut Lab, rounds: usize) -> f64 {
     let mut out = Vec::with_capacity(BATCH);
-    let mut arrivals: Vec<Vec<Arrival>> = (0..lab.ports).map(|_| Vec::with_capacity(BATCH)).collect();
     let mut now = 1_000;
     let start = cpu_ns();
     let mut sent = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         now += 2_000;
         for _ in 0..BATCH {
             lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]); // as the loop does
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
             let port = frame.index() % lab.ports;
-            let bytes = lab.memory.bytes(&frame, 64);
-            arrivals[port].push(lab.switch.look(port, Received { frame, len: 64 }, bytes));
-        }
-        for (port, arrivals) in arrivals.iter_mut().enumerate() {
-            lab.switch.receive_all(port, arrivals, Instant(now), &mut lab.memory);
+            lab.switch.receive(port, Received { frame, len: 64 }, Instant(now), &mut lab.memory);
         }
         lab.switch.tick(Instant(now));
         let mut work = lab.switch.ports_with_work();
@@ -163,15 +166,15 @@ fn whole(lab: &mut Lab) -> f64 {
             lab.ring.push_back(frame);
         }
     }
-    assert!(sent > ROUNDS * BATCH * 9 / 10, "the switch forwarded only {sent} frames");
-    (cpu_ns() - start) / (ROUNDS * BATCH) as f64
+    assert!(sent > rounds * BATCH * 9 / 10, "the switch forwarded only {sent} frames");
+    (cpu_ns() - start) / (rounds * BATCH) as f64
 }
 
 /// The least that a forwarder could do with the same frames: read the header, hand the frame on.
-fn bare(lab: &mut Lab) -> f64 {
+fn bare(lab: &mut Lab, rounds: usize) -> f64 {
     let mut out = Vec::with_capacity(BATCH);
     let start = cpu_ns();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for _ in 0..BATCH {
             lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]);
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
@@ -184,5 +187,5 @@ fn bare(lab: &mut Lab) -> f64 {
             lab.ring.push_back(frame);
         }
     }
-    (cpu_ns() - start) / (ROUNDS * BATCH) as f64
+    (cpu_ns() - start) / (rounds * BATCH) as f64
 }

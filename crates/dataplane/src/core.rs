@@ -162,7 +162,7 @@ impl<P: PortIo> Core<P> {
             }
             let bytes = self.memory.bytes_mut(&received.frame, usize::from(received.len));
             let arrival = self.switch.look(port, received, bytes);
-            if let (true, Some(field)) = (finish_checksums, arrival.ds_field) {
+            if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
                 checksum::finish_transport(bytes, field);
             }
             self.arrivals.push(arrival);

@@ -5,10 +5,12 @@
 //! Source: docs/architecture.md, "The way of a frame".
 
 use crate::bridge::Address;
+use crate::cells::CellSize;
 use crate::classify::{Class, Classifier};
 use crate::counters::DropReason;
 use crate::frame::{FrameId, Received};
-use wire::ethernet::{self, Header};
+use crate::store::Charge;
+use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL};
 use wire::ip::{DsField, Ecn};
 
 /// A frame that came in, and what its headers say.
@@ -16,16 +18,12 @@ use wire::ip::{DsField, Ecn};
 pub struct Arrival {
     /// The frame's token.
     pub frame: FrameId,
-    /// Bytes from the destination address on, without FCS.
-    pub len: u16,
-    /// What it is treated as.
-    pub class: Class,
+    /// What is to be charged for it, and what it is treated as.
+    pub charge: Charge,
     /// What is to be done with it.
     pub kind: Kind,
     /// Its ECN codepoint; Not-ECT if it is no IP packet.
     pub ecn: Ecn,
-    /// Where its differentiated services field is; `None`: it is no IP packet.
-    pub ds_field: Option<DsField>,
     /// Destination.
     pub dst: Address,
     /// Source.
@@ -44,39 +42,94 @@ pub enum Kind {
 }
 
 impl Arrival {
-    /// Looks at a frame that came in on the port of `classifier`; `bytes` are the frame's.
+    /// Looks at a frame that came in on port number `port`, which classifies by `classifier`; `bytes` are the frame's.
     #[inline]
-    pub fn look(received: Received, bytes: &[u8], classifier: &Classifier) -> Self {
+    pub fn look(
+        received: Received,
+        bytes: &[u8],
+        port: usize,
+        classifier: &Classifier,
+        cell: CellSize,
+    ) -> Self {
         let Received { frame, len } = received;
-        let Ok(header) = Header::parse(bytes) else {
+        let Ok(fields) = Fields::read(bytes) else {
+            let class = classifier.by_tag(None);
+            let charge = Charge { class, len, cells: 0, ds_field: None, in_port: port as u8 };
+            let kind = Kind::Refused(DropReason::Malformed);
             let (dst, src) = (Address::default(), Address::default());
-            let (class, kind) = (classifier.untagged(), Kind::Refused(DropReason::Malformed));
-            return Self { frame, len, class, kind, ecn: Ecn::NotEct, ds_field: None, dst, src };
+            return Self { frame, charge, kind, ecn: Ecn::NotEct, dst, src };
         };
-        let ds_field = DsField::find(bytes, &header);
-        let octet = ds_field.map_or(0, |field| field.octet(bytes));
-        Self {
-            frame,
-            len,
-            class: classifier.classify(&header, ds_field.map(|_| octet >> 2)),
-            kind: kind_of(&header),
-            ecn: Ecn::of(octet),
-            ds_field,
-            dst: Address::of(header.dst),
-            src: Address::of(header.src),
+        let class = classifier.by_tag(fields.pcp_and_dei);
+        let charge = Charge { class, len, cells: cell.of(len) as u16, ds_field: None, in_port: port as u8 };
+        let kind = kind_of(&fields);
+        let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
+        let mut arrival = Self { frame, charge, kind, ecn: Ecn::NotEct, dst, src };
+        if fields.ethertype == IPV4 || fields.ethertype == IPV6 {
+            arrival.look_at_packet(bytes, &fields, classifier);
         }
+        arrival
+    }
+
+    /// What an IP packet adds.
+    fn look_at_packet(&mut self, bytes: &[u8], fields: &Fields, classifier: &Classifier) {
+        let Some(field) = DsField::find_at(bytes, fields.ethertype, fields.payload_offset) else { return };
+        let octet = field.octet(bytes);
+        self.charge.ds_field = Some(field);
+        self.ecn = Ecn::of(octet);
+        if let Some(class) = classifier.by_dscp(octet >> 2, fields.pcp_and_dei) {
+            self.charge.class = class;
+        }
+    }
+
+    /// What it is treated as.
+    #[inline]
+    pub fn class(&self) -> Class {
+        self.charge.class
     }
 }
 
+/// The source's group bit, in the number of an address.
+const GROUP: u64 = 1 << 40;
+/// 01-80-C2-00-00-00 to -0F without their last four bits (IEEE 802.1Q-2022 table 8-1).
+const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
+
 #[inline]
-fn kind_of(header: &Header) -> Kind {
-    if header.ethertype == ethernet::MAC_CONTROL {
+fn kind_of(fields: &Fields) -> Kind {
+    let bad_source = fields.src & GROUP != 0 || fields.src == 0;
+    if fields.ethertype == MAC_CONTROL {
         Kind::Control
-    } else if header.src.is_group() || header.src.is_zero() {
+    } else if bad_source {
         Kind::Refused(DropReason::BadSource)
-    } else if header.dst.is_link_local() {
+    } else if fields.dst >> 4 == LINK_LOCAL {
         Kind::Refused(DropReason::Reserved)
     } else {
         Kind::Data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::mac::MacAddr;
+
+    /// The numbers above are what `MacAddr` says of each address.
+    #[test]
+    fn kinds_of_address() {
+        let fields = |dst: MacAddr, src: MacAddr| {
+            let mut frame = [0; 60];
+            wire::ethernet::write_header(&mut frame, dst, src, None, 0x88b5);
+            Fields::read(&frame).expect("a whole header")
+        };
+        let host = MacAddr([2, 0, 0, 0, 0, 1]);
+        for last in [0x00, 0x01, 0x0e, 0x0f, 0x10, 0xff] {
+            let dst = MacAddr([0x01, 0x80, 0xc2, 0, 0, last]);
+            let refused = kind_of(&fields(dst, host)) == Kind::Refused(DropReason::Reserved);
+            assert_eq!(refused, dst.is_link_local(), "{dst}");
+        }
+        for first in 0..=u8::MAX {
+            let src = MacAddr([first, 0, 0, 0, 0, 0]);
+            let refused = kind_of(&fields(host, src)) == Kind::Refused(DropReason::BadSource);
+            assert_eq!(refused, src.is_group() || src.is_zero(), "{src}");
+        }
     }
 }

@@ -47,8 +47,13 @@ impl Address {
     /// The number of an address.
     #[inline]
     pub fn of(mac: MacAddr) -> Self {
-        let [a, b, c, d, e, f] = mac.0;
-        Self(u64::from_be_bytes([0, 0, a, b, c, d, e, f]) | Self::VALID)
+        Self::of_number(mac.number())
+    }
+
+    /// The same from [`MacAddr::number`].
+    #[inline]
+    pub fn of_number(number: u64) -> Self {
+        Self(number | Self::VALID)
     }
 
     /// A multicast address or the broadcast address.
@@ -111,6 +116,7 @@ impl Bridge {
     }
 
     /// Makes an entry, or renews it; `home` is its first slot.
+    #[inline(never)]
     fn note(&mut self, entry: Entry, home: usize) {
         let mut index = home;
         for _ in 0..MAX_PROBES {
@@ -149,18 +155,20 @@ impl Bridge {
     /// The port of `address`, if it is known and was seen within the aging time.
     #[inline]
     pub fn look_up(&self, address: Address, now: Instant) -> Option<usize> {
-        let mut index = self.slot_of(address);
-        for _ in 0..MAX_PROBES {
-            let entry = &self.slots[index];
-            if entry.address == address {
-                return (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize);
-            }
-            if entry.address.is_empty() {
-                return None;
-            }
-            index = (index + 1) & (self.slots.len() - 1);
+        let home = self.slot_of(address);
+        let mut entry = &self.slots[home];
+        if entry.address != address {
+            entry = self.find(address, home)?;
         }
-        None
+        (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
+    }
+
+    /// The entry of an address that is not in its first slot.
+    fn find(&self, address: Address, home: usize) -> Option<&Entry> {
+        let mask = self.slots.len() - 1;
+        let chain = (home..home + MAX_PROBES).map(|index| &self.slots[index & mask]);
+        let mut chain = chain.take_while(|entry| !entry.address.is_empty());
+        chain.find(|entry| entry.address == address)
     }
 
     /// Forgets aged addresses among the next few slots; called each turn, it gets round in the end.
@@ -180,8 +188,8 @@ impl Bridge {
     /// Forgets every address learned on a port that went down.
     pub fn forget_port(&mut self, port: usize) {
         let is_there = |entry: &Entry| {
-                !entry.address.is_empty() && entry.port == port as u32 && entry.seen_tick != STATIC
-            };
+            !entry.address.is_empty() && entry.port == port as u32 && entry.seen_tick != STATIC
+        };
         let mut index = 0;
         while index < self.slots.len() {
             if is_there(&self.slots[index]) {

@@ -19,11 +19,11 @@
 //! policy wins over the map); seeds/huawei-pfc.txt, table 3-1 (unknown unicast); IEEE 802.1Q-2022 6.9.3, 8.6.6.
 
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
-use wire::ethernet::{Header, Tag};
 use wire::set::Set8;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(4))]
 pub struct Class {
     /// 802.1p priority: the group.
     pub priority: u8,
@@ -38,7 +38,7 @@ pub struct Class {
 pub struct Classifier {
     /// Frames without tag.
     untagged: Class,
-    /// Frames with a tag, by PCP + 8 · DEI.
+    /// Frames with a tag, by PCP · 2 + DEI.
     tagged: [Class; 2 * PRIORITIES],
     /// IP packets by DSCP, where DSCP is trusted.
     by_dscp: Option<Box<[Class; DSCPS]>>,
@@ -51,13 +51,12 @@ impl Classifier {
     pub fn new(settings: &ClassifySettings) -> Self {
         let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
         let tagged = std::array::from_fn(|n| {
-            let (pcp, dei) = (n % PRIORITIES, n >= PRIORITIES);
+            let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
                 Trust::Dot1p => priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp]),
                 Trust::Dscp | Trust::None => of_port,
             };
-            let tag = Tag { dei, ..Tag::priority(pcp as u8) };
-            with_tag(class, tag, &settings.policy, settings.dei_drop_level)
+            with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
         });
         let by_dscp = |dscp: usize| {
             let priority = settings.dscp_to_dot1p[dscp];
@@ -74,26 +73,26 @@ impl Classifier {
         }
     }
 
-    /// The class of a frame that says nothing.
+    /// The class of a frame whose outer tag has this PCP · 2 + DEI, if it has a tag.
     #[inline]
-    pub(crate) fn untagged(&self) -> Class {
-        self.untagged
-    }
-
-    /// The class of a frame with this header; `dscp` is that of its IP packet, if it is one.
-    #[inline]
-    pub fn classify(&self, header: &Header, dscp: Option<u8>) -> Class {
-        if let (Some(by_dscp), Some(dscp)) = (&self.by_dscp, dscp) {
-            let class = by_dscp[usize::from(dscp & 0x3f)];
-            return match header.outer {
-                Some(tag) => with_tag(class, tag, &self.policy, self.dei_drop_level),
-                None => class,
-            };
-        }
-        match header.outer {
-            Some(tag) => self.tagged[usize::from(tag.pcp & 7 | u8::from(tag.dei) << 3)],
+    pub fn by_tag(&self, pcp_and_dei: Option<u8>) -> Class {
+        match pcp_and_dei {
+            Some(tag) => self.tagged[usize::from(tag & 15)],
             None => self.untagged,
         }
+    }
+
+    /// The class of an IP packet in such a frame, where DSCP is trusted.
+    #[inline]
+    pub fn by_dscp(&self, dscp: u8, pcp_and_dei: Option<u8>) -> Option<Class> {
+        let class = self.by_dscp.as_ref()?[usize::from(dscp & 0x3f)];
+        Some(match pcp_and_dei {
+            Some(tag) => {
+                let tag = (usize::from(tag >> 1), tag & 1 != 0);
+                with_tag(class, tag, &self.policy, self.dei_drop_level)
+            }
+            None => class,
+        })
     }
 }
 
@@ -105,9 +104,14 @@ fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLeve
 
 /// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
 #[inline]
-fn with_tag(class: Class, tag: Tag, policy: &[Option<u8>; PRIORITIES], dei_drop_level: DropLevel) -> Class {
-    let queue = policy[usize::from(tag.pcp & 7)].map_or(class.queue, |queue| queue & 7);
-    let drop_level = if tag.dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
+fn with_tag(
+    class: Class,
+    (pcp, dei): (usize, bool),
+    policy: &[Option<u8>; PRIORITIES],
+    dei_drop_level: DropLevel,
+) -> Class {
+    let queue = policy[pcp & 7].map_or(class.queue, |queue| queue & 7);
+    let drop_level = if dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
     Class { queue, drop_level, ..class }
 }
 
@@ -138,7 +142,9 @@ pub fn queues_of_priorities(
 mod tests {
     use super::*;
     use DropLevel::{Green, Red, Yellow};
-    use wire::ethernet::{EXPERIMENTAL, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, VLAN, write_header};
+    use wire::ethernet::{
+        EXPERIMENTAL, Header, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, Tag, VLAN, write_header,
+    };
     use wire::mac::MacAddr;
 
     /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or around neither.
@@ -171,7 +177,10 @@ mod tests {
 
     fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
         let header = Header::parse(frame).expect("a whole header");
-        let class = Classifier::new(settings).classify(&header, wire::ip::dscp(frame, &header));
+        let tag = header.outer.map(|tag| tag.pcp * 2 + u8::from(tag.dei));
+        let classifier = Classifier::new(settings);
+        let by_dscp = wire::ip::dscp(frame, &header).and_then(|dscp| classifier.by_dscp(dscp, tag));
+        let class = by_dscp.unwrap_or(classifier.by_tag(tag));
         (class.priority, class.queue, class.drop_level)
     }
 

@@ -13,7 +13,7 @@ use crate::pool::Pools;
 use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{DropLevel, PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
+use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::shaper::Shaper;
 use crate::store::{Charge, Store};
 use crate::time::Instant;
@@ -102,24 +102,25 @@ impl Egress {
 
     /// A frame of `cells` fits in its queue.
     #[inline]
-    pub fn admit(&self, queue: u8, cells: u32, pools: &Pools) -> bool {
-        self.queues[usize::from(queue & 7)].admit(cells, pools)
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
+        self.queues[charge.queue()].admit(charge.cells(), pools)
     }
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, queue: u8, cells: u32, drop_level: DropLevel, ecn: Ecn) -> Verdict {
-        self.queues[usize::from(queue & 7)].judge(cells, drop_level, ecn, &mut self.random)
+    pub fn judge(&mut self, charge: &Charge, ecn: Ecn) -> Verdict {
+        let queue = &mut self.queues[charge.queue()];
+        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random)
     }
 
     /// Counts a frame that its queue, or WRED, did not take.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, queue: u8, len: u16, drop_level: DropLevel) {
-        self.count_drop(reason, len);
-        let queue = &mut self.queues[usize::from(queue & 7)];
+    pub fn refuse(&mut self, reason: DropReason, charge: &Charge) {
+        self.count_drop(reason, charge.len);
+        let queue = &mut self.queues[charge.queue()];
         match reason {
-            DropReason::Wred => queue.count_wred_drop(len, drop_level),
-            _ => queue.count_drop(len),
+            DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
+            _ => queue.count_drop(charge.len),
         }
     }
 
@@ -129,19 +130,21 @@ impl Egress {
     }
 
     /// Marks a frame as having met congestion, if its sender understands that.
+    #[cold]
     pub fn mark(&mut self, charge: &Charge, frame: &mut [u8]) {
         if let Some(field) = charge.ds_field {
-            self.queues[usize::from(charge.queue & 7)].mark(field, frame);
+            self.queues[charge.queue()].mark(field, frame);
         }
     }
 
     /// Charges a frame that fits and puts it at the end of its queue.
     #[inline]
     pub fn enqueue(&mut self, frame: FrameId, charge: Charge, store: &mut Store, pools: &mut Pools) {
-        let queue = &mut self.queues[usize::from(charge.queue & 7)];
-        queue.charge(u32::from(charge.cells), pools);
+        let q = charge.queue();
+        let queue = &mut self.queues[q];
+        queue.charge(charge.cells(), pools);
         store.push(&mut queue.waiting, frame, charge);
-        self.backlogged.set(charge.queue.into(), true);
+        self.backlogged = self.backlogged.with(Set8::of(q));
     }
 
     /// Queues that do not send now: paused, or over their rate. All of them, while the line is busy or on hold.
@@ -165,15 +168,22 @@ impl Egress {
         let queue = &mut self.queues[q & 7];
         let (frame, charge) = store.pop(&mut queue.waiting)?;
         self.backlogged.set(q, !queue.waiting.is_empty());
-        let mark = queue.hand_out(u32::from(charge.cells), charge.drop_level, &mut self.random);
+        let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
         self.scheduler.sent(q, charge.len, self.backlogged.bits());
         self.shaper.take(charge.len, now);
-        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
-            shaped.shaper.take(charge.len, now);
+        if !self.shaped.is_empty() {
+            self.take_rates(q, charge.len, now);
         }
         self.in_flight_bytes += u32::from(charge.len);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
         Some(Dequeued { frame, charge, mark })
+    }
+
+    #[inline(never)]
+    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
+        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
+            shaped.shaper.take(len, now);
+        }
     }
 
     /// Whether `blocked` may change with each frame that leaves.
@@ -189,17 +199,18 @@ impl Egress {
     }
 
     /// Marks a frame that leaves as the settings say.
+    #[inline(never)]
     pub fn rewrite(&self, charge: &Charge, frame: &mut [u8]) {
-        rewrite::rewrite(&self.rewrite, charge.queue, charge.ds_field, frame);
+        rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
     }
 
     /// Releases a frame whose transmission is complete.
     #[inline]
     pub fn complete(&mut self, charge: &Charge, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
-        let queue = &mut self.queues[usize::from(charge.queue & 7)];
+        let queue = &mut self.queues[charge.queue()];
         queue.count_transmitted(charge.len);
-        queue.release(u32::from(charge.cells), pools);
+        queue.release(charge.cells(), pools);
     }
 
     /// Releases a frame that `dequeue` gave out and that will never leave.
@@ -212,7 +223,7 @@ impl Egress {
     pub fn flush_one(&mut self, store: &mut Store, pools: &mut Pools) -> Option<(FrameId, Charge)> {
         let q = self.backlogged.first()?;
         let (frame, charge) = store.pop(&mut self.queues[q].waiting)?;
-        self.queues[q].hand_out(u32::from(charge.cells), charge.drop_level, &mut self.random);
+        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
         if self.queues[q].waiting.is_empty() {
             self.backlogged.set(q, false);
             self.scheduler.emptied(q, self.backlogged.bits());
@@ -223,7 +234,7 @@ impl Egress {
 
     fn drop_queued(&mut self, charge: &Charge, pools: &mut Pools) {
         self.count_drop(DropReason::PortDown, charge.len);
-        self.queues[usize::from(charge.queue & 7)].release(u32::from(charge.cells), pools);
+        self.queues[charge.queue()].release(charge.cells(), pools);
     }
 
     /// Of the frames that complete, the kernel lost so many: it does not say which.

@@ -153,6 +153,11 @@ impl Group {
                 return Some(Area::ReservedAndShared);
             }
         }
+        self.admit_to_headroom(cells, pools)
+    }
+
+    #[cold]
+    fn admit_to_headroom(&self, cells: u32, pools: &Pools) -> Option<Area> {
         let fits = self.no_drop
             && self.headroom_cells + cells <= self.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
@@ -171,13 +176,16 @@ impl Group {
                 self.peaks.shared.lift(after);
                 self.note_usage(pools);
             }
-            Area::Headroom => {
-                self.headroom_cells += cells;
-                pools.headroom.take(cells);
-                self.peaks.headroom.lift(self.headroom_cells);
-            }
+            Area::Headroom => self.charge_to_headroom(cells, pools),
         }
         self.peaks.total.lift(self.cells());
+    }
+
+    #[cold]
+    fn charge_to_headroom(&mut self, cells: u32, pools: &mut Pools) {
+        self.headroom_cells += cells;
+        pools.headroom.take(cells);
+        self.peaks.headroom.lift(self.headroom_cells);
     }
 
     /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then reserved cells.
@@ -185,11 +193,7 @@ impl Group {
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         let mut cells = cells;
         if self.headroom_cells > 0 {
-            let from_headroom = cells.min(self.headroom_cells);
-            self.headroom_cells -= from_headroom;
-            pools.headroom.give(from_headroom);
-            self.losing &= self.headroom_cells > 0;
-            cells -= from_headroom;
+            cells -= self.release_from_headroom(cells, pools);
         }
         let before = self.shared_cells();
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
@@ -198,6 +202,16 @@ impl Group {
         if self.usage.is_above() {
             self.note_usage(pools);
         }
+    }
+
+    /// Releases at most `cells` of headroom, and says how many.
+    #[cold]
+    fn release_from_headroom(&mut self, cells: u32, pools: &mut Pools) -> u32 {
+        let from_headroom = cells.min(self.headroom_cells);
+        self.headroom_cells -= from_headroom;
+        pools.headroom.give(from_headroom);
+        self.losing &= self.headroom_cells > 0;
+        from_headroom
     }
 
     #[inline]

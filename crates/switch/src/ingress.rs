@@ -6,12 +6,13 @@
 //! Source: docs/architecture.md, "Halves"; the rules themselves are those of `group` and `pfc_sent`.
 
 use crate::arrival::Arrival;
-use crate::classify::{Class, Classifier};
+use crate::classify::Classifier;
 use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
 use crate::group::{Area, Change, Group};
 use crate::pfc_sent::PfcSender;
 use crate::pool::Pools;
 use crate::settings::{DropLevel, PRIORITIES, PortSettings};
+use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
 use wire::mac::MacAddr;
@@ -66,9 +67,8 @@ impl Ingress {
     /// Counts a data frame that came in.
     #[inline]
     pub fn receive(&mut self, arrival: &Arrival) {
-        let Class { priority, drop_level, .. } = arrival.class;
-        self.groups[usize::from(priority & 7)].count_received(arrival.len);
-        match drop_level {
+        self.groups[arrival.charge.priority()].count_received(arrival.charge.len);
+        match arrival.charge.class.drop_level {
             DropLevel::Green => {}
             DropLevel::Yellow => self.coloured[0] += 1,
             DropLevel::Red => self.coloured[1] += 1,
@@ -84,9 +84,9 @@ impl Ingress {
 
     /// Where a frame of `cells` would be charged, or why it must drop.
     #[inline]
-    pub fn admit(&self, priority: u8, cells: u32, pools: &Pools) -> Result<Area, DropReason> {
-        let group = &self.groups[usize::from(priority & 7)];
-        match group.admit(cells, pools) {
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+        let group = &self.groups[charge.priority()];
+        match group.admit(charge.cells(), pools) {
             Some(area) => Ok(area),
             None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
             None => Err(DropReason::IngressLossy),
@@ -95,9 +95,9 @@ impl Ingress {
 
     /// Counts a frame that found no room. True: it is the first no-drop frame lost since headroom was last empty.
     #[cold]
-    pub fn drop_full(&mut self, reason: DropReason, priority: u8, len: u16) -> bool {
-        self.count_drop(reason, len);
-        self.groups[usize::from(priority & 7)].count_drop(len)
+    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
+        self.count_drop(reason, charge.len);
+        self.groups[charge.priority()].count_drop(charge.len)
     }
 
     /// Counts a frame that came in here and was dropped.
@@ -108,17 +108,17 @@ impl Ingress {
 
     /// Charges a frame where `admit` said. True: the group must be examined.
     #[inline]
-    pub fn charge(&mut self, priority: u8, cells: u32, area: Area, pools: &mut Pools) -> bool {
-        let group = &mut self.groups[usize::from(priority & 7)];
-        group.charge(cells, area, pools);
+    pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.charge(charge.cells(), area, pools);
         group.is_no_drop()
     }
 
     /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
     #[inline]
-    pub fn release(&mut self, priority: u8, cells: u32, pools: &mut Pools) -> bool {
-        let group = &mut self.groups[usize::from(priority & 7)];
-        group.release(cells, pools);
+    pub fn release(&mut self, charge: &Charge, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.release(charge.cells(), pools);
         group.is_xoff()
     }
 

@@ -200,7 +200,11 @@ mod tests {
         for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
             let mut pauses = Pauses::new(Set8::from_bits(honoured), SPEED);
             pauses.apply(&pfc(enable, 1000), Instant(0));
-            assert_eq!(pauses.paused(Instant(1)), Set8::EMPTY, "honoured {honoured:08b}, enable {enable:08b}");
+            assert_eq!(
+                pauses.paused(Instant(1)),
+                Set8::EMPTY,
+                "honoured {honoured:08b}, enable {enable:08b}"
+            );
             let xoff: u64 = pauses.count().xoff.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }

@@ -253,9 +253,6 @@ mod tests {
         }
         let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
         let unlimited = Queue::new(unlimited, 90);
-        assert!(
-            unlimited.admit(1_000_000, &Pools::new(&settings)),
-            "without maximum there is always room"
-        );
+        assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
     }
 }

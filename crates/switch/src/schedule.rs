@@ -123,10 +123,16 @@ impl Scheduler {
         if self.group_count == 1 {
             return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
         }
+        self.pick_of_all(ready, &head_len)
+    }
+
+    /// Level 1 among several groups.
+    #[inline(never)]
+    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<usize> {
         for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
-                return Some(self.pick_of_rank(rank, groups, ready, &head_len));
+                return Some(self.pick_of_rank(rank, groups, ready, head_len));
             }
         }
         None

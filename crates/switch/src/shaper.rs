@@ -79,9 +79,13 @@ impl Shaper {
     /// A frame of `len` bytes starts now.
     #[inline]
     pub fn take(&mut self, len: u16, now: Instant) {
-        if self.byte_time == 0 {
-            return;
+        if self.byte_time != 0 {
+            self.occupy(len, now);
         }
+    }
+
+    #[inline(never)] // most lines have no rate, and need the registers
+    fn occupy(&mut self, len: u16, now: Instant) {
         let earliest = now - self.burst_ns;
         if self.free_at < earliest {
             (self.free_at, self.fraction) = (earliest, 0);

@@ -4,47 +4,71 @@
 //! number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
 //! either here or with somebody else.
 
+use crate::classify::Class;
 use crate::frame::FrameId;
 use crate::settings::DropLevel;
 use wire::ip::DsField;
 
 /// What is remembered of a frame until its cells are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(4))]
 pub struct Charge {
+    /// What it is treated as: its priority group, its queue, its drop level.
+    pub class: Class,
     /// Bytes without FCS.
     pub len: u16,
     /// Cells charged, at ingress and at egress.
     pub cells: u16,
-    /// Port it came in on.
-    pub in_port: u8,
-    /// Its priority group there.
-    pub priority: u8,
-    /// Queue it leaves by.
-    pub queue: u8,
-    /// Its drop level.
-    pub drop_level: DropLevel,
     /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
     pub ds_field: Option<DsField>,
+    /// Port it came in on.
+    pub in_port: u8,
+}
+
+impl Charge {
+    /// Its queue's number.
+    #[inline]
+    pub fn queue(&self) -> usize {
+        usize::from(self.class.queue & 7)
+    }
+
+    /// Its priority group's number.
+    #[inline]
+    pub fn priority(&self) -> usize {
+        usize::from(self.class.priority & 7)
+    }
+
+    /// Its cells.
+    #[inline]
+    pub fn cells(&self) -> u32 {
+        u32::from(self.cells)
+    }
 }
 
 /// Four of them are a cache line.
 #[derive(Debug, Clone, Copy)]
-#[repr(align(16))]
+#[repr(C, align(16))]
 struct Slot {
-    next: u32,
     charge: Charge,
-    state: State,
+    /// The next frame of its queue.
+    next: u32,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    /// The switch does not have it.
-    Absent,
-    /// In a queue, or handed out to be sent and still charged.
-    Charged,
-    /// A frame that the switch made itself (PFC); it has no cells.
-    Own,
-}
+/// In place of the port that a frame came in on: the switch does not have this frame.
+const ABSENT: u8 = 255;
+/// … or made it itself (PFC); it has no cells.
+const OWN: u8 = 254;
+
+const EMPTY: Slot = Slot {
+    charge: Charge {
+        class: Class { priority: 0, queue: 0, drop_level: DropLevel::Green },
+        len: 0,
+        cells: 0,
+        ds_field: None,
+        in_port: ABSENT,
+    },
+    next: NONE,
+};
 
 const NONE: u32 = u32::MAX;
 
@@ -85,24 +109,15 @@ pub struct Store {
 impl Store {
     /// Slots for frames 0 to `frames` − 1, all empty.
     pub fn new(frames: usize) -> Self {
-        let charge = Charge {
-            len: 0,
-            cells: 0,
-            in_port: 0,
-            priority: 0,
-            queue: 0,
-            drop_level: DropLevel::Green,
-            ds_field: None,
-        };
-        Self { slots: vec![Slot { next: NONE, charge, state: State::Absent }; frames] }
+        Self { slots: vec![EMPTY; frames] }
     }
 
     /// Appends a frame to a queue.
     #[inline]
     pub fn push(&mut self, list: &mut List, frame: FrameId, charge: Charge) {
         let index = frame.index();
-        debug_assert_eq!(self.slots[index].state, State::Absent, "frame {index} is stored twice");
-        self.slots[index] = Slot { next: NONE, charge, state: State::Charged };
+        debug_assert_eq!(self.slots[index].charge.in_port, ABSENT, "frame {index} is stored twice");
+        self.slots[index] = Slot { charge, next: NONE };
         match list.tail {
             NONE => list.head = index as u32,
             tail => self.slots[tail as usize].next = index as u32,
@@ -135,23 +150,23 @@ impl Store {
 
     /// Notes a frame that the switch made itself and hands out to be sent.
     pub fn lend_own(&mut self, frame: &FrameId) {
-        debug_assert_eq!(self.slots[frame.index()].state, State::Absent);
-        self.slots[frame.index()].state = State::Own;
+        debug_assert_eq!(self.slots[frame.index()].charge.in_port, ABSENT);
+        self.slots[frame.index()].charge.in_port = OWN;
     }
 
     /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
     #[inline]
     pub fn finish(&mut self, frame: &FrameId) -> Option<Charge> {
         let slot = &mut self.slots[frame.index()];
-        debug_assert_ne!(slot.state, State::Absent, "frame {} was not handed out", frame.index());
-        let charged = slot.state == State::Charged;
-        slot.state = State::Absent;
-        charged.then_some(slot.charge)
+        let charge = slot.charge;
+        debug_assert_ne!(charge.in_port, ABSENT, "frame {} was not handed out", frame.index());
+        slot.charge.in_port = ABSENT;
+        (charge.in_port < OWN).then_some(charge)
     }
 
     /// Frames stored, in queues or handed out (checks only: it looks at every slot).
     pub fn count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.state != State::Absent).count()
+        self.slots.iter().filter(|slot| slot.charge.in_port != ABSENT).count()
     }
 }
 
@@ -167,22 +182,15 @@ mod tests {
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
         let mut store = Store::new(8);
-        let charge = |len| Charge {
-            len,
-            cells: 1,
-            in_port: 0,
-            priority: 0,
-            queue: 0,
-            drop_level: DropLevel::Green,
-            ds_field: None,
-        };
+        let charge = |len| Charge { len, cells: 1, in_port: 0, ..EMPTY.charge };
         let (mut a, mut b) = (List::default(), List::default());
         for index in [3, 1, 7] {
             store.push(&mut a, FrameId::new(index), charge(index as u16));
             store.push(&mut b, FrameId::new(index - 1), charge(index as u16 + 100));
         }
         assert_eq!((store.front_len(&a), store.front_len(&b), store.count()), (3, 103, 6));
-        let order: Vec<_> = std::iter::from_fn(|| store.pop(&mut a)).map(|(frame, _)| frame.index()).collect();
+        let order: Vec<_> =
+            std::iter::from_fn(|| store.pop(&mut a)).map(|(frame, _)| frame.index()).collect();
         assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
         assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
         assert_eq!(store.count(), 5);

@@ -9,7 +9,6 @@
 
 use crate::arrival::{Arrival, Kind};
 use crate::bridge::{Address, Bridge};
-use crate::classify::Class;
 use crate::cells::CellSize;
 use crate::counters::DropReason;
 use crate::egress::{Dequeued, Egress};
@@ -77,7 +76,9 @@ impl Switch {
         let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
         Self {
             ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
-            egress: egress.map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n))).collect(),
+            egress: egress
+                .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
+                .collect(),
             pools: Pools::new(&settings.buffer),
             store: Store::new(memory_frames),
             cell: CellSize::new(settings.buffer.cell_bytes),
@@ -96,7 +97,7 @@ impl Switch {
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
-        Arrival::look(received, bytes, self.ingress[port].classifier())
+        Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
     }
 
     /// A frame came in on `port`: looked at and received at once.
@@ -147,7 +148,7 @@ impl Switch {
             Kind::Data => self.ingress[port].receive(&arrival),
             Kind::Control => return self.obey(port, arrival, now, memory),
             Kind::Refused(reason) => {
-                self.ingress[port].refuse(reason, arrival.len);
+                self.ingress[port].refuse(reason, arrival.charge.len);
                 return memory.free(arrival.frame);
             }
         }
@@ -155,13 +156,13 @@ impl Switch {
             Some(out) if out == port => self.drop_arrival(port, arrival, memory),
             // Learned addresses are forgotten with their port; static ones are not.
             Some(out) if !self.up.contains(out) => {
-                self.egress[out].count_drop(DropReason::PortDown, arrival.len);
+                self.egress[out].count_drop(DropReason::PortDown, arrival.charge.len);
                 memory.free(arrival.frame);
             }
             Some(out) => self.forward(port, arrival, out, now, memory),
             None => {
                 if let (Some(map), false) = (&self.unknown_unicast_to_queue, arrival.dst.is_group()) {
-                    arrival.class.queue = map[usize::from(arrival.class.priority & 7)] & 7;
+                    arrival.charge.class.queue = map[usize::from(arrival.charge.class.priority & 7)] & 7;
                 }
                 self.flood(port, arrival, now, memory);
             }
@@ -171,7 +172,7 @@ impl Switch {
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
     fn obey<M: Memory>(&mut self, port: usize, arrival: Arrival, now: Instant, memory: &mut M) {
-        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.len)), now) {
+        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
             self.add_work(Set64::of(port));
         }
         memory.free(arrival.frame);
@@ -180,7 +181,7 @@ impl Switch {
     /// A frame whose destination is where it came from, or that no other port could take.
     #[cold]
     fn drop_arrival<M: Memory>(&mut self, port: usize, arrival: Arrival, memory: &mut M) {
-        self.ingress[port].count_drop(DropReason::Filtered, arrival.len);
+        self.ingress[port].count_drop(DropReason::Filtered, arrival.charge.len);
         memory.free(arrival.frame);
     }
 
@@ -194,58 +195,43 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        let Arrival { len, class, ecn, ds_field, .. } = arrival;
-        let cells = self.cell.of(len);
+        let charge = arrival.charge;
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
-        let admitted = admit(ingress, egress, class, cells, &self.pools);
-        let verdict = match admitted {
-            Ok(_) => egress.judge(class.queue, cells, class.drop_level, ecn),
-            Err(_) => Verdict::Pass,
+        let area = match admit(ingress, egress, &charge, &self.pools) {
+            Ok(area) => area,
+            Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
-        let area = match (admitted, verdict) {
-            (Ok(area), Verdict::Pass | Verdict::Mark) => area,
-            (Err(reason), _) => return self.refuse(port, arrival, out, reason, now, memory),
-            (_, Verdict::Drop) => return self.refuse(port, arrival, out, DropReason::Wred, now, memory),
-        };
-        let charge = Charge {
-            len,
-            cells: cells as u16,
-            in_port: port as u8,
-            priority: class.priority,
-            queue: class.queue,
-            drop_level: class.drop_level,
-            ds_field,
-        };
-        if verdict == Verdict::Mark {
-            egress.mark(&charge, memory.bytes_mut(&arrival.frame, usize::from(len)));
+        match egress.judge(&charge, arrival.ecn) {
+            Verdict::Pass => {}
+            Verdict::Mark => egress.mark(&charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
+            Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
         }
-        let must_examine = ingress.charge(class.priority, cells, area, &mut self.pools);
+        let must_examine = ingress.charge(&charge, area, &mut self.pools);
         egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
         self.add_work(Set64::of(out));
         if must_examine {
-            self.examine(port, class.priority.into(), now);
+            self.examine(port, charge.priority(), now);
         }
     }
 
     /// To every other port that is up; each but the last gets a copy.
     #[cold]
     fn flood<M: Memory>(&mut self, port: usize, arrival: Arrival, now: Instant, memory: &mut M) {
-        let cells = self.cell.of(arrival.len);
         let targets = self.up.without(Set64::of(port));
         let Some(last) = targets.last() else { return self.drop_arrival(port, arrival, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
             // Nothing is copied for a port that has no room.
-            let room = admit(&self.ingress[port], &self.egress[out], arrival.class, cells, &self.pools);
+            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, &self.pools);
             match (room, memory.alloc()) {
                 (Ok(_), Some(frame)) => {
-                    memory.copy(&arrival.frame, &frame, usize::from(arrival.len));
+                    memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
                     self.forward(port, Arrival { frame, ..arrival }, out, now, memory);
                 }
-                (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.len),
+                (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
                 (Err(reason), copy) => {
-                    self.count_refusal(port, &arrival, out, reason, now);
+                    self.count_refusal(&arrival.charge, out, reason, now);
                     copy.into_iter().for_each(|copy| memory.free(copy));
                 }
             }
@@ -257,30 +243,24 @@ impl Switch {
     #[cold]
     fn refuse<M: Memory>(
         &mut self,
-        port: usize,
         arrival: Arrival,
         out: usize,
         reason: DropReason,
         now: Instant,
         memory: &mut M,
     ) {
-        self.count_refusal(port, &arrival, out, reason, now);
+        self.count_refusal(&arrival.charge, out, reason, now);
         memory.free(arrival.frame);
     }
 
     /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
     /// group.
-    fn count_refusal(&mut self, port: usize, arrival: &Arrival, out: usize, reason: DropReason, now: Instant) {
-        let (class, len) = (arrival.class, arrival.len);
-        match reason {
-            DropReason::TailDrop | DropReason::Wred => {
-                self.egress[out].refuse(reason, class.queue, len, class.drop_level);
-            }
-            _ => {
-                if self.ingress[port].drop_full(reason, class.priority, len) {
-                    self.events.push(now, Event::NoDropLost { port, priority: class.priority.into() });
-                }
-            }
+    fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
+        let (port, priority) = (usize::from(charge.in_port), charge.priority());
+        if matches!(reason, DropReason::TailDrop | DropReason::Wred) {
+            self.egress[out].refuse(reason, charge);
+        } else if self.ingress[port].drop_full(reason, charge) {
+            self.events.push(now, Event::NoDropLost { port, priority });
         }
     }
 
@@ -373,10 +353,10 @@ impl Switch {
     /// Gives a frame's cells back to its group; its queue has given back its own.
     #[inline]
     fn release(&mut self, charge: &Charge, now: Instant) {
-        let (port, priority) = (usize::from(charge.in_port), charge.priority);
+        let port = usize::from(charge.in_port);
         // Thresholds that others have lowered meanwhile are the tick's.
-        if self.ingress[port].release(priority, u32::from(charge.cells), &mut self.pools) {
-            self.examine(port, priority.into(), now);
+        if self.ingress[port].release(charge, &mut self.pools) {
+            self.examine(port, charge.priority(), now);
         }
     }
 
@@ -447,13 +427,7 @@ impl Switch {
 
 /// Whether a frame has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(
-    ingress: &Ingress,
-    egress: &Egress,
-    class: Class,
-    cells: u32,
-    pools: &Pools,
-) -> Result<Area, DropReason> {
-    let area = ingress.admit(class.priority, cells, pools)?;
-    if egress.admit(class.queue, cells, pools) { Ok(area) } else { Err(DropReason::TailDrop) }
+fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+    let area = ingress.admit(charge, pools)?;
+    if egress.admit(charge, pools) { Ok(area) } else { Err(DropReason::TailDrop) }
 }

@@ -46,7 +46,11 @@ mod tests {
         let fixed = [0, 1, 12_288, u32::MAX].map(Threshold::Static);
         for threshold in dynamic.chain(fixed) {
             for free in (0..2000).chain([131_071, 1 << 24, u32::MAX / 8, u32::MAX / 8 + 1, u32::MAX]) {
-                assert_eq!(Limit::of(threshold).cells(free), threshold.cells(free), "{threshold:?} of {free}");
+                assert_eq!(
+                    Limit::of(threshold).cells(free),
+                    threshold.cells(free),
+                    "{threshold:?} of {free}"
+                );
             }
         }
         assert_eq!(Limit::NONE.cells(5), u32::MAX);

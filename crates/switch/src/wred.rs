@@ -68,7 +68,7 @@ impl Wred {
     }
 
     /// A frame arrives, with which the queue holds `cells`.
-    #[inline]
+    #[inline(never)] // most queues have no WRED, and need the registers
     pub fn at_enqueue(
         &mut self,
         cells: u32,
@@ -95,7 +95,7 @@ impl Wred {
     }
 
     /// A frame leaves, with which the queue held `cells`. True: it is to be marked, if it is ECT.
-    #[inline]
+    #[inline(never)]
     pub fn at_dequeue(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random) -> bool {
         if self.settings.mark_at == MarkAt::Enqueue || !self.settings.ecn {
             return false;

@@ -115,6 +115,45 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
     Ok((u16::from_be_bytes([tci0, tci1]), u16::from_be_bytes([type0, type1])))
 }
 
+/// What of the same header the way of a frame through a switch needs, as plain numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fields {
+    /// Destination, as [`MacAddr::number`] has it.
+    pub dst: u64,
+    /// Source, likewise.
+    pub src: u64,
+    /// Type of the payload, as in [`Header`].
+    pub ethertype: u16,
+    /// PCP and DEI of the first tag, as PCP · 2 + DEI; `None`: there is no tag.
+    pub pcp_and_dei: Option<u8>,
+    /// Where the payload begins, as in [`Header`].
+    pub payload_offset: u8,
+}
+
+impl Fields {
+    /// Reads the header of a frame; errors as in [`Header::parse`].
+    #[inline]
+    pub fn read(frame: &[u8]) -> Result<Fields, Error> {
+        let fixed: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?; // the one check
+        let dst = fixed.first_chunk().ok_or(Error::Truncated)?;
+        let src_and_type = fixed.last_chunk().ok_or(Error::Truncated)?;
+        let (dst, src_and_type) = (u64::from_be_bytes(*dst), u64::from_be_bytes(*src_and_type));
+        let (dst, src, tpid) = (dst >> 16, src_and_type >> 16, src_and_type as u16);
+        if !is_tag(tpid) {
+            let payload_offset = HEADER_BYTES as u8;
+            return Ok(Fields { dst, src, ethertype: tpid, pcp_and_dei: None, payload_offset });
+        }
+        let (tci, mut ethertype) = tag_at(frame, HEADER_BYTES)?;
+        let mut payload_offset = HEADER_BYTES + TAG_BYTES;
+        if is_tag(ethertype) {
+            (_, ethertype) = tag_at(frame, payload_offset)?;
+            payload_offset += TAG_BYTES;
+        }
+        let payload_offset = payload_offset as u8;
+        Ok(Fields { dst, src, ethertype, pcp_and_dei: Some((tci >> 12) as u8), payload_offset })
+    }
+}
+
 #[inline]
 fn is_tag(ethertype: u16) -> bool {
     ethertype == VLAN || ethertype == SERVICE_VLAN

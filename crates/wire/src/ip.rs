@@ -59,14 +59,18 @@ impl DsField {
     /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before the field's end.
     #[inline]
     pub fn find(frame: &[u8], header: &Header) -> Option<Self> {
-        let version = match header.ethertype {
-            IPV4 => Version::V4,
-            IPV6 => Version::V6,
-            _ => return None,
-        };
-        let [first, _] = *frame.get(header.payload_offset..)?.first_chunk::<2>()?;
-        let expected = if version == Version::V4 { 4 } else { 6 };
-        (first >> 4 == expected).then_some(Self { version, packet_at: header.payload_offset as u8 })
+        Self::find_at(frame, header.ethertype, header.payload_offset as u8)
+    }
+
+    /// The same, from the type and the place of the payload.
+    #[inline]
+    pub fn find_at(frame: &[u8], ethertype: u16, payload_offset: u8) -> Option<Self> {
+        if ethertype != IPV4 && ethertype != IPV6 {
+            return None;
+        }
+        let [first, _] = *frame.get(usize::from(payload_offset)..)?.first_chunk::<2>()?;
+        let (version, number) = if ethertype == IPV4 { (Version::V4, 4) } else { (Version::V6, 6) };
+        (first >> 4 == number).then_some(Self { version, packet_at: payload_offset })
     }
 
     /// Version of the packet.

@@ -13,6 +13,20 @@ impl MacAddr {
     /// Where PAUSE and PFC frames go: the neighbour, whoever it is (IEEE 802.3 Annex 31B.1).
     pub const PAUSE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 
+    /// The address as a number of 48 bits, the first byte the highest.
+    #[inline]
+    pub const fn number(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// The address of a number; bits above the 48th are cut off.
+    #[inline]
+    pub const fn from_number(number: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+        MacAddr([a, b, c, d, e, f])
+    }
+
     /// A multicast address or the broadcast address. Never a legal source.
     #[inline]
     pub fn is_group(self) -> bool {
