@@ -5,7 +5,7 @@
 //! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
 //! no longer no-drop end. Watermarks and counters go on. Frames that wait stay in their queue, so after a change of the
 //! maps later frames of their flow may overtake them.
-//! Source: design §3 ("Buffer edits take effect together, when applied"), §7.6; the seeds' `buffer apply`.
+//! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
 //!
 //! Settings of the whole switch that a port needs: what each queue may hold. Guaranteed cells are the queue's ratio of
 //! the fixed area, which all ports' queues of that number divide evenly. A queue that carries some port's no-drop
@@ -18,7 +18,7 @@ use crate::settings::{Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSetting
 use crate::switch::Switch;
 use crate::time::Instant;
 
-/// The shared maximum of a lossy queue (H3C RDMA reference, "Managing data buffers").
+/// The shared maximum of a lossy queue (docs/law.md, "Egress queues").
 const DEFAULT_SHARED_PERCENT: u8 = 20;
 
 impl Switch {

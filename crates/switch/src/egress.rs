@@ -2,7 +2,7 @@
 //!
 //! Rule: a frame leaves when the line is free, its queue is picked among those that hold frames and are not paused, and
 //! the bytes with the kernel are below their bound (a pause cannot call back what the kernel has).
-//! Source: design §2, §4 ("bounded per port"), the way BQL bounds a driver.
+//! Source: docs/law.md, "Frames with the kernel"; the way BQL bounds a driver.
 
 use crate::frame::FrameId;
 use crate::held::{Charge, Held};

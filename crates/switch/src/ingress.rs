@@ -1,7 +1,7 @@
 //! The ingress half of a port: classifier, priority groups, and the PFC that it sends.
 //!
 //! It is a struct of its own, apart from [`crate::egress::Egress`], because one day the two ends of a frame's way may
-//! belong to different cores. Source: design §2, "Halves".
+//! belong to different cores. See docs/architecture.md, "The way of a frame".
 
 use crate::classify::Classifier;
 use crate::counters::{Count, DropReason};

@@ -3,7 +3,7 @@
 //!
 //! parse → classify → learn and look up → admit (cells at ingress and egress) → queue → schedule → release.
 //!
-//! Source: design §2, "The way of a frame". The owner calls [`Switch::receive`] for each frame that comes in,
+//! Source: docs/architecture.md, "The way of a frame". The owner calls [`Switch::receive`] for each frame that comes in,
 //! [`Switch::transmit`] for each port that may have something to send, [`Switch::complete`] for each frame that has
 //! left, and [`Switch::tick`] once a turn.
 
