@@ -12,8 +12,8 @@
 //!   rate → half way to target    target += R_AI          target += R_HAI    (5 steps of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
-//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3; the seeds'
-//! figures 3-2 to 3-7 (inspur-ecn-pfc-white-paper-zh.txt).
+//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3;
+//! docs/sources.md, "Inspur white paper" (figures 3-2 to 3-7).
 
 use switch::{Instant, Nanos};
 

@@ -34,7 +34,7 @@ const RECEIVE_BATCH: usize = 256;
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
 const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
-/// Priority of CNPs, and their ECN field (the seeds: ECT(1)).
+/// Priority of CNPs, and their ECN field, ECT(1): docs/sources.md, "Inspur white paper" (figure 3-5).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
 /// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for as long.
