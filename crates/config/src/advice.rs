@@ -9,7 +9,8 @@
 //! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
 //! - No cell of the shared area is left without a pool.
 //!
-//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and "Configuring PFC".
+//! Source: docs/law.md, "What cannot be lossless"; docs/sources.md, "H3C reference" (Setting PFC thresholds;
+//! Configuring PFC).
 //! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
 
 use switch::SwitchSettings;
@@ -28,7 +29,7 @@ use crate::values::spell_speed;
 const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
-/// Priorities of best effort and of network control (seeds/h3c-rdma-technical-reference.txt, "Configuring PFC").
+/// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
 /// Warns of what is right to the letter only. `ports` and `settings` are the same ports.

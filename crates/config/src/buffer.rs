@@ -2,8 +2,9 @@
 //!
 //! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
 //! port binds it, it takes the place of whatever the defaults say.
-//! Source: seeds/inspur-ecn-pfc-white-paper-zh.txt, 5.5, 5.6 and 6 (profiles, and the ingress pool: buffer-size is
-//! `total_bytes`, pause-threshold `headroom_bytes`); seeds/h3c-rdma-technical-reference.txt, "Managing data buffers".
+//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and the
+//! ingress pool: buffer-size is `total_bytes`, pause-threshold `headroom_bytes`) and "H3C reference" (Managing data
+//! buffers).
 
 use std::collections::BTreeMap;
 
@@ -156,7 +157,7 @@ fn read_ingress_profile(mut section: Section, cell_bytes: u32, found: &mut Found
     };
     let mut group = WrittenGroup {
         reserved_cells: read(RESERVED),
-        // Room for what still arrives after XOFF: the seed sends XOFF when less than that is left.
+        // Room for what still arrives after XOFF: the Inspur switch sends XOFF when less than that is left.
         headroom_cells: read(XOFF),
         resume_cells: read(XON),
         xon_offset_cells: read(XON_OFFSET),

@@ -3,8 +3,8 @@
 //!
 //! A WRED table says all queues of a port, so a port that binds one leaves nothing of the defaults' table. A profile is
 //! bound queue by queue, and each queue is a setting of its own. What the port itself binds wins.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "ECN" (tables, and their defaults);
-//! seeds/inspur-ecn-pfc-white-paper-zh.txt 4, 5.2, 5.3 and 6 (profiles, and their defaults).
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
+//! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -18,7 +18,7 @@ use crate::mistakes::{Found, Place};
 use crate::section::{Placed, Section, quoted, value_or};
 use crate::values::{bound, named};
 
-/// Most WRED tables, and most queue profiles; the seed has 128 profiles.
+/// Most WRED tables, and most queue profiles; the Inspur switch has 128.
 const MAX_NAMED: usize = 1024;
 /// The range of the exponent.
 const EXPONENT: RangeInclusive<u8> = 0..=15;
@@ -123,7 +123,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, found: &mut Found) -> Place
 /// a while.
 fn read_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
-    /// The size of the seed's whole buffer.
+    /// The whole buffer of docs/sources.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
     let action = section.choice("action", &ACTIONS, &[], found);
     if !section.has("action") {

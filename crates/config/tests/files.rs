@@ -380,7 +380,7 @@ fn every_file_in_config() {
     assert_eq!(names, expected);
 }
 
-/// The seeds' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
+/// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
 #[test]
 fn the_examples_of_the_seeds() {
     let mut table = String::new();

@@ -1,5 +1,5 @@
-//! The conservation of frames (design §7.5): everything that came in, and every copy of it, has left, ended here on
-//! purpose, been dropped with a reason, or waits.
+//! The conservation of frames (docs/law.md, "Invariants", 5): everything that came in, and every copy of it, has left,
+//! ended here on purpose, been dropped with a reason, or waits.
 //!
 //! ```text
 //! received + flood copies = transmitted + consumed + dropped + waiting

@@ -1,5 +1,5 @@
 //! One core's loop. A turn is one breath: read the clock once, take what has left, take what came in, do what is due,
-//! send, answer. Source: design §2.
+//! send, answer. Source: docs/architecture.md, "The way of a frame".
 
 use std::io;
 

@@ -6,7 +6,7 @@
 //! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
 //! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
 //! their flow may overtake them.
-//! Source: docs/law.md, "Reload"; H3C RDMA technical reference, `buffer apply`.
+//! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
 
 use crate::limits::EgressLimits;
 use crate::settings::{PRIORITIES, SwitchSettings};

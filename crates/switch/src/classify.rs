@@ -15,8 +15,9 @@
 //! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
 //!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
 //! ```
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Packet priority-to-queue mappings"; its Chinese version, "ETS" (the
-//! policy wins over the map); seeds/huawei-pfc.txt, table 3-1 (unknown unicast); IEEE 802.1Q-2022 6.9.3, 8.6.6.
+//! Source: docs/law.md, "Classification"; docs/sources.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
+//! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
+//! 6.9.3, 8.6.6.
 
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use wire::set::Set8;
@@ -184,7 +185,7 @@ mod tests {
         (class.priority, class.queue, class.drop_level)
     }
 
-    /// The seeds' default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
+    /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
     /// for all that has no tag, and for everything where nothing is trusted.
     #[test]
     fn trust_dot1p_and_no_trust() {

@@ -150,7 +150,7 @@ pub struct Snapshot {
 
 /// One port.
 ///
-/// Conservation (design §7.5), over all ports, once idle: Σ received + flood copies
+/// Conservation (docs/law.md, "Invariants", 5), over all ports, once idle: Σ received + flood copies
 /// = Σ transmitted + Σ consumed + Σ drops, where drops count at the port the frame came in on, but `PortDown` and
 /// `KernelLost`, which count where it was to leave.
 #[derive(Debug, Clone, Default, PartialEq)]

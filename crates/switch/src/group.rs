@@ -16,8 +16,8 @@
 //! ```
 //! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
 //!
-//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" (figure 12). Once headroom is in
-//! use all goes there: SONiC's model, see reference/switches.md, "Models in simulators".
+//! Source: docs/law.md, "Priority groups" and "XOFF and XON"; docs/sources.md, "H3C reference" (Setting PFC thresholds,
+//! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
 
 use crate::counters::{Count, GroupSnapshot};
 use crate::pool::{Pool, Pools};
@@ -421,7 +421,7 @@ mod tests {
         assert_eq!(lab.pools.headroom.level().peak_cells, 0);
     }
 
-    /// A lone group settles at α/(1+α) of the pool: the seeds' table 6 (share of the total in percent).
+    /// A lone group settles at α/(1+α) of the pool: docs/sources.md, "H3C reference" (table 6: percent of the total).
     #[test]
     fn a_lone_dynamic_group_settles_at_the_seeds_share() {
         for (percent, share) in [

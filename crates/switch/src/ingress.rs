@@ -3,7 +3,7 @@
 //! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no room for it), charged, and
 //! released when it has left the switch. Whenever the use of a no-drop group has changed it is examined, and a change
 //! between XOFF and XON goes into the next PFC frame.
-//! Source: docs/architecture.md, "Halves"; the rules themselves are those of `group` and `pfc_sent`.
+//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of `group` and `pfc_sent`.
 
 use crate::arrival::Arrival;
 use crate::classify::Classifier;

@@ -3,7 +3,7 @@
 //! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those that left XOFF since
 //! the last frame; several changes in one turn go in one frame. While anything is in XOFF the frame is repeated after a
 //! third of the pause time: before half of it has passed, with room for a loop that comes late.
-//! Source: design §4; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
+//! Source: docs/law.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
 use crate::counters::PfcCount;
 use crate::pfc_received::quanta_ns;

@@ -3,7 +3,7 @@
 //! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
 //! or alpha × the free cells of its pool); otherwise it is dropped at the tail. A queue without maximum takes all that
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
-//! Source: design §3, "Egress queue"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
+//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
 use crate::counters::{Count, QueueSnapshot};
 use crate::pool::{Pool, Pools};

@@ -1,5 +1,5 @@
 //! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
-//! those of the seeds (H3C RDMA technical reference, "Setting PFC thresholds", tables 6 and 7).
+//! those of docs/law.md, and there is no other place for them.
 
 mod buffer;
 mod classify;
@@ -71,7 +71,7 @@ pub struct BridgeSettings {
     pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
 }
 
-/// The queues of unknown unicast in the seeds (huawei-pfc.txt, table 3-1), by 802.1p priority.
+/// The queues of unknown unicast, by 802.1p priority: docs/sources.md, "Huawei PFC" (table 3-1).
 pub const UNKNOWN_UNICAST_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 1, 1, 2, 2, 6, 6];
 
 impl Default for BridgeSettings {

@@ -3,8 +3,8 @@
 //! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the shared threshold as it
 //! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
 //! part of either. Judged when the cells of the queue or group itself change: a rise can only come with an arrival.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Setting the per-interface buffer usage threshold" and the fields
-//! Total, Threshold(%) and Violations of "display buffer usage interface".
+//! Source: docs/law.md, "Usage violations"; docs/sources.md, "H3C reference" (Setting the per-interface buffer usage
+//! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
 
 /// The violations of one queue or group.
 #[derive(Debug, Clone, Copy)]

@@ -15,9 +15,9 @@
 //! 0 is the length of the instant. Where marks are set at dequeue, A is updated with every departure instead, with the
 //! length before it, and only ECT frames are picked there; the others are picked at enqueue.
 //!
-//! Source: seeds/h3c-rdma-technical-reference.txt, "ECN" (limits 100 and 1000, probability 10 %, exponent 9, the rules for
-//! ECN fields 00, 01, 10, 11); seeds/inspur-ecn-pfc-white-paper-zh.txt 3.1.4, 5.2 (profiles, colours); S. Floyd and V.
-//! Jacobson, "Random early detection" (1993); RFC 3168 section 5.
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
+//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colours); S.
+//! Floyd and V. Jacobson, "Random early detection" (1993); RFC 3168 section 5.
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
 use wire::ip::Ecn;

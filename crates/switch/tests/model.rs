@@ -1,4 +1,4 @@
-//! The switch beside a small reference model: the law of design §3 written down as plainly as it can be, everything worked
+//! The switch beside a small reference model: docs/law.md written down as plainly as it can be, everything worked
 //! out anew from the frames that are held. Random arrivals, departures, pauses and reconfigurations; after every step
 //! all cells, thresholds, XOFF states, drops, watermarks and violations of the switch must be the model's.
 //!

@@ -1,10 +1,10 @@
 //! The Internet checksum, and finishing the ones that a Linux sender left open.
 //!
-//! Source: RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over IPv6); for the open ones the kernel's
-//! `include/linux/skbuff.h`, CHECKSUM_PARTIAL.
+//! Source: docs/law.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
+//! IPv6); for the open ones the kernel's `include/linux/skbuff.h`, CHECKSUM_PARTIAL.
 //!
 //! A local TCP or UDP sender leaves the checksum to the device: the field holds only the folded sum of the pseudo
-//! header, not complemented. Over a veth no device ever finishes it, and XDP loses the mark that it is open. So a field
+//! header, not complemented. Over a veth no device ever finishes it, and XDP loses the flag that it is open. So a field
 //! that equals that sum is taken for open. Where a finished checksum happens to equal it, nothing is lost: field and
 //! pseudo header are then the same number, so the same checksum comes out again.
 

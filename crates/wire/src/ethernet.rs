@@ -215,16 +215,15 @@ mod tests {
         }
     }
 
-    /// A priority tag of priority 3, byte by byte.
     #[test]
-    fn golden_tag() {
+    fn a_priority_tag_byte_by_byte() {
         let mut buf = [0xee; 20];
         assert_eq!(write_header(&mut buf, DST, SRC, Some(Tag::priority(3)), IPV4), 18);
         assert_eq!(buf, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 8, 0, 0xee, 0xee]);
     }
 
     #[test]
-    fn cut_off_at_every_length() {
+    fn a_header_that_is_cut_off_is_refused_at_every_length() {
         let mut buf = [0; 22];
         write_header(&mut buf, DST, SRC, Some(Tag { tpid: SERVICE_VLAN, pcp: 1, dei: false, vid: 7 }), VLAN);
         buf[18..].copy_from_slice(&[0xa0, 9, 0x86, 0xdd]);

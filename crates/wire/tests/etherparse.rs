@@ -331,7 +331,7 @@ proptest! {
     }
 
     #[test]
-    fn pfc_round_trip(enable: u8, quanta: [u16; 8], src: [u8; 6], padded: bool) {
+    fn pfc_frames_read_back_as_they_were_written(enable: u8, quanta: [u16; 8], src: [u8; 6], padded: bool) {
         let pfc = pause::Pfc { enable, quanta };
         let mut frame = [0; pause::FRAME_BYTES];
         pfc.encode(MacAddr(src), &mut frame);
@@ -345,7 +345,7 @@ proptest! {
 
 /// UDP's checksum 0 is sent as 0xffff, since 0 means "none"; and "none" stays none.
 #[test]
-fn a_udp_checksum_of_zero() {
+fn a_udp_checksum_of_zero_is_sent_as_all_ones_and_none_stays_none() {
     let sample = Sample {
         dst: [2; 6],
         src: [4; 6],

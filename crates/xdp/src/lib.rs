@@ -3,7 +3,7 @@
 //! [`Umem`] is the memory that all ports share, [`XdpPort`] a port on an interface, [`MemoryPort`] one without any
 //! kernel; both are [`PortIo`]. [`Waiter`] lets a loop sleep until a port has something for it.
 //!
-//! Source: the kernel's `Documentation/networking/af_xdp.rst`; design §2 ("Memory"); `reference/afxdp.md`.
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel.md.
 
 mod error;
 mod fill;
