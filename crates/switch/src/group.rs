@@ -226,12 +226,14 @@ impl Group {
         self.no_drop && !std::mem::replace(&mut self.losing, true)
     }
 
-    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told.
+    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told. Where RX rings are long, a
+    /// no-drop group is in XOFF whatever it holds.
     #[inline]
-    pub fn examine(&mut self, pools: &Pools) -> Option<Change> {
+    pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<Change> {
         let threshold = self.threshold_cells(pools);
         let shared = self.shared_cells();
-        let over = self.no_drop && (self.headroom_cells > 0 || (shared > 0 && shared >= threshold));
+        let full = self.headroom_cells > 0 || (shared > 0 && shared >= threshold);
+        let over = self.no_drop && (full || rings_are_long);
         if over != self.xoff {
             if over {
                 self.xoff = true;
@@ -338,12 +340,12 @@ mod tests {
                     self.group.count_drop(64);
                 }
             }
-            (area, self.group.examine(&self.pools))
+            (area, self.group.examine(false, &self.pools))
         }
 
         fn leave(&mut self, cells: u32) -> Option<Change> {
             self.group.release(cells, &mut self.pools);
-            self.group.examine(&self.pools)
+            self.group.examine(false, &self.pools)
         }
     }
 
@@ -459,7 +461,7 @@ mod tests {
             GroupSettings { reserved_cells: 0, xoff: Threshold::Dynamic(Alpha::from_percent(50)), ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         lab.pools.ingress[0].take(100);
-        assert_eq!(lab.group.examine(&lab.pools), None, "an empty group has nothing to stop");
+        assert_eq!(lab.group.examine(false, &lab.pools), None, "an empty group has nothing to stop");
         lab.pools.ingress[0].give(20);
         assert_eq!(
             lab.arrive(10),
@@ -474,7 +476,7 @@ mod tests {
         let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         assert_eq!(lab.arrive(3).1, Some(Change::Xoff));
-        assert_eq!(lab.group.examine(&lab.pools), None, "resume is above T, yet T rules");
+        assert_eq!(lab.group.examine(false, &lab.pools), None, "resume is above T, yet T rules");
         assert_eq!(lab.leave(1), Some(Change::Xon));
     }
 }

@@ -9,8 +9,9 @@ use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
 use crate::group::{Area, Change, Group};
-use crate::pfc_sent::PfcSender;
+use crate::pfc_sent::{PfcSender, Timing};
 use crate::pool::Pools;
+use crate::rx_rings::RxRings;
 use crate::settings::{DropLevel, PRIORITIES, PortSettings};
 use crate::store::Charge;
 use crate::time::Instant;
@@ -29,6 +30,7 @@ pub struct Ingress {
     watched: Set8,
     /// PFC frames are sent.
     sends_pfc: bool,
+    rx_rings: RxRings,
     pfc: PfcSender,
     /// Where PFC frames come from.
     mac: MacAddr,
@@ -50,7 +52,8 @@ impl Ingress {
             classifier: Classifier::new(&settings.classify),
             watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx,
-            pfc: PfcSender::new(settings.pfc.pause_quanta, settings.pause_speed_bps()),
+            rx_rings: RxRings::default(),
+            pfc: PfcSender::new(Timing::of(settings)),
             mac,
             coloured: [0; 2],
             refused: Count::default(),
@@ -64,15 +67,19 @@ impl Ingress {
         &self.classifier
     }
 
-    /// Counts a data frame that came in.
+    /// Counts a data frame that came in. True: it came in spite of XOFF, and the neighbour must be told again.
     #[inline]
-    pub fn receive(&mut self, arrival: &Arrival) {
-        self.groups[arrival.charge.priority()].count_received(arrival.charge.len);
+    pub fn receive(&mut self, arrival: &Arrival, now: Instant) -> bool {
+        let priority = arrival.charge.priority();
+        let group = &mut self.groups[priority];
+        group.count_received(arrival.charge.len);
+        let is_xoff = group.is_xoff();
         match arrival.charge.class.drop_level {
             DropLevel::Green => {}
             DropLevel::Yellow => self.coloured[0] += 1,
             DropLevel::Red => self.coloured[1] += 1,
         }
+        is_xoff && self.pfc.insist(priority, now)
     }
 
     /// Counts a frame that came in and that no bridge forwards.
@@ -126,7 +133,7 @@ impl Ingress {
     #[inline]
     pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
         let group = &mut self.groups[priority & 7];
-        let change = group.examine(pools);
+        let change = group.examine(self.rx_rings.is_long(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
             && self.sends_pfc
@@ -134,6 +141,12 @@ impl Ingress {
             self.pfc.set(priority, change == Change::Xoff);
         }
         change
+    }
+
+    /// What waits in the RX rings of this port, and what the kernel dropped there.
+    #[inline]
+    pub fn rx_rings(&mut self) -> &mut RxRings {
+        &mut self.rx_rings
     }
 
     /// Groups that must be examined each turn.
@@ -146,6 +159,30 @@ impl Ingress {
     #[inline]
     pub fn pfc_deadline(&self) -> Instant {
         self.pfc.next_deadline()
+    }
+
+    /// A PFC frame must leave now.
+    #[inline]
+    pub fn pfc_is_due(&self, now: Instant) -> bool {
+        self.pfc.is_due(now)
+    }
+
+    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an earlier one has left.
+    pub fn pfc_wake_at(&self) -> Instant {
+        if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
+    }
+
+    /// A PFC frame has left.
+    pub fn pfc_sent(&mut self) {
+        self.pfc.sent();
+    }
+
+    /// A guard sent `frames` PFC frames for us, the last one at `at`: every no-drop priority is paused.
+    pub fn told_by_guard(&mut self, frames: u64, at: Instant) {
+        if self.sends_pfc {
+            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop()).collect();
+            self.pfc.told_by_guard(no_drop, frames, at);
+        }
     }
 
     /// Writes the PFC frame that is due.
@@ -162,7 +199,7 @@ impl Ingress {
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::new(&settings.classify);
         self.sends_pfc = settings.pfc.tx;
-        self.pfc.reconfigure(settings.pfc.pause_quanta, settings.pause_speed_bps());
+        self.pfc.reconfigure(Timing::of(settings));
         for (p, group) in self.groups.iter_mut().enumerate() {
             let no_drop = settings.pfc.no_drop & (1 << p) != 0;
             group.reconfigure(settings.groups[p], no_drop, usage_percent, pools);

@@ -22,6 +22,7 @@ pub mod pfc_sent;
 pub mod pool;
 pub mod queue;
 pub mod rewrite;
+pub mod rx_rings;
 pub mod schedule;
 pub mod settings;
 pub mod shaper;

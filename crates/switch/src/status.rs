@@ -33,7 +33,7 @@ impl Switch {
         if !self.work.contains(port) {
             return Instant::NEVER;
         }
-        self.ingress[port].pfc_deadline().min(self.egress[port].next_deadline(now))
+        self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
     }
 
     /// Whether [`Switch::tick`] has groups to look at: thresholds that move with what others hold.

@@ -145,7 +145,11 @@ impl Switch {
         memory: &mut M,
     ) {
         match arrival.kind {
-            Kind::Data => self.ingress[port].receive(&arrival),
+            Kind::Data => {
+                if self.ingress[port].receive(&arrival, now) {
+                    self.add_work(Set64::of(port));
+                }
+            }
             Kind::Control => return self.obey(port, arrival, now, memory),
             Kind::Refused(reason) => {
                 self.ingress[port].refuse(reason, arrival.charge.len);
@@ -281,7 +285,7 @@ impl Switch {
         out: &mut Vec<Outgoing>,
     ) {
         let before = out.len();
-        if room > 0 && self.ingress[port].pfc_deadline() <= now {
+        if room > 0 && self.ingress[port].pfc_is_due(now) {
             self.transmit_pfc(port, now, memory, out);
         }
         let egress = &mut self.egress[port];
@@ -315,7 +319,7 @@ impl Switch {
         memory: &mut M,
         out: &mut Vec<Outgoing>,
     ) {
-        if !self.up.contains(port) || self.ingress[port].pfc_deadline() > now {
+        if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
             return;
         }
         // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
@@ -332,6 +336,8 @@ impl Switch {
         if let Some(charge) = self.store.finish(&frame) {
             self.egress[port].complete(&charge, &mut self.pools);
             self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_sent();
         }
         memory.free(frame);
     }
@@ -346,6 +352,8 @@ impl Switch {
         if let Some(charge) = self.store.finish(&frame) {
             self.egress[port].unsent(&charge, &mut self.pools);
             self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_sent();
         }
         memory.free(frame);
     }
@@ -373,6 +381,28 @@ impl Switch {
                 Change::Xon => Event::XoffEnded { port, priority },
             };
             self.events.push(now, event);
+        }
+    }
+
+    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
+    #[inline]
+    pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
+        if self.ingress[port].rx_rings().observe(waiting) {
+            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
+        }
+    }
+
+    /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
+    /// what its neighbour was told.
+    pub fn told_by_guard(&mut self, port: usize, frames: u64, at: Instant) {
+        self.ingress[port].told_by_guard(frames, at);
+        self.add_work(self.up.and(Set64::of(port)));
+    }
+
+    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. 0: it is time to look again.
+    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
+        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
+            self.events.push(now, Event::KernelDropped { port, frames });
         }
     }
 
