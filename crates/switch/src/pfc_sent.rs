@@ -9,7 +9,7 @@
 //!   that it reads our quanta faster still: XOFF is repeated at once, and from then on, until nothing is in XOFF, after half of
 //!   the time that the pause seems to have lasted.
 //! - XON is repeated once, should the first have been lost.
-//! - A PFC frame that has not left the port yet is not repeated.
+//! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
 //!
 //! Source: docs/law.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
@@ -22,6 +22,8 @@ use wire::set::Set8;
 
 /// XON is repeated so much later.
 const XON_AGAIN_NS: Nanos = 1_000_000;
+/// Frames of PFC that may be on their way out of a port at once, should its state change again and again meanwhile.
+pub const MAX_IN_FLIGHT: u8 = 4;
 /// However fast a neighbour reads quanta, XOFF is not repeated more often.
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
@@ -134,10 +136,10 @@ impl PfcSender {
         self.next_deadline() <= now && !self.is_held_up()
     }
 
-    /// Earlier frames have not left the port yet: a change may follow one at once, a repetition may not.
+    /// Earlier frames have not left the port yet: a change may follow them at once, a repetition may not.
     #[inline]
     pub fn is_held_up(&self) -> bool {
-        self.in_flight > u8::from(self.xoff != self.announced)
+        self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }
     }
 
     /// The frame that is due: the caller sends it now, and says when it has left.
@@ -145,7 +147,8 @@ impl PfcSender {
         let released = self.announced.without(self.xoff);
         let xon = released.with(self.xon_again).without(self.xoff);
         let enable = self.xoff.with(xon);
-        let quanta = std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
+        let quanta =
+            std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
         self.count.frames += 1;
         self.xoff.into_iter().for_each(|p| self.count.xoff[p] += 1);
         xon.into_iter().for_each(|p| self.count.xon[p] += 1);
@@ -216,7 +219,10 @@ mod tests {
         assert!(!sender.insist(5, Instant(900_000)), "another priority");
         assert!(!send(&mut sender, 900_000));
         assert!(sender.insist(3, Instant(1_000_000)) && send(&mut sender, 1_000_000));
-        assert!(!send(&mut sender, 1_499_999) && send(&mut sender, 1_500_000), "half of the time that it lasted");
+        assert!(
+            !send(&mut sender, 1_499_999) && send(&mut sender, 1_500_000),
+            "half of the time that it lasted"
+        );
         sender.set(3, false);
         assert!(send(&mut sender, 1_600_000) && send(&mut sender, 2_600_000), "XON, twice");
         sender.set(3, true);
@@ -230,11 +236,13 @@ mod tests {
         sender.set(3, true);
         sender.send(Instant(0));
         assert!(!sender.is_due(Instant(1000)), "the first is still on its way out");
-        sender.set(5, true);
-        assert!(sender.is_due(Instant(1000)), "but a change is told");
-        sender.send(Instant(1000));
-        sender.set(5, false);
-        assert!(!sender.is_due(Instant(2000)), "two are enough");
+        for n in 1..MAX_IN_FLIGHT {
+            sender.set(5, n % 2 == 1);
+            assert!(sender.is_due(Instant(1000)), "but a change is told");
+            sender.send(Instant(1000));
+        }
+        sender.set(5, MAX_IN_FLIGHT % 2 == 1);
+        assert!(!sender.is_due(Instant(2000)), "as long as there is room");
         sender.sent();
         assert!(sender.is_due(Instant(2000)));
     }

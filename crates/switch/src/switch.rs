@@ -18,6 +18,7 @@ use crate::group::{Area, Change};
 use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
 use crate::memory::Memory;
+use crate::pfc_sent::MAX_IN_FLIGHT;
 use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
@@ -52,8 +53,8 @@ pub struct Switch {
     pub(crate) settings: SwitchSettings,
 }
 
-/// Frames of memory that PFC may need beyond what cells account for: per port, one with the kernel and one to send.
-const OWN_FRAMES_PER_PORT: usize = 4;
+/// Frames of memory that PFC may need beyond what cells account for.
+const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
 
 /// Frames of memory that the switch itself may hold: every cell a minimum-size frame, and PFC.
 pub fn frames_needed(settings: &SwitchSettings) -> usize {

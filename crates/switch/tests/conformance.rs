@@ -138,8 +138,8 @@ fn pfc_thresholds_dynamic() {
     }
 }
 
-/// Three congested egress ports: freeing one is not enough, pauses go on being refreshed; freeing the next is: XON, then
-/// silence for 30 s. No drops.
+/// Three congested egress ports: freeing one is not enough, pauses go on being refreshed; freeing the next is: XON,
+/// repeated once, then silence for 30 s. No drops.
 #[test]
 fn xon() {
     for (cell, len, n) in every_size() {
@@ -168,6 +168,9 @@ fn xon() {
         lab.switch.hold(2, false); // 10 stay, 8 of them shared
         (0..2).for_each(|_| lab.turn());
         assert_eq!(told(&lab.pfc_sent(0)), (false, true), "XON with {len} bytes in cells of {cell}");
+        lab.now = lab.now + 1_000_000;
+        lab.turn();
+        assert_eq!(told(&lab.pfc_sent(0)), (false, true), "once more, should the first have been lost");
         for _ in 0..30 {
             lab.now = lab.now + 1_000_000_000;
             lab.turn();

@@ -395,6 +395,7 @@ impl Pair {
         for port in 0..PORTS {
             self.lab.switch.hold(port, true);
             self.lab.transmit(port, 1);
+            self.lab.complete_pfc(port);
             self.lab.switch.hold(port, false);
             for pfc in self.lab.pfc_sent(port) {
                 let paused = (0..8).filter(|&p| pfc.quanta[p] > 0).fold(0, |mask, p| mask | 1 << p);
