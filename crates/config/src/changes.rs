@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::{Config, Dataplane};
+use crate::file::{Config, Dataplane};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -196,7 +196,7 @@ interface = \"veth1\"
 ";
 
     fn parse(text: &str) -> Config {
-        crate::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        crate::file::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
     }
 
     /// What is written in its place, then what can be done live and what cannot.
