@@ -2,12 +2,15 @@
 //! a while; told to stop, it drains. Source: `docs/architecture.md`, "The way of a frame".
 
 use std::io;
+use std::sync::Arc;
 
+use crate::heartbeat::Heartbeat;
 use crate::mailbox::{Command, Mailbox, Reply};
 use crate::port::Port;
 use crate::turn::Turn;
 use crate::wait::Wait;
 use switch::{FrameId, Instant, Mark, Memory, Nanos, Snapshot, Switch};
+use wire::set::Set64;
 
 /// A loop that has had nothing to do for this long sleeps.
 const SPIN_NS: Nanos = 20_000;
@@ -19,8 +22,12 @@ const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 const DRAIN_NS: Nanos = 1_000_000_000;
 
 /// What a loop is told at its start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CoreSettings {
+    /// Where it says that it turns.
+    pub heartbeat: Arc<Heartbeat>,
+    /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its neighbours.
+    pub watches_rings: bool,
     /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
     pub finish_checksums: Vec<bool>,
 }
@@ -34,6 +41,7 @@ pub struct Core<P: Port> {
     memory: P::Memory,
     memory_frames: usize,
     mailbox: Mailbox,
+    heartbeat: Arc<Heartbeat>,
     stop: Option<Box<Snapshot>>,
     /// Frames of a port that closes; otherwise empty.
     unsent: Vec<FrameId>,
@@ -54,13 +62,16 @@ impl<P: Port> Core<P> {
         settings: CoreSettings,
     ) -> Self {
         assert_eq!(ports.len(), settings.finish_checksums.len(), "one setting a port");
+        let mut turn = Turn::new(settings.finish_checksums);
+        turn.watch_rings(settings.watches_rings);
         Self {
             switch,
             ports,
-            turn: Turn::new(settings.finish_checksums),
+            turn,
             memory,
             memory_frames,
             mailbox,
+            heartbeat: settings.heartbeat,
             stop: None,
             unsent: Vec::with_capacity(4096),
             turns: 0,
@@ -76,28 +87,30 @@ impl<P: Port> Core<P> {
     /// `waiter` cannot let it sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Wait) -> io::Result<()> {
         let mut idle_since = clock();
-        let mut watched = 0;
+        let mut watched = Set64::EMPTY;
         while self.stop.is_none() {
             let now = clock();
             if watched != self.turn.open_ports() {
                 watched = self.turn.open_ports();
-                let ports = self.ports.iter().enumerate();
-                waiter.watch(ports.filter(|(i, _)| watched & 1 << i != 0).map(|(_, port)| port));
+                waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
             if self.turn(now) {
                 idle_since = now;
             } else if let Some(nanos) = self.may_sleep(now, idle_since) {
+                self.heartbeat.sleep();
                 waiter.wait(nanos)?;
                 self.last_turn = None; // a sleep is no stall
             }
         }
         self.wind_up(clock);
+        self.heartbeat.end();
         Ok(())
     }
 
     /// One turn, and what the daemon wants of it. True if anything moved.
     pub fn turn(&mut self, now: Instant) -> bool {
         self.note_turn(now);
+        self.heartbeat.take(&mut self.switch, self.ports.len());
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.answer(now) || moved
     }
@@ -113,7 +126,7 @@ impl<P: Port> Core<P> {
             self.mailbox.tell(at, event);
         }
         for port in 0..self.ports.len() {
-            if self.turn.open_ports() & 1 << port != 0 && !self.ports[port].is_up() {
+            if self.turn.open_ports().contains(port) && !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
             }
@@ -177,10 +190,11 @@ impl<P: Port> Core<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more frames in, held ports released, queues out, what cannot leave dropped and counted, XON told,
-    /// ports closed.
+    /// The end: no more data in, but neighbours' pauses obeyed, and ours go on; held ports released, queues out, what cannot
+    /// leave dropped and counted, ports closed.
     fn wind_up(&mut self, clock: impl Fn() -> Instant) {
-        self.turn.stop_receiving();
+        self.turn.stop_forwarding();
+        self.switch.stop();
         (0..self.ports.len()).for_each(|port| self.switch.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
@@ -225,6 +239,7 @@ impl<P: Port> Core<P> {
 
     #[inline]
     fn note_turn(&mut self, now: Instant) {
+        self.heartbeat.beat(now);
         self.turns += 1;
         if let Some(last) = self.last_turn.replace(now) {
             self.worst_stall_ns = self.worst_stall_ns.max(now.since(last));

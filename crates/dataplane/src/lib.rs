@@ -14,6 +14,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod core;
+pub mod heartbeat;
 pub mod mailbox;
 pub mod memory_port;
 pub mod port;
@@ -21,8 +22,9 @@ pub mod turn;
 pub mod wait;
 
 pub use crate::core::{Core, CoreSettings};
+pub use heartbeat::{Heartbeat, Pulse};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
-pub use memory_port::{MemoryPort, Wire};
+pub use memory_port::{Calls, MemoryPort, Wire};
 pub use port::Port;
 pub use turn::{RX_BATCH, TX_BATCH, Turn};
 pub use wait::Wait;

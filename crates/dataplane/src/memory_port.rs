@@ -43,7 +43,23 @@ struct Shared {
     lose: u32,
     up: bool,
     min_posted: u32,
+    /// Dropped by the "kernel", and not yet told.
+    kernel_drops: u64,
     counters: KernelCounters,
+    /// Where transmissions are noted, and under which number.
+    calls: Option<Calls>,
+    number: usize,
+}
+
+/// The order in which the ports of a test were given something to transmit.
+#[derive(Debug, Clone, Default)]
+pub struct Calls(Rc<RefCell<Vec<(usize, bool)>>>);
+
+impl Calls {
+    /// Which port, by the number that it got from [`Wire::note_calls`], and whether it was a single frame of 60 bytes.
+    pub fn taken(&self) -> Vec<(usize, bool)> {
+        self.0.borrow().clone()
+    }
 }
 
 impl Shared {
@@ -75,7 +91,10 @@ impl MemoryPort {
             lose: 0,
             up: true,
             min_posted: 0,
+            kernel_drops: 0,
             counters: KernelCounters::default(),
+            calls: None,
+            number: 0,
         }));
         (MemoryPort { shared: Rc::clone(&shared), closed: false }, Wire { shared })
     }
@@ -130,6 +149,19 @@ impl Wire {
         self.shared().lose = frames;
     }
 
+    /// Notes from now on in `calls` what this port, number `number` there, is given to transmit.
+    pub fn note_calls(&self, calls: &Calls, number: usize) {
+        let mut shared = self.shared();
+        (shared.calls, shared.number) = (Some(calls.clone()), number);
+    }
+
+    /// The kernel has nowhere to put `frames` frames that arrive.
+    pub fn drop_for_want_of_frames(&self, frames: u64) {
+        let mut shared = self.shared();
+        shared.kernel_drops += frames;
+        shared.counters.rx_fill_ring_empty += frames;
+    }
+
     /// The interface is gone.
     pub fn go_down(&self) {
         self.shared().up = false;
@@ -163,6 +195,14 @@ impl Port for MemoryPort {
         self.shared().min_posted = frames;
     }
 
+    fn rx_waiting(&self) -> u32 {
+        self.shared().incoming.len() as u32
+    }
+
+    fn take_kernel_drops(&mut self) -> u64 {
+        std::mem::take(&mut self.shared().kernel_drops)
+    }
+
     fn transmit_room(&self) -> usize {
         let shared = self.shared();
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
@@ -170,7 +210,12 @@ impl Port for MemoryPort {
 
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
         debug_assert!(frames.len() <= self.transmit_room());
-        self.shared().ring.extend(frames.drain(..));
+        let mut shared = self.shared();
+        if let Some(calls) = &shared.calls {
+            let is_pfc = matches!(frames[..], [Outgoing { len: 60, .. }]);
+            calls.0.borrow_mut().push((shared.number, is_pfc));
+        }
+        shared.ring.extend(frames.drain(..));
     }
 
     fn kick(&mut self) -> u32 {

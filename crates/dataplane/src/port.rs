@@ -17,6 +17,16 @@ pub trait Port {
     /// that posts none.
     fn set_min_posted(&mut self, _frames: u32) {}
 
+    /// Frames that the last `receive` left behind, in all RX rings.
+    fn rx_waiting(&self) -> u32 {
+        0
+    }
+
+    /// Frames that the kernel had nowhere to put since this was last asked; looked at now and then, not at each call.
+    fn take_kernel_drops(&mut self) -> u64 {
+        0
+    }
+
     /// Frames that `transmit` would take now.
     fn transmit_room(&self) -> usize;
 

@@ -4,10 +4,15 @@
 //! microseconds of virtual time (`sim`): the same turn, over ports of another make. Nothing here reads a clock; `now` is
 //! the time of the whole turn.
 //!
+//! Rule: the ports take turns at being first, in what comes in and in what leaves, so that equal senders get equal shares. A PFC
+//! frame that is due leaves every port before any data does, and a place in the TX ring is kept for it.
+//!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
+use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::checksum;
+use wire::set::Set64;
 
 use crate::port::Port;
 
@@ -15,6 +20,8 @@ use crate::port::Port;
 pub const RX_BATCH: usize = 64;
 /// Frames given to a port in one turn.
 pub const TX_BATCH: usize = 256;
+/// Places in a TX ring that data leave to PFC.
+const PFC_ROOM: usize = 1;
 /// Headers are fetched into the cache so many frames before they are read.
 const LOOK_AHEAD: usize = 6;
 /// Completions for which there is room from the start: two full TX rings.
@@ -23,11 +30,14 @@ const COMPLETIONS: usize = 4096;
 /// What a loop keeps from one turn to the next.
 #[derive(Debug)]
 pub struct Turn {
-    /// Bit i: port i is open.
-    open: u64,
+    open: Set64,
+    order: Order,
     /// For each port: transport checksums that a Linux host left open are finished.
     finish_checksums: Vec<bool>,
-    receiving: bool,
+    /// Data is taken in; once it is not, control frames still are.
+    forwards: bool,
+    /// What waits in RX rings is ingress use.
+    watches_rings: bool,
     // A port's frames; each is empty between two ports, and kept to allocate nothing.
     received: Vec<Received>,
     arrivals: Vec<Arrival>,
@@ -40,9 +50,11 @@ impl Turn {
     /// finished.
     pub fn new(finish_checksums: Vec<bool>) -> Self {
         Self {
-            open: (0..finish_checksums.len()).fold(0, |mask, port| mask | 1 << port),
+            open: Set64::first_of(finish_checksums.len()),
+            order: Order::new(finish_checksums.len()),
             finish_checksums,
-            receiving: true,
+            forwards: true,
+            watches_rings: true,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -50,21 +62,26 @@ impl Turn {
         }
     }
 
-    /// The ports that are open, as a mask.
-    pub fn open_ports(&self) -> u64 {
+    /// The ports that are open.
+    pub fn open_ports(&self) -> Set64 {
         self.open
+    }
+
+    /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
+    pub fn watch_rings(&mut self, watches_rings: bool) {
+        self.watches_rings = watches_rings;
     }
 
     /// Leaves a port out from now on, for good. False if it was closed before.
     pub fn close(&mut self, port: usize) -> bool {
-        let was_open = self.open & 1 << port != 0;
-        self.open &= !(1 << port);
+        let was_open = self.open.contains(port);
+        self.open.set(port, false);
         was_open
     }
 
-    /// Takes in no more frames: what is held may leave.
-    pub fn stop_receiving(&mut self) {
-        self.receiving = false;
+    /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but control frames are obeyed.
+    pub fn stop_forwarding(&mut self) {
+        self.forwards = false;
     }
 
     /// Takes the turn of `now`: `ports` are the switch's, in their order, and `memory` is where their frames lie. True if
@@ -77,15 +94,25 @@ impl Turn {
         now: Instant,
     ) -> bool {
         let mut moved = false;
-        for number in each(self.open) {
-            let port = &mut ports[number];
-            moved |= self.complete(number, port, switch, memory, now);
-            moved |= self.receive(number, port, switch, memory, now);
+        for place in 0..ports.len() {
+            let number = self.order.at(place);
+            if self.open.contains(number) {
+                let port = &mut ports[number];
+                moved |= self.complete(number, port, switch, memory, now);
+                moved |= self.receive(number, port, switch, memory, now);
+            }
         }
         switch.tick(now);
-        for number in each(self.open) {
-            moved |= self.send(number, &mut ports[number], switch, memory, now);
+        for number in self.open.and(switch.ports_with_pfc(now)) {
+            moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
         }
+        for place in 0..ports.len() {
+            let number = self.order.at(place);
+            if self.open.contains(number) {
+                moved |= self.send(number, &mut ports[number], switch, memory, now);
+            }
+        }
+        self.order.next();
         moved
     }
 
@@ -107,7 +134,7 @@ impl Turn {
         moved
     }
 
-    /// Puts a batch of received frames through the switch.
+    /// Looks at a batch of received frames and puts them through the switch.
     #[inline]
     fn receive<P: Port>(
         &mut self,
@@ -117,8 +144,7 @@ impl Turn {
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
-        let most = if self.receiving { RX_BATCH } else { 0 };
-        port.receive(memory, now, most, &mut self.received);
+        port.receive(memory, now, RX_BATCH, &mut self.received);
         let moved = !self.received.is_empty();
         let finish_checksums = self.finish_checksums[number];
         let mut batch = self.received.drain(..);
@@ -134,7 +160,39 @@ impl Turn {
             self.arrivals.push(arrival);
         }
         drop(batch);
-        switch.receive_all(number, &mut self.arrivals, now, memory);
+        if self.forwards {
+            switch.receive_all(number, &mut self.arrivals, now, memory);
+        } else {
+            switch.obey_only(number, &mut self.arrivals, now, memory);
+        }
+        if self.watches_rings {
+            switch.observe_rx_rings(number, port.rx_waiting(), now);
+        }
+        let dropped = port.take_kernel_drops();
+        if dropped > 0 {
+            switch.kernel_dropped(number, dropped, now);
+        }
+        moved
+    }
+
+    /// Makes a port send the PFC frame that is due.
+    fn send_pfc<P: Port>(
+        &mut self,
+        number: usize,
+        port: &mut P,
+        switch: &mut Switch,
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        if port.transmit_room() == 0 {
+            return false;
+        }
+        switch.transmit_pfc(number, now, memory, &mut self.outgoing);
+        let moved = !self.outgoing.is_empty();
+        if moved {
+            port.transmit(&mut self.outgoing);
+            kick(number, port, switch);
+        }
         moved
     }
 
@@ -149,7 +207,7 @@ impl Turn {
         now: Instant,
     ) -> bool {
         if switch.ports_with_work() & 1 << number != 0 {
-            let room = port.transmit_room().min(TX_BATCH);
+            let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
             switch.transmit(number, room, now, memory, &mut self.outgoing);
         }
         let moved = !self.outgoing.is_empty();
@@ -157,21 +215,70 @@ impl Turn {
             port.transmit(&mut self.outgoing);
         }
         if port.outstanding() > 0 {
-            let lost = port.kick();
-            if lost > 0 {
-                switch.kernel_lost(number, lost);
-            }
+            kick(number, port, switch);
         }
         moved
     }
 }
 
-/// The ports of a mask, lowest first.
+/// The order of the ports in a turn: round the ring from any port, in either direction, by chance, so that each of two ports
+/// comes before the other in half of the turns, wherever they are. A regular order would fall into step with the traffic.
+#[derive(Debug)]
+struct Order {
+    first: usize,
+    forwards: bool,
+    ports: usize,
+    random: Random,
+}
+
+impl Order {
+    fn new(ports: usize) -> Self {
+        Self { first: 0, forwards: true, ports, random: Random::new(0) }
+    }
+
+    /// The port at a place from 0.
+    #[inline]
+    fn at(&self, place: usize) -> usize {
+        let number = if self.forwards { self.first + place } else { self.first + self.ports - place };
+        if number >= self.ports { number - self.ports } else { number }
+    }
+
+    /// The next turn's.
+    fn next(&mut self) {
+        let draw = u64::from(self.random.draw());
+        self.forwards = draw & 1 != 0;
+        self.first = ((draw >> 1) * self.ports as u64 >> 31) as usize;
+    }
+}
+
+/// Makes the kernel send what a port has given it, and counts what it says it lost.
 #[inline]
-fn each(mut ports: u64) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let port = ports.trailing_zeros() as usize;
-        ports &= ports.wrapping_sub(1);
-        (port < 64).then_some(port)
-    })
+fn kick<P: Port>(number: usize, port: &mut P, switch: &mut Switch) {
+    let lost = port.kick();
+    if lost > 0 {
+        switch.kernel_lost(number, lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of four ports: each comes before each other in half of the turns, within four standard deviations.
+    #[test]
+    fn each_port_comes_before_each_other_equally_often() {
+        const TURNS: u32 = 10_000;
+        let mut order = Order::new(4);
+        let mut before = [[0_u32; 4]; 4];
+        for _ in 0..TURNS {
+            let places: Vec<usize> = (0..4).map(|place| order.at(place)).collect();
+            for (place, &a) in places.iter().enumerate() {
+                places[place + 1..].iter().for_each(|&b| before[a][b] += 1);
+            }
+            order.next();
+        }
+        for (a, b) in (0..4).flat_map(|a| (0..4).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            assert!(before[a][b].abs_diff(TURNS / 2) <= 200, "{a} before {b}: {}", before[a][b]);
+        }
+    }
 }

@@ -327,6 +327,14 @@ impl Conductor {
                     priority, "frames of a no-drop priority are lost: headroom is exhausted; give it more"
                 );
             }
+            Event::KernelDropped { port, frames } => {
+                error!(
+                    port = self.ports[port],
+                    frames,
+                    "the kernel dropped frames that came in, whatever their priority: the loop had posted no empty frame \
+                     for them"
+                );
+            }
             Event::PortDown { port } => {
                 let interface = &self.facts[port].interface;
                 warn!(port = self.ports[port], interface, "port down");

@@ -161,6 +161,15 @@ impl Ingress {
         self.pfc.next_deadline()
     }
 
+    /// Nothing more is forwarded: no-drop groups are in XOFF for good.
+    pub fn stop(&mut self) {
+        if self.sends_pfc {
+            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
+            no_drop.for_each(|p| self.pfc.set(p, true));
+        }
+        self.sends_pfc = false; // what groups do is told nobody any more
+    }
+
     /// A PFC frame must leave now.
     #[inline]
     pub fn pfc_is_due(&self, now: Instant) -> bool {

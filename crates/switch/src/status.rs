@@ -8,12 +8,20 @@ use crate::settings::POOLS;
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::watermark::Mark;
+use wire::set::Set64;
 
 impl Switch {
     /// Ports that may have something to send, as a mask.
     #[inline]
     pub fn ports_with_work(&self) -> u64 {
         self.work.bits()
+    }
+
+    /// Ports that must send a PFC frame now.
+    #[inline]
+    pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
+        let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
+        self.work.into_iter().filter(is_due).collect()
     }
 
     /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not

@@ -126,6 +126,35 @@ impl Switch {
         }
     }
 
+    /// The switch is about to end: of the frames that came in on `port` only control frames are obeyed, data are dropped and
+    /// counted.
+    pub fn obey_only<M: Memory>(
+        &mut self,
+        port: usize,
+        arrivals: &mut Vec<Arrival>,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        for arrival in arrivals.drain(..) {
+            match arrival.kind {
+                Kind::Control => self.obey(port, arrival, now, memory),
+                Kind::Data | Kind::Refused(_) => {
+                    self.ingress[port].refuse(DropReason::PortDown, arrival.charge.len);
+                    memory.free(arrival.frame);
+                }
+            }
+        }
+    }
+
+    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what neighbours would send
+    /// after an XON nobody would forward.
+    pub fn stop(&mut self) {
+        for port in self.up {
+            self.ingress[port].stop();
+            self.add_work(Set64::of(port));
+        }
+    }
+
     /// Learns where the frame came from, and looks up where it goes; `None`: to all ports, or it is no data.
     #[inline]
     fn find_way(&mut self, port: usize, arrival: &Arrival, now: Instant) -> Option<usize> {

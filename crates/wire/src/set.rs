@@ -160,13 +160,6 @@ impl Set64 {
     pub const fn without(self, other: Set64) -> Self {
         Self(self.0 & !other.0)
     }
-
-    /// The members from `number` on, then those before it: a round that begins elsewhere.
-    #[inline]
-    pub fn round_from(self, number: usize) -> impl Iterator<Item = usize> {
-        let before = Set64((1 << (number & 63)) - 1);
-        self.without(before).into_iter().chain(self.and(before))
-    }
 }
 
 /// The numbers of a set, the smallest first.
@@ -278,15 +271,5 @@ mod tests {
         assert_eq!((set.len(), set.contains(63), set.contains(62)), (62, false, true));
         assert_eq!(Set64::first_of(3).without(Set64::of(1)).to_string(), "0,2");
         assert_eq!(Set64::first_of(3).and(Set64::of(1)).with(Set64::of(5)).to_string(), "1,5");
-    }
-
-    #[test]
-    fn a_round_begins_anywhere() {
-        let ports: Set64 = [0, 2, 5, 63].into_iter().collect();
-        for (from, expected) in
-            [(0, [0, 2, 5, 63]), (1, [2, 5, 63, 0]), (5, [5, 63, 0, 2]), (63, [63, 0, 2, 5])]
-        {
-            assert_eq!(ports.round_from(from).collect::<Vec<_>>(), expected);
-        }
     }
 }

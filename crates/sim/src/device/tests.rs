@@ -86,7 +86,7 @@ impl Daemon {
         let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
         wires.iter().for_each(|wire| wire.set_transmit_room(usize::MAX));
         let (handle, mailbox) = mailbox(Waker::noop().clone());
-        let settings = CoreSettings { finish_checksums: vec![false; PORTS] };
+        let settings = CoreSettings { finish_checksums: vec![false; PORTS], ..CoreSettings::default() };
         Self { core: Core::new(switch, ports, memory, memory_frames, mailbox, settings), wires, handle }
     }
 
