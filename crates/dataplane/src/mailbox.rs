@@ -1,8 +1,9 @@
 //! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits for the other.
 
+use std::task::Waker;
+
 use rtrb::{Consumer, Producer, RingBuffer};
 use switch::{Event, Instant, Snapshot, SwitchSettings};
-use xdp::Waker;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
@@ -91,7 +92,7 @@ impl Handle {
     /// Tells the loop something and wakes it; gives the command back if the ring is full.
     pub fn send(&mut self, command: Command) -> Result<(), Command> {
         self.commands.push(command).map_err(|rtrb::PushError::Full(command)| command)?;
-        self.waker.wake();
+        self.waker.wake_by_ref();
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
 use crate::pace::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
+use dataplane::Port;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 use switch::pause::quanta_ns;
@@ -26,7 +27,6 @@ use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received
 use wire::MacAddr;
 use wire::ethernet::{Header, MAC_CONTROL, Tag};
 use wire::pause::{Control, decode};
-use xdp::PortIo;
 
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
@@ -83,7 +83,7 @@ enum Stage {
 
 /// A host on a port.
 #[derive(Debug)]
-pub struct Host<P: PortIo> {
+pub struct Host<P: Port> {
     settings: HostSettings,
     port: P,
     memory: P::Memory,
@@ -121,7 +121,7 @@ struct Sent {
     bytes: u64,
 }
 
-impl<P: PortIo> Host<P> {
+impl<P: Port> Host<P> {
     /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
         let loads = vec![Load::default(); frames];

@@ -14,13 +14,13 @@ use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+use dataplane::Port;
 use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
 use crate::fill::FLOOR_FRAMES;
 use crate::netlink::{Link, RouteSocket, rx_queues};
-use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
@@ -266,7 +266,7 @@ impl XdpPort {
     }
 }
 
-impl PortIo for XdpPort {
+impl Port for XdpPort {
     type Memory = Umem;
 
     fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {

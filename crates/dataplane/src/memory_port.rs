@@ -4,25 +4,25 @@
 //! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in `receive` or `close`;
 //! until then the frame does not complete. So a frame sent in one turn of a loop is on the wire in the next.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::rc::Rc;
 
 use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
 
-use crate::port_io::PortIo;
+use crate::port::Port;
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
 pub struct MemoryPort {
-    shared: Arc<Mutex<Shared>>,
+    shared: Rc<RefCell<Shared>>,
     closed: bool,
 }
 
 /// The test's end.
 #[derive(Debug, Clone)]
 pub struct Wire {
-    shared: Arc<Mutex<Shared>>,
+    shared: Rc<RefCell<Shared>>,
 }
 
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Shared {
 impl MemoryPort {
     /// A port and the wire on it, with room for 2048 frames to transmit.
     pub fn new() -> (MemoryPort, Wire) {
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
             ring: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -77,21 +77,17 @@ impl MemoryPort {
             min_posted: 0,
             counters: KernelCounters::default(),
         }));
-        (MemoryPort { shared: Arc::clone(&shared), closed: false }, Wire { shared })
+        (MemoryPort { shared: Rc::clone(&shared), closed: false }, Wire { shared })
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared)
+    fn shared(&self) -> RefMut<'_, Shared> {
+        self.shared.borrow_mut()
     }
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Wire {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared)
+    fn shared(&self) -> RefMut<'_, Shared> {
+        self.shared.borrow_mut()
     }
 
     /// A frame arrives. It waits until the port takes it.
@@ -140,7 +136,7 @@ impl Wire {
     }
 }
 
-impl PortIo for MemoryPort {
+impl Port for MemoryPort {
     type Memory = HeapMemory;
 
     fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
@@ -232,12 +228,6 @@ impl PortIo for MemoryPort {
     fn kernel_counters(&self) -> KernelCounters {
         self.shared().counters
     }
-
-    fn frames_held(&self) -> usize {
-        self.shared().outstanding()
-    }
-
-    fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
 }
 
 #[cfg(test)]
