@@ -51,10 +51,12 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     // Links and warnings are advice: the switch does not know them.
     let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
         new;
-    let Dataplane { cores } = dataplane;
+    let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
+    changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));

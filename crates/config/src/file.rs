@@ -44,6 +44,27 @@ pub struct Config {
 pub struct Dataplane {
     /// CPU of each loop.
     pub cores: Vec<usize>,
+    /// How the loop's thread is scheduled.
+    pub scheduling: Scheduling,
+    /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
+    pub pauses_on_overload: bool,
+}
+
+impl Default for Dataplane {
+    fn default() -> Self {
+        Self { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true }
+    }
+}
+
+/// How the kernel schedules a loop's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As any other thread.
+    Normal,
+    /// With the highest weight of an ordinary thread, in short slices.
+    ShortSlices,
+    /// In real time.
+    Fifo,
 }
 
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
@@ -112,7 +133,7 @@ fn read_name(file: &mut Section, report: &mut Report) -> String {
 }
 
 fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
-    let mut dataplane = Dataplane { cores: vec![0] };
+    let mut dataplane = Dataplane::default();
     let Some(mut section) = file.section("dataplane", report) else { return dataplane };
     if let Some(cores) = section.numbers("cores", 0..=1023, report) {
         match cores.value.len() {
@@ -120,6 +141,17 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
             0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
             _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
         }
+    }
+    let scheduling = [
+        ("normal", Scheduling::Normal),
+        ("short-slices", Scheduling::ShortSlices),
+        ("fifo", Scheduling::Fifo),
+    ];
+    if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
+        dataplane.scheduling = scheduling.value;
+    }
+    if let Some(pauses) = section.choice("overload", &[("pause", true), ("drop", false)], &[], report) {
+        dataplane.pauses_on_overload = pauses.value;
     }
     section.finish(&[], report);
     dataplane

@@ -6,6 +6,8 @@
 //!
 //! [dataplane]
 //! cores = [0]                      # several cores do not work yet
+//! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
+//! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //!
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
@@ -155,7 +157,7 @@ mod words;
 
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
-pub use crate::file::{Config, Dataplane, parse};
+pub use crate::file::{Config, Dataplane, Scheduling, parse};
 pub use crate::mistakes::{Mistake, Mistakes};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::values::{parse_speed, spell_speed};

@@ -32,7 +32,7 @@ fn the_smallest_file() {
         config,
         Config {
             name: "sluice".to_owned(),
-            dataplane: Dataplane { cores: vec![0] },
+            dataplane: Dataplane::default(),
             switch: SwitchSettings {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),

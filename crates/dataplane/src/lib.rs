@@ -19,6 +19,7 @@ pub mod mailbox;
 pub mod memory_port;
 pub mod port;
 pub mod turn;
+pub mod vigil;
 pub mod wait;
 
 pub use crate::core::{Core, CoreSettings};

@@ -8,18 +8,22 @@
 mod error;
 mod fill;
 mod netlink;
+mod packet;
 mod port;
 mod prefetch;
 mod program;
 mod receiver;
+mod schedule;
 mod sender;
 mod socket;
 mod umem;
 mod wait;
 
 pub use error::Error;
+pub use packet::PacketSocket;
 pub use port::{PortSetup, XdpPort, frames_for};
 pub use prefetch::prefetch;
 pub use program::XdpMode;
+pub use schedule::{Scheduling, lock_memory, set_scheduling};
 pub use umem::{Census, MAX_POSTED, Umem, frame_bytes_for};
-pub use wait::{Waiter, set_affinity, set_timer_slack};
+pub use wait::{Waiter, any_readable, leave_core, set_affinity, set_timer_slack};

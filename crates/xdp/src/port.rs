@@ -103,6 +103,9 @@ pub struct XdpPort {
     up: bool,
     closed: bool,
     next_life_check: Instant,
+    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told.
+    kernel_drops: u64,
+    untold_drops: u64,
     /// What we count ourselves; after `close` also what the sockets had counted.
     counters: KernelCounters,
 }
@@ -170,6 +173,8 @@ impl XdpPort {
             up: true,
             closed: false,
             next_life_check: Instant(0),
+            kernel_drops: 0,
+            untold_drops: 0,
             counters: KernelCounters::default(),
         }
     }
@@ -236,6 +241,15 @@ impl XdpPort {
         if let Some(errno) = errors.find(|&errno| errno != 0) {
             self.go_down(errno);
         }
+        self.check_drops();
+    }
+
+    /// Notes what the kernel dropped for want of an empty frame, or of room in an RX ring, since the last check.
+    fn check_drops(&mut self) {
+        let counters = self.kernel_counters();
+        let drops = counters.rx_fill_ring_empty + counters.rx_ring_full;
+        self.untold_drops += drops - self.kernel_drops;
+        self.kernel_drops = drops;
     }
 
     fn go_down(&mut self, errno: i32) {
@@ -285,6 +299,14 @@ impl Port for XdpPort {
         self.setup.min_posted = frames.min(self.setup.max_posted);
         let bounds = Receiver::bounds(self.memory_frames, &self.setup);
         self.receivers.iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
+    }
+
+    fn rx_waiting(&self) -> u32 {
+        self.receivers.iter().map(Receiver::waiting).sum()
+    }
+
+    fn take_kernel_drops(&mut self) -> u64 {
+        std::mem::take(&mut self.untold_drops)
     }
 
     fn transmit_room(&self) -> usize {

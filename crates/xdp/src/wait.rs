@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use dataplane::{Port, Wait};
-use nix::sched::{CpuSet, sched_setaffinity};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
@@ -92,6 +92,25 @@ impl Wait for Waiter {
 
 fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Whether one of these descriptors is readable now. One that was closed meanwhile is not.
+pub fn any_readable(fds: &[RawFd]) -> bool {
+    let mut fds: Vec<libc::pollfd> = fds.iter().copied().map(readable).collect();
+    // SAFETY: the list outlives the call, which does not wait.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) };
+    ready > 0 && fds.iter().any(|fd| fd.revents & libc::POLLIN != 0)
+}
+
+/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is another for it.
+///
+/// # Errors
+/// None in practice.
+pub fn leave_core(core: usize) -> io::Result<()> {
+    let mut cores = sched_getaffinity(Pid::from_raw(0))?;
+    cores.unset(core)?;
+    let is_empty = (0..CpuSet::count()).all(|core| !cores.is_set(core).unwrap_or(false));
+    if is_empty { Ok(()) } else { Ok(sched_setaffinity(Pid::from_raw(0), &cores)?) }
 }
 
 /// Keeps the calling thread on `core`.
