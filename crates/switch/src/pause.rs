@@ -64,7 +64,7 @@ impl Pauses {
         self.count.frames += 1;
         for p in (0..PRIORITIES).filter(|p| pfc.enable & (1 << p) != 0) {
             let quanta = pfc.quanta[p];
-            let counter = if quanta == 0 { &mut self.count.xon } else { &mut self.count.xoff };
+            let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
             if self.honoured & (1 << p) == 0 {
                 continue;
@@ -200,7 +200,7 @@ mod tests {
             let mut pauses = Pauses::new(honoured, SPEED);
             pauses.apply(&pfc(enable, 1000), Instant(0));
             assert_eq!(pauses.paused(Instant(1)), 0, "honoured {honoured:08b}, enable {enable:08b}");
-            let xoff: u64 = pauses.count().xoff.iter().sum();
+            let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }
     }

@@ -69,7 +69,8 @@ impl PfcSender {
         let quanta = std::array::from_fn(|p| if self.wanted & (1 << p) != 0 { self.pause_quanta } else { 0 });
         self.count.frames += 1;
         for p in (0..PRIORITIES).filter(|p| enable & (1 << p) != 0) {
-            let counter = if quanta[p] == 0 { &mut self.count.xon } else { &mut self.count.xoff };
+            let counter =
+                if quanta[p] == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
         }
         self.announced = self.wanted;
@@ -119,6 +120,9 @@ mod tests {
             None,
             "what came and went in one turn is not told"
         );
-        assert_eq!((sender.count().frames, sender.count().xoff[3], sender.count().xon[3]), (6, 4, 2));
+        assert_eq!(
+            (sender.count().frames, sender.count().xoff_frames[3], sender.count().xon_frames[3]),
+            (6, 4, 2)
+        );
     }
 }

@@ -1,6 +1,6 @@
 //! A port: its ingress and egress halves, what belongs to neither, and how all of it is told.
 
-use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
+use crate::counters::{Count, PortSnapshot, QueueSnapshot};
 use crate::egress::Egress;
 use crate::ingress::Ingress;
 use crate::pool::Pools;
@@ -36,14 +36,14 @@ impl Port {
         let (received, drops) = self.ingress.counts();
         (out.received, out.drops) = (received, *drops);
         (out.received_yellow_frames, out.received_red_frames) = self.ingress.coloured();
-        out.drops[DropReason::KernelLost as usize].frames += self.kernel_lost;
+        out.kernel_lost_frames = self.kernel_lost;
         out.transmitted = self.completed;
         out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost);
         out.in_flight_peak_bytes = u64::from(self.egress.in_flight_peak_bytes());
         out.pfc_received = self.egress.pauses.count();
         out.pfc_sent = self.ingress.pfc.count();
-        out.pfc_malformed = self.pfc_malformed;
-        out.pause_received = self.pause_received;
+        out.pfc_malformed_frames = self.pfc_malformed;
+        out.pause_received_frames = self.pause_received;
         for (group, out) in self.ingress.groups.iter().zip(&mut out.groups) {
             *out = group.snapshot(pools);
         }
@@ -63,14 +63,14 @@ impl Port {
                 level: queue.level(),
                 guaranteed_cells: limits.guaranteed_cells,
                 waiting_frames: u64::from(queue.waiting.frames()),
-                threshold_cells: queue.threshold_cells(pools),
+                threshold_cells: Some(queue.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
                 is_dynamic: matches!(limits.maximum, Some(Threshold::Dynamic(_))),
                 violations: queue.violations(),
                 transmitted,
                 dropped,
                 marked,
                 wred_dropped,
-                average_cells: queue.average_cells().unwrap_or(0),
+                average_cells: queue.average_cells(),
             };
         }
     }
