@@ -1,8 +1,123 @@
-//! Compiles the control API with a pure-Rust protobuf compiler, so that no `protoc` need be installed.
+//! Compiles the control API with a pure-Rust protobuf compiler, so that no `protoc` need be installed, and writes what
+//! follows from the messages that are structs of `switch` too: the conversion, field by field of the same name, and the
+//! list of all fields with their comments. So a counter is named in its struct and in the proto file, and nowhere between;
+//! a field that only one of them has does not compile.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
+
+/// The messages, and the structs whose fields they have.
+const STRUCTS: [(&str, &str); 9] = [
+    ("Snapshot", "Snapshot"),
+    ("Port", "counters::PortSnapshot"),
+    ("Group", "counters::GroupSnapshot"),
+    ("Queue", "counters::QueueSnapshot"),
+    ("Pool", "counters::PoolSnapshot"),
+    ("Level", "Level"),
+    ("Count", "counters::Count"),
+    ("PfcCount", "counters::PfcCount"),
+    ("Kernel", "KernelCounters"),
+];
+
+/// Fields that the daemon fills in, because the switch knows nothing of the interface below.
+const OF_THE_DAEMON: [&str; 4] = ["pfc_enabled", "interface", "xdp_mode", "vlan_tags_restored"];
+
+/// Lists that `sluice show --json` has rows of, instead of one list inside the other.
+const ROWS: [&str; 6] = [
+    "Snapshot.ports",
+    "Snapshot.ingress_pools",
+    "Snapshot.egress_pools",
+    "Snapshot.headroom",
+    "Port.groups",
+    "Port.queues",
+];
 
 fn main() {
     let proto = "../../proto/sluice/v1/control.proto";
     println!("cargo::rerun-if-changed={proto}");
     let files = protox::compile([proto], ["../../proto"]).expect("control.proto compiles");
-    tonic_prost_build::configure().compile_fds(files).expect("control.proto generates");
+
+    let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");
+    let write = |name: &str, text: String| {
+        std::fs::write(Path::new(&out).join(name), text).expect("OUT_DIR can be written to");
+    };
+    let file = files.file.iter().find(|file| file.package() == "sluice.v1").expect("sluice.v1");
+    write("from_switch.rs", STRUCTS.iter().map(|names| conversion(file, names)).collect());
+    write("fields.rs", fields(file));
+
+    let mut builder = tonic_prost_build::configure().btree_map(".");
+    for message in &file.message_type {
+        let path = format!(".sluice.v1.{}", message.name());
+        builder = builder.type_attribute(path, "#[derive(serde::Serialize)]");
+    }
+    for row in ROWS {
+        builder = builder.field_attribute(format!(".sluice.v1.{row}"), "#[serde(skip)]");
+    }
+    builder.compile_fds(files).expect("control.proto generates");
+}
+
+/// `impl From<&struct> for message`. The pattern names every field of the message, and the compiler wants all of the
+/// struct's.
+fn conversion(file: &FileDescriptorProto, (message, of): &(&str, &str)) -> String {
+    let message = file.message_type.iter().find(|found| found.name() == *message).expect("a message");
+    let told = || message.field.iter().filter(|field| !OF_THE_DAEMON.contains(&field.name()));
+    let names: String = told().map(|field| format!("{}, ", field.name())).collect();
+    let values: String = told().map(|field| format!("{}: {}, ", field.name(), value(field))).collect();
+    // Only a message with fields of the daemon has others to fill in.
+    let rest = if told().count() == message.field.len() { "" } else { "..Self::default()" };
+    format!(
+        "impl From<&switch::{of}> for {name} {{\n\
+         \x20   fn from(from: &switch::{of}) -> Self {{\n\
+         \x20       let switch::{of} {{ {names}}} = from;\n\
+         \x20       Self {{ {values}{rest} }}\n\
+         \x20   }}\n\
+         }}\n",
+        name = message.name()
+    )
+}
+
+/// A field of the message, from the reference to the struct's field.
+fn value(field: &FieldDescriptorProto) -> String {
+    let name = field.name();
+    match (field.label(), field.r#type()) {
+        _ if field.type_name().ends_with("Entry") => format!("super::by_reason({name})"),
+        (Label::Repeated, Type::Message) => format!("{name}.iter().map(Into::into).collect()"),
+        (Label::Repeated, _) => format!("{name}.to_vec()"),
+        (_, Type::Message) => format!("Some({name}.into())"),
+        (_, Type::String) => format!("{name}.clone()"),
+        _ => format!("(*{name}).into()"),
+    }
+}
+
+/// A table of all fields in those messages, with the comments that stand above them in the proto file.
+fn fields(file: &FileDescriptorProto) -> String {
+    let info = file.source_code_info.as_ref().expect("comments are kept");
+    let comment = |message: usize, field: usize| {
+        // The numbers of `message_type` in a file and of `field` in a message: see descriptor.proto.
+        let path = [4, message as i32, 2, field as i32];
+        let location = info.location.iter().find(|location| location.path == path);
+        location
+            .map_or("", |location| location.leading_comments())
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+    };
+    let mut table = String::from("&[\n");
+    for (number, message) in file.message_type.iter().enumerate().filter(|(_, message)| is_counted(message)) {
+        for (place, field) in message.field.iter().enumerate() {
+            let of = field.type_name().rsplit('.').next().unwrap_or_default();
+            let comment = comment(number, place);
+            writeln!(table, "    ({:?}, {:?}, {of:?}, {comment:?}),", message.name(), field.name())
+                .expect("a string takes all");
+        }
+    }
+    table + "]\n"
+}
+
+/// The message is part of a snapshot.
+fn is_counted(message: &DescriptorProto) -> bool {
+    STRUCTS.iter().any(|(name, _)| *name == message.name()) || message.name() == "ByDropLevel"
 }

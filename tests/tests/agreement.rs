@@ -66,11 +66,11 @@ impl Figures {
             of().map(|traffic| traffic.lost_frames).sum::<u64>() as f64 / sent.max(1) as f64
         });
         let ports = outcome.switches.iter().flat_map(|switch| &switch.ports);
-        let watched = ports.filter(|port| watched.contains(&&*port.name));
+        let watched = ports.filter(|port| watched.contains(&&*port.counts.name));
         let groups = watched.flat_map(|port| &port.groups).filter(|group| group.priority == 3);
         Self {
             lost,
-            xoff_episodes: vec![groups.map(|group| group.xoff_episodes).sum()],
+            xoff_episodes: vec![groups.map(|group| group.counts.xoff_episodes).sum()],
             carried_bps: outcome.traffic.iter().map(|traffic| traffic.throughput_bps).sum(),
         }
     }

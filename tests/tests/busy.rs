@@ -77,12 +77,12 @@ fn small_frames(overload: &str, hogs: impl FnOnce() -> Option<Hogs>) -> Result<(
 
 fn xoffs(run: &Run) -> u64 {
     let sent = run.snapshot.ports.iter().map(|port| port.pfc_sent.clone().unwrap_or_default());
-    sent.map(|sent| sent.xoff[3]).sum()
+    sent.map(|sent| sent.xoff_frames[3]).sum()
 }
 
 fn kernel_drops(run: &Run) -> u64 {
     let kernel = run.snapshot.ports.iter().map(|port| port.kernel.unwrap_or_default());
-    kernel.map(|kernel| kernel.rx_fill_ring_empty + kernel.rx_ring_full).sum()
+    kernel.map(|kernel| kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames).sum()
 }
 
 /// More than the loop can take, and other work on both cores: the neighbours are paused, and nothing is lost.

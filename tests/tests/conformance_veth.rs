@@ -112,7 +112,7 @@ fn received(snapshot: &Snapshot) -> Result<u64> {
 }
 
 fn xoff_sent(snapshot: &Snapshot) -> Result<u64> {
-    Ok(port(snapshot, "sender")?.pfc_sent.clone().unwrap_or_default().xoff[P])
+    Ok(port(snapshot, "sender")?.pfc_sent.clone().unwrap_or_default().xoff_frames[P])
 }
 
 /// Drops for want of room, at ingress and egress.
@@ -162,7 +162,7 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
         (frames(port(now, "second").ok()?.transmitted) >= 11).then(|| now.clone())
     })?;
     let xon = |now: &Snapshot| {
-        Ok::<_, anyhow::Error>(port(now, "sender")?.pfc_sent.clone().unwrap_or_default().xon[P])
+        Ok::<_, anyhow::Error>(port(now, "sender")?.pfc_sent.clone().unwrap_or_default().xon_frames[P])
     };
     assert_eq!(xon(&now)?, 0);
     let before = xoff_sent(&now)?;

@@ -5,6 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use control::v1::{ByDropLevel, Count};
 use host::report::Latency;
 use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use serde_json::Value;
@@ -14,6 +15,11 @@ use tests::{Capture, Run, Total, frames, pause, port_config, run, slow_port_conf
 /// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
 const PAYLOAD: usize = 300 - 14 - 20 - 8;
 const CELLS: u64 = 2;
+
+/// What WRED dropped of frames that no drop level was given.
+fn green(wred: Option<ByDropLevel>) -> Option<Count> {
+    wred?.green
+}
 
 /// A frame of every ECN field through a queue with one sharp limit: ECT above it is marked and never dropped, CE stays CE,
 /// Not-ECT above it drops on a lossy queue. Checksums verify at the receiver.
@@ -61,7 +67,7 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     assert_eq!(frames(queue(&now)?.marked), 45, "CE is marked already");
     assert_eq!([drops(&now, "wred"), drops(&now, "tail_drop")], [0, 0], "nothing that understands ECN drops");
     let now = send(0b00, 7)?;
-    assert_eq!((drops(&now, "wred"), frames(queue(&now)?.wred_green)), (7, 7), "Not-ECT drops");
+    assert_eq!((drops(&now, "wred"), frames(green(queue(&now)?.wred_dropped))), (7, 7), "Not-ECT drops");
     sluice(&daemon, &["port", "release", "receiver"])?;
 
     let fields = ["ip.dsfield.ecn", "ip.checksum.status", "udp.checksum.status"];
@@ -77,9 +83,13 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     let queues = shown["queues"].as_array().context("queues")?;
     let queue = queues.iter().find(|queue| queue["port"] == "receiver" && queue["queue"] == 2);
     let queue = queue.context("the receiver's queue 2")?;
-    assert_eq!((&queue["forwarded_frames"], &queue["marked_frames"]), (&58.into(), &45.into()), "{queue}");
     assert_eq!(
-        (&queue["wred_dropped"][0]["frames"], &queue["forwarded_pps"]),
+        (&queue["transmitted"]["frames"], &queue["marked"]["frames"]),
+        (&58.into(), &45.into()),
+        "{queue}"
+    );
+    assert_eq!(
+        (&queue["wred_dropped"]["green"]["frames"], &queue["transmitted_pps"]),
         (&7.into(), &0.into()),
         "{queue}"
     );
@@ -130,7 +140,7 @@ fn tcp(ecn: bool) -> Result<Tcp> {
         retransmits: end["sum_sent"]["retransmits"].as_u64().context("iperf3 tells retransmits")?,
         delivered_ce: counter(&a, "TcpExtTCPDeliveredCE")?,
         marked: frames(queue.marked),
-        wred_dropped: frames(queue.wred_green),
+        wred_dropped: frames(green(queue.wred_dropped)),
         tail_dropped: frames(queue.dropped),
     };
     println!("ECN {ecn}: {tcp:?}");
@@ -228,7 +238,7 @@ fn incast(ecn: bool) -> Result<Incast> {
     for sender in &senders {
         let port = port(&run.snapshot, &sender.name)?;
         xoff_episodes += port.groups[3].xoff_episodes;
-        xoff_frames += port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff[3]);
+        xoff_frames += port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff_frames[3]);
     }
     let worst = |of: fn(&Latency) -> u64| {
         let flows = run.report("receiver")?.received.iter();

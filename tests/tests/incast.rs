@@ -62,13 +62,17 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
     assert!(no_drop.sent > 0);
     for sender in ["sender1", "sender2"] {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
-        assert!(sent.xoff[3] > 0 && sent.xon[3] > 0, "{sender}: {sent:?}");
+        assert!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
         assert_eq!(
-            (sent.xoff.iter().sum::<u64>(), sent.xon.iter().sum::<u64>()),
-            (sent.xoff[3], sent.xon[3])
+            (sent.xoff_frames.iter().sum::<u64>(), sent.xon_frames.iter().sum::<u64>()),
+            (sent.xoff_frames[3], sent.xon_frames[3])
         );
         let seen = pause(run.report(sender)?, 3);
-        assert_eq!((seen.xoff, seen.xon), (sent.xoff[3], sent.xon[3]), "{sender} saw what was sent");
+        assert_eq!(
+            (seen.xoff, seen.xon),
+            (sent.xoff_frames[3], sent.xon_frames[3]),
+            "{sender} saw what was sent"
+        );
         assert_eq!(seen.sent_while_paused, 0, "{sender} obeys");
         let flow = &run.report(sender)?.sent[0];
         assert!(flow.sent_frames < flow.offered_frames, "{sender} was held back");
@@ -199,13 +203,17 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     let told = port(&after, "downlink")?.pfc_sent.clone().unwrap_or_default();
     let uplink = port(&run.snapshot, "uplink")?;
     let heard = uplink.pfc_received.clone().unwrap_or_default();
-    assert!(told.xoff[3] > 0 && told.xon[3] > 0, "{told:?}");
-    assert_eq!((told.xoff[3], told.xon[3]), (heard.xoff[3], heard.xon[3]), "what one sent the other heard");
+    assert!(told.xoff_frames[3] > 0 && told.xon_frames[3] > 0, "{told:?}");
+    assert_eq!(
+        (told.xoff_frames[3], told.xon_frames[3]),
+        (heard.xoff_frames[3], heard.xon_frames[3]),
+        "what one sent the other heard"
+    );
     assert!(uplink.queues[3].pauses > 0 && uplink.queues[3].paused_ns > 0, "{:?}", uplink.queues[3]);
     // … and the first its hosts.
     for sender in senders {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
-        assert!(sent.xoff[3] > 0 && sent.xon[3] > 0, "{sender}: {sent:?}");
+        assert!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
         assert!(pause(run.report(sender)?, 3).paused_ns > 0, "{sender} was paused");
     }
     Ok(())

@@ -170,18 +170,18 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
             let sender = port(now, "sender").ok()?;
             let sent = sender.pfc_sent.clone()?;
             // Told, and not only decided.
-            (sender.groups[3].xoff && sent.xoff[3] > 0).then(|| (sent, frames(sender.received)))
+            (sender.groups[3].xoff && sent.xoff_frames[3] > 0).then(|| (sent, frames(sender.received)))
         })
     };
     let run = pair.run(&daemon, Duration::from_secs(8), || {
         sluice(&daemon, &["port", "hold", "receiver"])?;
         let (told, received) = paused("the sender is told to stop")?;
-        assert_eq!(told.xon[3], 0, "nothing leaves a held port");
+        assert_eq!(told.xon_frames[3], 0, "nothing leaves a held port");
 
         assert_eq!(sluice(&daemon, &["pfc", "off"])?, "PFC is off on all ports.\n");
         daemon.until("XON, and the sender goes on", |now| {
             let sender = port(now, "sender").ok()?;
-            let xon = sender.pfc_sent.as_ref()?.xon[3];
+            let xon = sender.pfc_sent.as_ref()?.xon_frames[3];
             (xon == 1 && frames(sender.received) > received + 100).then_some(())
         })?;
         let off = daemon.snapshot()?;
@@ -190,14 +190,18 @@ fn pfc_is_turned_off_and_on_while_a_host_is_paused() -> Result<()> {
 
         assert_eq!(sluice(&daemon, &["pfc", "on"])?, "PFC is on, as the ports have it.\n");
         let (again, _) = paused("the sender is told to stop again")?;
-        assert_eq!(again.xon[3], 1);
+        assert_eq!(again.xon_frames[3], 1);
         assert!(daemon.snapshot()?.pfc_enabled);
         sluice(&daemon, &["port", "release", "receiver"]).map(drop)
     })?;
     let sent = port(&run.snapshot, "sender")?.pfc_sent.clone().unwrap_or_default();
     let seen = pause(run.report("sender")?, 3);
-    assert_eq!((seen.xoff, seen.xon), (sent.xoff[3], sent.xon[3]), "the host heard what it was told");
-    assert!(sent.xon[3] >= 2, "{sent:?}");
+    assert_eq!(
+        (seen.xoff, seen.xon),
+        (sent.xoff_frames[3], sent.xon_frames[3]),
+        "the host heard what it was told"
+    );
+    assert!(sent.xon_frames[3] >= 2, "{sent:?}");
     let total = run.total(3);
     assert_eq!(total.sent - total.received, total.dropped, "lost while PFC was off, if at all: {total:?}");
     daemon.stop()?;
@@ -220,9 +224,9 @@ fn peaks(daemon: &Daemon, more: &[&str]) -> Result<[u64; 3]> {
     let json = sluice(daemon, &[&["show", "buffers", "--json"], more].concat())?;
     let json: Value = serde_json::from_str(&json)?;
     let pools = json["pools"].as_array().context("pools")?;
-    let pool = pools.iter().find(|pool| pool["pool"] == "ingress_0").context("ingress_0")?;
-    let of = |name: &str| pool[name].as_u64().with_context(|| format!("no {name}"));
-    Ok([of("used_peak_read_cells")?, of("used_peak_clear_cells")?, of("used_peak_cells")?])
+    let pool = pools.iter().find(|pool| pool["name"] == "ingress_0").context("ingress_0")?;
+    let of = |name: &str| pool["level"][name].as_u64().with_context(|| format!("no {name}"));
+    Ok([of("peak_read_cells")?, of("peak_clear_cells")?, of("peak_cells")?])
 }
 
 #[test]
@@ -235,7 +239,7 @@ fn a_held_port_fills_its_buffer_and_watermarks_tell_it() -> Result<()> {
         sluice(&daemon, &["port", "hold", "receiver"])?;
         daemon.until("XOFF", |now| port(now, "sender").ok()?.groups[3].xoff.then_some(()))?;
         let queue = queue(&daemon)?;
-        assert!(queue["held"] == true && queue["held_cells"].as_u64() >= Some(4084), "{queue}");
+        assert!(queue["held"] == true && queue["level"]["cells"].as_u64() >= Some(4084), "{queue}");
         let table = sluice(&daemon, &["show", "queues"])?;
         assert!(table.contains("Port receiver is held"), "{table}");
         sluice(&daemon, &["port", "release", "receiver"]).map(drop)

@@ -122,7 +122,7 @@ fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     }
     let xoffs: Vec<f64> = paused.iter().map(|frame| frame.at_s - paused[0].at_s).collect();
     println!("XOFF at {xoffs:.3?} s, XON at {:.3} s, pause time {PAUSE:?}", last.at_s - paused[0].at_s);
-    assert_eq!((sent.xoff[3], sent.xon[3]), (paused.len() as u64, 1));
+    assert_eq!((sent.xoff_frames[3], sent.xon_frames[3]), (paused.len() as u64, 1));
 
     // The queue's other side is not concerned: PFC frames go out where frames come in, and are never bridged.
     assert_eq!(others.read("macc", &FIELDS)?.len(), 0);

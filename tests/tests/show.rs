@@ -33,13 +33,13 @@ fn show_says_what_the_switch_counted() -> Result<()> {
     let run = run(&[&daemon], vec![sender], vec![receiver], Duration::from_secs(2))?;
     let (at_a, at_b) = (port(&run.snapshot, "a")?, port(&run.snapshot, "b")?);
     let sent = at_a.pfc_sent.clone().unwrap_or_default();
-    assert!(sent.xoff[3] > 0);
+    assert!(sent.xoff_frames[3] > 0);
     let group = &at_a.groups[3];
     for (what, expected) in [
         ("ports", vec![frames(at_a.received), frames(at_b.transmitted)]),
         ("queues", vec![frames(at_b.queues[3].transmitted)]),
         ("buffers", vec![group.shared.unwrap_or_default().peak_cells.into()]),
-        ("pfc", vec![sent.xoff[3], sent.xon[3]]),
+        ("pfc", vec![sent.xoff_frames[3], sent.xon_frames[3]]),
     ] {
         let json: Value = serde_json::from_str(&sluice(&daemon, &["show", what, "--json"])?).context(what)?;
         let mut found = Vec::new();

@@ -1,8 +1,8 @@
 //! The conservation of frames (docs/law.md, "Invariants", 5): everything that came in, and every copy of it, has left,
-//! ended here on purpose, been dropped with a reason, or waits.
+//! been dropped with a reason, been lost by the kernel that was to send it, or waits.
 //!
 //! ```text
-//! received + flood copies = transmitted + consumed + dropped + waiting
+//! received + flood copies = transmitted + dropped + lost by the kernel + waiting
 //! ```
 //!
 //! It holds to the frame once no frame is on its way out (frames that the kernel has, not yet completed, are in none
@@ -21,10 +21,10 @@ pub struct Balance {
     pub flood_copies: u64,
     /// Data frames that left.
     pub transmitted: u64,
-    /// Frames that ended here on purpose.
-    pub consumed: u64,
     /// Frames dropped, for whatever reason.
     pub dropped: u64,
+    /// Frames that the kernel took to send and lost.
+    pub kernel_lost: u64,
     /// Frames that wait in queues.
     pub waiting: u64,
 }
@@ -36,8 +36,8 @@ impl Balance {
         for port in &snapshot.ports {
             balance.received += frames(port.received);
             balance.transmitted += frames(port.transmitted);
-            balance.consumed += frames(port.consumed);
-            balance.dropped += port.drops.iter().map(|drop| frames(drop.count)).sum::<u64>();
+            balance.dropped += port.drops.values().map(|drops| drops.frames).sum::<u64>();
+            balance.kernel_lost += port.kernel_lost_frames;
             balance.waiting += port.queues.iter().map(|queue| queue.waiting_frames).sum::<u64>();
         }
         balance
@@ -45,7 +45,7 @@ impl Balance {
 
     /// Every frame is accounted for.
     pub fn holds(&self) -> bool {
-        self.received + self.flood_copies == self.transmitted + self.consumed + self.dropped + self.waiting
+        self.received + self.flood_copies == self.transmitted + self.dropped + self.kernel_lost + self.waiting
     }
 }
 
@@ -53,13 +53,13 @@ impl fmt::Display for Balance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "received {} + flood copies {} {} transmitted {} + consumed {} + dropped {} + waiting {}",
+            "received {} + flood copies {} {} transmitted {} + dropped {} + lost by the kernel {} + waiting {}",
             self.received,
             self.flood_copies,
             if self.holds() { "=" } else { "≠" },
             self.transmitted,
-            self.consumed,
             self.dropped,
+            self.kernel_lost,
             self.waiting,
         )
     }
@@ -76,15 +76,15 @@ mod tests {
     /// Two ports: 10 in on one, of which 2 are dropped and 1 flooded to a third place, and so on.
     fn snapshot() -> v1::Snapshot {
         let count = |frames| Some(v1::Count { frames, bytes: frames * 64 });
-        let drop = |frames| v1::Drop { reason: "tail_drop".into(), count: count(frames) };
+        let drops = |reason: &str, frames| (reason.to_owned(), v1::Count { frames, bytes: frames * 64 });
         let queue = |waiting_frames| v1::Queue { waiting_frames, ..Default::default() };
         v1::Snapshot {
             flood_copies: 3,
             ports: vec![
                 v1::Port {
                     received: count(10),
-                    consumed: count(1),
-                    drops: vec![drop(2), drop(1)],
+                    kernel_lost_frames: 1,
+                    drops: [drops("tail_drop", 2), drops("filtered", 1)].into(),
                     ..Default::default()
                 },
                 v1::Port { transmitted: count(5), queues: vec![queue(3), queue(1)], ..Default::default() },
@@ -99,7 +99,7 @@ mod tests {
         assert!(balance.holds(), "{balance}");
         assert_eq!(
             balance.to_string(),
-            "received 10 + flood copies 3 = transmitted 5 + consumed 1 + dropped 3 + waiting 4"
+            "received 10 + flood copies 3 = transmitted 5 + dropped 3 + lost by the kernel 1 + waiting 4"
         );
     }
 

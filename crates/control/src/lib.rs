@@ -6,6 +6,7 @@
 pub mod balance;
 pub mod client;
 pub mod convert;
+pub mod fields;
 pub mod order;
 pub mod server;
 

@@ -230,11 +230,11 @@ impl<P: Port> Core<P> {
             out.kernel = port.kernel_counters();
         }
         snapshot.memory_frames = self.memory_frames as u64;
-        snapshot.memory_free = self.memory.free_frames() as u64;
-        snapshot.memory_in_rings = self.ports.iter().map(|port| port.frames_held() as u64).sum();
+        snapshot.memory_free_frames = self.memory.free_frames() as u64;
+        snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
         snapshot.loop_turns = self.turns;
         snapshot.loop_worst_stall_ns = self.worst_stall_ns;
-        snapshot.events_lost = self.mailbox.lost;
+        snapshot.events_lost += self.mailbox.lost;
     }
 
     #[inline]

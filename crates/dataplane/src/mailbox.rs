@@ -1,8 +1,9 @@
 //! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits for the other.
 
+use std::sync::Arc;
 use std::task::Waker;
 
-use rtrb::{Consumer, Producer, RingBuffer};
+use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 
 const COMMANDS: usize = 64;
@@ -64,47 +65,47 @@ pub enum Reply {
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Handle {
-    commands: Producer<Command>,
-    replies: Consumer<Reply>,
+    commands: Arc<ArrayQueue<Command>>,
+    replies: Arc<ArrayQueue<Reply>>,
     waker: Waker,
 }
 
 /// The loop's end.
 #[derive(Debug)]
 pub struct Mailbox {
-    commands: Consumer<Command>,
-    replies: Producer<Reply>,
+    commands: Arc<ArrayQueue<Command>>,
+    replies: Arc<ArrayQueue<Reply>>,
     /// Events that found the ring full.
     pub(crate) lost: u64,
 }
 
 /// The two ends of a new mailbox. `waker` wakes the loop when it sleeps.
 pub fn mailbox(waker: Waker) -> (Handle, Mailbox) {
-    let (commands_in, commands_out) = RingBuffer::new(COMMANDS);
-    let (replies_in, replies_out) = RingBuffer::new(REPLIES);
+    let commands = Arc::new(ArrayQueue::new(COMMANDS));
+    let replies = Arc::new(ArrayQueue::new(REPLIES));
     (
-        Handle { commands: commands_in, replies: replies_out, waker },
-        Mailbox { commands: commands_out, replies: replies_in, lost: 0 },
+        Handle { commands: commands.clone(), replies: replies.clone(), waker },
+        Mailbox { commands, replies, lost: 0 },
     )
 }
 
 impl Handle {
     /// Tells the loop something and wakes it; gives the command back if the ring is full.
     pub fn send(&mut self, command: Command) -> Result<(), Command> {
-        self.commands.push(command).map_err(|rtrb::PushError::Full(command)| command)?;
+        self.commands.push(command)?;
         self.waker.wake_by_ref();
         Ok(())
     }
 
     /// The next thing that the loop said, if there is one.
     pub fn receive(&mut self) -> Option<Reply> {
-        self.replies.pop().ok()
+        self.replies.pop()
     }
 }
 
 impl Mailbox {
     pub(crate) fn next_command(&mut self) -> Option<Command> {
-        self.commands.pop().ok()
+        self.commands.pop()
     }
 
     /// Answers a command. There is room as long as no more than [`ANSWERS`] commands at a time wait for theirs.
@@ -115,7 +116,9 @@ impl Mailbox {
 
     /// Tells of something that happened, if there is room.
     pub(crate) fn tell(&mut self, at: Instant, event: Event) {
-        if self.replies.slots() <= ANSWERS || self.replies.push(Reply::Event(at, event)).is_err() {
+        if self.replies.capacity() - self.replies.len() <= ANSWERS
+            || self.replies.push(Reply::Event(at, event)).is_err()
+        {
             self.lost += 1;
         }
     }

@@ -159,7 +159,7 @@ impl Wire {
     pub fn drop_for_want_of_frames(&self, frames: u64) {
         let mut shared = self.shared();
         shared.kernel_drops += frames;
-        shared.counters.rx_fill_ring_empty += frames;
+        shared.counters.rx_fill_ring_empty_frames += frames;
     }
 
     /// The interface is gone.
@@ -182,7 +182,7 @@ impl Port for MemoryPort {
             let bytes = shared.incoming.pop_front().expect("not empty");
             let room = memory.bytes_mut(&frame, bytes.len());
             if room.len() < bytes.len() {
-                shared.counters.rx_dropped += 1;
+                shared.counters.rx_dropped_frames += 1;
                 memory.free(frame);
                 continue;
             }
@@ -305,7 +305,7 @@ mod tests {
         wire.inject([2; 100]);
         wire.inject([3; 101]); // too long for this memory
         let mut frames = outgoing(receive(&mut port, &mut memory, 8));
-        assert_eq!((frames.len(), port.kernel_counters().rx_dropped, memory.free_frames()), (2, 1, 2));
+        assert_eq!((frames.len(), port.kernel_counters().rx_dropped_frames, memory.free_frames()), (2, 1, 2));
         port.transmit(&mut frames);
         assert_eq!((port.kick(), completed(&mut port), port.outstanding()), (0, 0, 2));
         assert!(receive(&mut port, &mut memory, 8).is_empty());

@@ -483,10 +483,11 @@ impl<P: Port> Host<P> {
     }
 }
 
-/// Frames that the kernel lost. A frame that finds the fill ring empty counts as dropped, too.
+/// Frames that the kernel lost.
 fn lost(kernel: &KernelCounters) -> u64 {
-    kernel.rx_dropped.max(kernel.rx_fill_ring_empty)
-        + kernel.rx_ring_full
+    kernel.rx_dropped_frames
+        + kernel.rx_fill_ring_empty_frames
+        + kernel.rx_ring_full_frames
         + kernel.tx_busy
-        + kernel.tx_invalid
+        + kernel.tx_invalid_frames
 }

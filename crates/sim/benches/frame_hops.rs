@@ -150,7 +150,7 @@ fn main() {
         }
         let hops = outcome.frame_hops as f64;
         let ports = outcome.switches.iter().flat_map(|of| &of.ports);
-        let xoff: u64 = ports.flat_map(|port| &port.groups).map(|group| group.xoff_episodes).sum();
+        let xoff: u64 = ports.flat_map(|port| &port.groups).map(|group| group.counts.xoff_episodes).sum();
         let lost: u64 = outcome.traffic.iter().map(|traffic| traffic.lost_frames).sum();
         assert!(outcome.imbalances.is_empty(), "{:?}", outcome.imbalances);
         println!(

@@ -29,23 +29,24 @@ fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric)
     let groups = || ports().flat_map(|port| &port.groups).filter(move |group| is_group_in(scope, group));
     match metric {
         Metric::Lost if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
-            ports().flat_map(|port| &port.drops).map(|(_, frames)| *frames).sum::<u64>() as f64
+            ports().flat_map(PortOutcome::drops).map(|(_, frames)| frames).sum::<u64>() as f64
         }
         Metric::Lost => frames(|traffic| traffic.lost_frames),
         Metric::NoDropLost => {
-            groups().filter(|group| group.no_drop).map(|group| group.dropped_frames).sum::<u64>() as f64
+            let no_drop = groups().filter(|group| group.counts.no_drop);
+            no_drop.map(|group| group.counts.dropped.frames).sum::<u64>() as f64
         }
         Metric::Sent if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
-            ports().map(|port| port.transmitted_frames).sum::<u64>() as f64
+            ports().map(|port| port.counts.transmitted.frames).sum::<u64>() as f64
         }
         Metric::Sent => frames(|traffic| traffic.sent_frames),
         Metric::Received if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
-            ports().map(|port| port.received_frames).sum::<u64>() as f64
+            ports().map(|port| port.counts.received.frames).sum::<u64>() as f64
         }
         Metric::Received => frames(|traffic| traffic.received_frames),
         Metric::Reordered => frames(|traffic| traffic.reordered_frames),
         Metric::Marked if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
-            ports().flat_map(|port| &port.queues).map(|queue| queue.marked_frames).sum::<u64>() as f64
+            ports().flat_map(|port| &port.queues).map(|queue| queue.counts.marked.frames).sum::<u64>() as f64
         }
         Metric::Marked => frames(|traffic| traffic.marked_frames),
         Metric::Throughput => traffic().map(|traffic| traffic.throughput_bps).sum(),
@@ -64,10 +65,10 @@ fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric)
                 .max()
                 .unwrap_or(0) as f64
         }
-        Metric::XoffEpisodes => groups().map(|group| group.xoff_episodes).sum::<u64>() as f64,
+        Metric::XoffEpisodes => groups().map(|group| group.counts.xoff_episodes).sum::<u64>() as f64,
         Metric::Pauses => pauses(scenario, outcome, scope) as f64,
         Metric::HeadroomPeakCells => {
-            groups().map(|group| group.headroom_peak_cells).max().unwrap_or(0).into()
+            groups().map(|group| group.counts.headroom.peak_cells).max().unwrap_or(0).into()
         }
         Metric::StuckNs => {
             let last = traffic().filter_map(|traffic| traffic.last_arrival_ns).max().unwrap_or(0);
@@ -104,7 +105,7 @@ fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<
     let wanted = name.as_ref().and_then(|(_, port)| port.as_ref());
     switches
         .flat_map(|of| &of.ports)
-        .filter(|port| wanted.is_none_or(|wanted| port.name == *wanted))
+        .filter(|port| wanted.is_none_or(|wanted| port.counts.name == *wanted))
         .collect()
 }
 
@@ -114,7 +115,7 @@ fn pauses(scenario: &Scenario, outcome: &Outcome, scope: Scope) -> u64 {
         return ports_of(scenario, outcome, scope)
             .iter()
             .flat_map(|port| &port.queues)
-            .map(|queue| queue.pauses)
+            .map(|queue| queue.counts.pauses)
             .sum();
     }
     let is_meant = |priority: u8| !matches!(scope, Scope::Priority(wanted) if wanted != priority);

@@ -1,7 +1,8 @@
 //! What came of a run: totals, whether the expectations hold, and series over time for plots.
 
 use serde::Serialize;
-use switch::Nanos;
+use switch::counters::{GroupSnapshot, PortSnapshot, QueueSnapshot};
+use switch::{DropReason, Nanos};
 
 use crate::scenario::Metric;
 
@@ -110,72 +111,45 @@ pub struct SwitchOutcome {
 }
 
 /// One port of a switch.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortOutcome {
-    /// Its name.
-    pub name: String,
     /// What is at the other end: `h1`, or `leaf1.p3`.
     pub peer: String,
-    /// Data frames received.
-    pub received_frames: u64,
-    /// Data frames transmitted.
-    pub transmitted_frames: u64,
-    /// … their bytes.
-    pub transmitted_bytes: u64,
-    /// Dropped frames: reason and number, where there are any.
-    pub drops: Vec<(&'static str, u64)>,
-    /// PFC frames sent.
-    pub pfc_sent: u64,
-    /// PFC frames received.
-    pub pfc_received: u64,
+    /// Its name and what it counted.
+    #[serde(flatten)]
+    pub counts: PortSnapshot,
     /// Priority groups that received anything.
     pub groups: Vec<GroupOutcome>,
     /// Queues that held anything.
     pub queues: Vec<QueueOutcome>,
 }
 
+impl PortOutcome {
+    /// Dropped frames: reason and number, where there are any.
+    pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let drops = DropReason::ALL.into_iter().map(|of| (of.name(), self.counts.drops[of as usize].frames));
+        drops.filter(|(_, frames)| *frames > 0)
+    }
+}
+
 /// A priority group.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct GroupOutcome {
     /// 802.1p priority.
     pub priority: u8,
-    /// PFC protects it.
-    pub no_drop: bool,
-    /// Times that it went into XOFF.
-    pub xoff_episodes: u64,
-    /// It is in XOFF at the end.
-    pub xoff: bool,
-    /// Most shared cells.
-    pub shared_peak_cells: u32,
-    /// Most headroom cells.
-    pub headroom_peak_cells: u32,
-    /// Its headroom.
-    pub headroom_size_cells: u32,
-    /// Frames dropped here.
-    pub dropped_frames: u64,
+    /// What it holds at the end, and what it counted.
+    #[serde(flatten)]
+    pub counts: GroupSnapshot,
 }
 
 /// An egress queue.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct QueueOutcome {
     /// Its number.
     pub queue: u8,
-    /// Most cells.
-    pub peak_cells: u32,
-    /// Frames transmitted.
-    pub transmitted_frames: u64,
-    /// … their bytes.
-    pub transmitted_bytes: u64,
-    /// Frames dropped here: tail drop and WRED.
-    pub dropped_frames: u64,
-    /// Frames marked.
-    pub marked_frames: u64,
-    /// Times that a pause began.
-    pub pauses: u64,
-    /// Time paused.
-    pub paused_ns: Nanos,
-    /// It is paused at the end.
-    pub paused: bool,
+    /// What it holds at the end, and what it counted.
+    #[serde(flatten)]
+    pub counts: QueueSnapshot,
 }
 
 /// One host.

@@ -6,7 +6,8 @@
 //! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;
 //! - frames that nodes have counted = frames that came over their lines, and for hosts that left by them.
 
-use switch::{DropReason, Snapshot};
+use switch::Snapshot;
+use switch::counters::PortSnapshot;
 
 use crate::device::Device;
 use crate::expect;
@@ -138,48 +139,16 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
     with_snapshots.map(outcome).collect()
 }
 
-fn port_outcome(counts: &switch::counters::PortSnapshot, peer: String) -> PortOutcome {
-    let drops =
-        DropReason::ALL.into_iter().map(|reason| (reason.name(), counts.drops[reason as usize].frames));
+fn port_outcome(counts: &PortSnapshot, peer: String) -> PortOutcome {
     let groups = counts.groups.iter().enumerate().filter(|(_, group)| group.received.frames > 0);
     let queues = counts.queues.iter().enumerate();
     let queues = queues
         .filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
     PortOutcome {
-        name: counts.name.clone(),
         peer,
-        received_frames: counts.received.frames,
-        transmitted_frames: counts.transmitted.frames,
-        transmitted_bytes: counts.transmitted.bytes,
-        drops: drops.filter(|(_, frames)| *frames > 0).collect(),
-        pfc_sent: counts.pfc_sent.frames,
-        pfc_received: counts.pfc_received.frames,
-        groups: groups
-            .map(|(priority, group)| GroupOutcome {
-                priority: priority as u8,
-                no_drop: group.no_drop,
-                xoff_episodes: group.xoff_episodes,
-                xoff: group.xoff,
-                shared_peak_cells: group.shared.peak_cells,
-                headroom_peak_cells: group.headroom.peak_cells,
-                headroom_size_cells: group.headroom_size_cells,
-                dropped_frames: group.dropped.frames,
-            })
-            .collect(),
-        queues: queues
-            .map(|(number, queue)| QueueOutcome {
-                queue: number as u8,
-                peak_cells: queue.level.peak_cells,
-                transmitted_frames: queue.transmitted.frames,
-                transmitted_bytes: queue.transmitted.bytes,
-                dropped_frames: queue.dropped.frames
-                    + queue.wred_dropped.iter().map(|count| count.frames).sum::<u64>(),
-                marked_frames: queue.marked.frames,
-                pauses: queue.pauses,
-                paused_ns: queue.paused_ns,
-                paused: queue.paused,
-            })
-            .collect(),
+        groups: groups.map(|(priority, &counts)| GroupOutcome { priority: priority as u8, counts }).collect(),
+        queues: queues.map(|(number, &counts)| QueueOutcome { queue: number as u8, counts }).collect(),
+        counts: counts.clone(),
     }
 }
 
@@ -263,7 +232,7 @@ fn device_imbalances(device: &mut Device, snapshot: &Snapshot) -> Vec<String> {
     let mut found = Vec::new();
     let ports = || snapshot.ports.iter();
     let received: u64 = ports().map(|port| port.received.frames).sum();
-    let transmitted: u64 = ports().map(|port| port.transmitted.frames + port.consumed.frames).sum();
+    let transmitted: u64 = ports().map(|port| port.transmitted.frames).sum();
     let dropped: u64 = ports().flat_map(|port| &port.drops).map(|count| count.frames).sum();
     let held = device.data_frames_held();
     if received + snapshot.flood_copies != transmitted + dropped + held {

@@ -188,7 +188,8 @@ fn what_a_cut_loses_is_counted() {
     let outcome = run(&scenario);
     let traffic = &outcome.traffic[0];
     let cut: u64 = outcome.links.iter().map(|link| link.cut_frames).sum();
-    let dropped: u64 = outcome.switches[0].ports.iter().flat_map(|port| &port.drops).map(|(_, n)| n).sum();
+    let drops = outcome.switches[0].ports.iter().flat_map(|port| port.drops());
+    let dropped: u64 = drops.map(|(_, frames)| frames).sum();
     assert!(cut > 0 && dropped > 0, "{:?}", outcome.switches[0].ports);
     assert_eq!(traffic.lost_frames, cut + dropped, "{traffic:?}");
     // While the first link was cut nothing was sent, and after it all went on.

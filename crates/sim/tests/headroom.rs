@@ -85,7 +85,7 @@ impl Case {
         let group = &outcome.switches[0].ports[0].groups[0];
         let obeyed = outcome.series.pauses.iter().find(|span| span.port == "sender").expect("a pause");
         let lost_frames = outcome.traffic.iter().map(|traffic| traffic.lost_frames).sum();
-        (u64::from(group.headroom_peak_cells), lost_frames, obeyed.from_ns)
+        (u64::from(group.counts.headroom.peak_cells), lost_frames, obeyed.from_ns)
     }
 
     /// Time of a frame on the line, in nanoseconds, rounded up.

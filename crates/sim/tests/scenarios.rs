@@ -60,8 +60,8 @@ fn complaints(name: &str, outcome: &Outcome) -> String {
 fn main_figures(name: &str, outcome: &Outcome) -> String {
     let groups = || outcome.switches.iter().flat_map(|switch| &switch.ports).flat_map(|port| &port.groups);
     let (pauses, xoffs) =
-        (outcome.series.pauses.len(), groups().map(|group| group.xoff_episodes).sum::<u64>());
-    let headroom = groups().map(|group| group.headroom_peak_cells).max().unwrap_or(0);
+        (outcome.series.pauses.len(), groups().map(|group| group.counts.xoff_episodes).sum::<u64>());
+    let headroom = groups().map(|group| group.counts.headroom.peak_cells).max().unwrap_or(0);
     let mut text = format!("{name}: {xoffs} XOFF, {pauses} pauses, at most {headroom} cells of headroom\n");
     for traffic in &outcome.traffic {
         let completion = match traffic.completion {
@@ -150,7 +150,7 @@ fn pauses_of<'o>(outcome: &'o Outcome, port: &str) -> Vec<&'o PauseSpan> {
 
 fn port_of<'o>(outcome: &'o Outcome, switch: &str, port: &str) -> &'o PortOutcome {
     let of = outcome.switches.iter().find(|of| of.name == switch).expect("the switch");
-    of.ports.iter().find(|of| of.name == port).expect("the port")
+    of.ports.iter().find(|of| of.counts.name == port).expect("the port")
 }
 
 fn traffic_of<'o>(outcome: &'o Outcome, name: &str) -> &'o TrafficOutcome {
@@ -174,7 +174,7 @@ fn pauses_travel_upstream_hop_by_hop() {
     // What each device keeps before it pauses the one before it: 200 cells, of which XON leaves 16 free.
     for device in ["device-a", "device-b", "device-c"] {
         let group = &port_of(&outcome, device, "port1").groups[1];
-        assert_eq!((group.priority, group.shared_peak_cells), (3, 200), "{device}");
+        assert_eq!((group.priority, group.counts.shared.peak_cells), (3, 200), "{device}");
     }
 }
 
@@ -186,13 +186,13 @@ fn the_run_of_pfc_goes_as_its_figures() {
     assert!(pauses.iter().all(|span| span.from_ns > MS && span.to_ns < 19 * MS / 10), "{pauses:?}");
     let (switch_a, switch_b) =
         (port_of(&outcome, "switch-a", "ethernet2"), port_of(&outcome, "switch-b", "ethernet1"));
-    assert_eq!(switch_b.groups[0].xoff_episodes, pauses.len() as u64);
+    assert_eq!(switch_b.groups[0].counts.xoff_episodes, pauses.len() as u64);
     assert_eq!(
-        (switch_b.pfc_sent, switch_a.pfc_received),
+        (switch_b.counts.pfc_sent.frames, switch_a.counts.pfc_received.frames),
         (2 * pauses.len() as u64, 2 * pauses.len() as u64)
     );
-    assert_eq!(switch_b.groups[0].shared_peak_cells, 76);
-    assert_eq!((switch_a.queues[0].paused, switch_b.groups[0].xoff), (false, false));
+    assert_eq!(switch_b.groups[0].counts.shared.peak_cells, 76);
+    assert_eq!((switch_a.queues[0].counts.paused, switch_b.groups[0].counts.xoff), (false, false));
 }
 
 /// Figures 3-16 and 3-17: a pause longer than the watchdog's detection time, from end to end, and everything after it.
@@ -239,8 +239,9 @@ fn a_deadlock_arises_and_stays() {
             let last = *pauses_of(&outcome, &port).last().expect("pauses");
             assert!(last.from_ns < MENDED_NS && last.to_ns == scenario.duration_ns, "{name}: {last:?}");
             let (sender, receiver) = (port_of(&outcome, from, "port1"), port_of(&outcome, to, "port2"));
-            assert!(receiver.groups[0].xoff && sender.queues[0].paused, "{name}: {from}");
-            assert!(sender.pfc_received > least_pfc, "{name}: {from}: {} PFC frames", sender.pfc_received);
+            assert!(receiver.groups[0].counts.xoff && sender.queues[0].counts.paused, "{name}: {from}");
+            let heard = sender.counts.pfc_received.frames;
+            assert!(heard > least_pfc, "{name}: {from}: {heard} PFC frames");
         }
         assert!(pauses_of(&outcome, "server1").last().is_some_and(|last| last.to_ns == scenario.duration_ns));
     }

@@ -14,7 +14,7 @@ pub fn totals(snapshot: &Snapshot) -> String {
     let _ = writeln!(
         out,
         "  {:<width$}  {:>13}  {:>13}  {:>13}  {:>13}  {:>9}  {:>9}",
-        "port", "received", "transmitted", "consumed", "dropped", "PFC in", "PFC out"
+        "port", "received", "transmitted", "dropped", "lost", "PFC in", "PFC out"
     );
     for port in &snapshot.ports {
         let pfc = |count: &Option<control::v1::PfcCount>| count.as_ref().map_or(0, |count| count.frames);
@@ -24,8 +24,8 @@ pub fn totals(snapshot: &Snapshot) -> String {
             port.name,
             frames(port.received),
             frames(port.transmitted),
-            frames(port.consumed),
-            port.drops.iter().map(|drop| frames(drop.count)).sum::<u64>(),
+            port.drops.values().map(|drops| drops.frames).sum::<u64>(),
+            port.kernel_lost_frames,
             pfc(&port.pfc_received),
             pfc(&port.pfc_sent),
         );
@@ -40,23 +40,25 @@ pub fn totals(snapshot: &Snapshot) -> String {
     let verdict =
         if balance.holds() { "every frame is accounted for" } else { "FRAMES ARE NOT ACCOUNTED FOR" };
     let _ = writeln!(out, "Conservation: {balance}: {verdict}.");
-    let _ = write!(out, "Memory: {} of {} frames are free.", snapshot.memory_free, snapshot.memory_frames);
+    let _ =
+        write!(out, "Memory: {} of {} frames are free.", snapshot.memory_free_frames, snapshot.memory_frames);
     out
 }
 
 /// Every frame that came in is accounted for, and all memory is free.
 pub fn is_clean(snapshot: &Snapshot) -> bool {
-    Balance::of(snapshot).holds() && snapshot.memory_free == snapshot.memory_frames
+    Balance::of(snapshot).holds() && snapshot.memory_free_frames == snapshot.memory_frames
 }
 
 /// Drops by reason, and what the kernel lost before the switch saw it; only what is not zero.
 fn losses(port: &Port) -> Vec<String> {
-    let drops = port.drops.iter().map(|drop| (drop.reason.as_str(), frames(drop.count)));
+    let drops = port.drops.iter().map(|(reason, drops)| (reason.as_str(), drops.frames));
     let kernel = port.kernel.unwrap_or_default();
     let lost = [
-        ("kernel rx_fill_ring_empty", kernel.rx_fill_ring_empty),
-        ("kernel rx_ring_full", kernel.rx_ring_full),
-        ("kernel rx_dropped", kernel.rx_dropped),
+        ("kernel_lost", port.kernel_lost_frames),
+        ("kernel rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
+        ("kernel rx_ring_full", kernel.rx_ring_full_frames),
+        ("kernel rx_dropped", kernel.rx_dropped_frames),
     ];
     drops
         .chain(lost)
@@ -72,23 +74,24 @@ fn frames(count: Option<Count>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control::v1::{Drop, Kernel, PfcCount};
+    use control::v1::{Kernel, PfcCount};
 
     fn snapshot() -> Snapshot {
         let count = |frames| Some(Count { frames, bytes: 100 * frames });
-        let drop = |reason: &str, frames| Drop { reason: reason.into(), count: count(frames) };
+        let drops = |reason: &str, frames| (reason.to_owned(), Count { frames, bytes: 100 * frames });
         Snapshot {
             at_ns: 12_340_000_000,
             flood_copies: 1,
             memory_frames: 4096,
-            memory_free: 4096,
+            memory_free_frames: 4096,
             ports: vec![
                 Port {
                     name: "server1".into(),
                     received: count(1_000_000),
-                    drops: vec![drop("tail_drop", 399_412), drop("filtered", 0), drop("ingress_lossy", 7)],
+                    drops: [drops("tail_drop", 399_412), drops("filtered", 0), drops("ingress_lossy", 7)]
+                        .into(),
                     pfc_sent: Some(PfcCount { frames: 12, ..Default::default() }),
-                    kernel: Some(Kernel { rx_dropped: 3, ..Default::default() }),
+                    kernel: Some(Kernel { rx_dropped_frames: 3, ..Default::default() }),
                     ..Default::default()
                 },
                 Port { name: "up".into(), transmitted: count(600_582), ..Default::default() },
@@ -109,7 +112,7 @@ mod tests {
         lost.ports[1].transmitted.as_mut().unwrap().frames -= 1;
         assert!(!is_clean(&lost) && totals(&lost).contains("FRAMES ARE NOT ACCOUNTED FOR"));
         let mut leaked = snapshot();
-        leaked.memory_free -= 1;
+        leaked.memory_free_frames -= 1;
         assert!(!is_clean(&leaked) && totals(&leaked).contains("4095 of 4096 frames are free"));
     }
 }

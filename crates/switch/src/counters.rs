@@ -1,8 +1,14 @@
 //! What the switch counts, and the snapshot in which it hands the counts out. Every drop is counted where it happens,
 //! with its reason; nothing is sampled.
+//!
+//! A new counter is a field here, a field of the same name in `proto/sluice/v1/control.proto` with a comment that says what
+//! it counts, and wherever people should see it a column of `sluice show`. The conversion between the two, the JSON (of
+//! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says if either is missing.
+
+use serde::{Serialize, Serializer};
 
 use crate::settings::{POOLS, PRIORITIES};
-use crate::time::Instant;
+use crate::time::Nanos;
 use crate::watermark::Level;
 
 /// Why a received frame (or a flooded copy of one) was dropped.
@@ -29,13 +35,11 @@ pub enum DropReason {
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
     PortDown,
-    /// The kernel took the frame and lost it (`sendto` said EBUSY).
-    KernelLost,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 10] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -46,7 +50,6 @@ impl DropReason {
         DropReason::Wred,
         DropReason::NoCopy,
         DropReason::PortDown,
-        DropReason::KernelLost,
     ];
 
     /// The name in outputs.
@@ -62,13 +65,12 @@ impl DropReason {
             DropReason::Wred => "wred",
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
-            DropReason::KernelLost => "kernel_lost",
         }
     }
 }
 
 /// Frames and their bytes (without FCS).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Count {
     /// Frames.
     pub frames: u64,
@@ -103,21 +105,21 @@ pub struct PoolSnapshot {
 }
 
 /// PFC frames of a port, in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PfcCount {
     /// PFC frames in all.
     pub frames: u64,
     /// Frames that paused (time not 0) this priority.
-    pub xoff: [u64; PRIORITIES],
+    pub xoff_frames: [u64; PRIORITIES],
     /// Frames that released (time 0) this priority.
-    pub xon: [u64; PRIORITIES],
+    pub xon_frames: [u64; PRIORITIES],
 }
 
 /// All of the switch at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// When it was taken.
-    pub at: Instant,
+    /// When it was taken: the switch's [`crate::Instant`], in nanoseconds.
+    pub at_ns: Nanos,
     /// The ports, in their order.
     pub ports: Vec<PortSnapshot>,
     /// The service pools of the shared area as ingress sees them.
@@ -130,17 +132,19 @@ pub struct Snapshot {
     pub cell_bytes: u32,
     /// Addresses in the bridge table.
     pub bridge_entries: u64,
-    /// Addresses that were not learned because the table was full.
-    pub bridge_full: u64,
+    /// Addresses that moved from one port to another.
+    pub bridge_moves: u64,
+    /// Frames whose source was not learned because the table was full.
+    pub bridge_full_frames: u64,
     /// Copies made of flooded frames, beyond the frame itself.
     pub flood_copies: u64,
     /// Frames of the memory, in all.
     pub memory_frames: u64,
     /// Frames of the memory that nobody holds.
-    pub memory_free: u64,
+    pub memory_free_frames: u64,
     /// Frames of the memory in the ports' rings: fill, received and not taken, with the kernel to be sent.
-    pub memory_in_rings: u64,
-    /// Events that found the way to the daemon full.
+    pub memory_in_rings_frames: u64,
+    /// Events that nobody was told: more than [`crate::event::MAX_PENDING`] in one turn, or more than the daemon took.
     pub events_lost: u64,
     /// Turns of the loop since the start.
     pub loop_turns: u64,
@@ -150,10 +154,9 @@ pub struct Snapshot {
 
 /// One port.
 ///
-/// Conservation (docs/law.md, "Invariants", 5), over all ports, once idle: Σ received + flood copies
-/// = Σ transmitted + Σ consumed + Σ drops, where drops count at the port the frame came in on, but `PortDown` and
-/// `KernelLost`, which count where it was to leave.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Conservation (docs/law.md, "Invariants", 5), over all ports, once idle: Σ received + flood copies = Σ transmitted + Σ drops
+/// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
     /// The port's name.
     pub name: String,
@@ -171,12 +174,13 @@ pub struct PortSnapshot {
     pub received_yellow_frames: u64,
     /// … of drop level 2 (red).
     pub received_red_frames: u64,
-    /// Data frames that have left.
+    /// Data frames that have left. The bytes of those that the kernel lost are among its bytes.
     pub transmitted: Count,
-    /// Link-local frames that ended here on purpose (PFC and PAUSE are counted apart).
-    pub consumed: Count,
     /// Dropped frames by [`DropReason`].
+    #[serde(serialize_with = "by_reason")]
     pub drops: [Count; DropReason::ALL.len()],
+    /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
+    pub kernel_lost_frames: u64,
     /// Most bytes that were with the kernel at once.
     pub in_flight_peak_bytes: u64,
     /// PFC frames that came in.
@@ -184,19 +188,37 @@ pub struct PortSnapshot {
     /// PFC frames that went out.
     pub pfc_sent: PfcCount,
     /// PFC frames that could not be read (wrong opcode, too short).
-    pub pfc_malformed: u64,
+    pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in (counted, not obeyed).
-    pub pause_received: u64,
-    /// The priority groups.
+    pub pause_received_frames: u64,
+    /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
+    pub rx_ring_episodes: u64,
+    /// The priority groups. In JSON they are a list of their own, and so are the queues.
+    #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],
     /// The egress queues.
+    #[serde(skip)]
     pub queues: [QueueSnapshot; PRIORITIES],
-    /// What the kernel counts.
+    /// What the kernel counts; a simulated port has none below it.
+    #[serde(skip)]
     pub kernel: KernelCounters,
 }
 
+/// Drops under the names of their reasons.
+fn by_reason<S: Serializer>(
+    drops: &[Count; DropReason::ALL.len()],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(DropReason::ALL.map(|reason| (reason.name(), drops[reason as usize])))
+}
+
+/// What is counted by drop level, under the names of its colours.
+fn by_drop_level<S: Serializer>(counts: &[Count; 3], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(["green", "yellow", "red"].into_iter().zip(counts))
+}
+
 /// One priority group.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct GroupSnapshot {
     /// PFC protects it.
     pub no_drop: bool,
@@ -231,7 +253,7 @@ pub struct GroupSnapshot {
 }
 
 /// One egress queue.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QueueSnapshot {
     /// Its neighbour has paused it.
     pub paused: bool,
@@ -247,8 +269,8 @@ pub struct QueueSnapshot {
     pub guaranteed_cells: u32,
     /// Frames waiting.
     pub waiting_frames: u64,
-    /// The tail-drop threshold as it stands now, in shared cells; `u32::MAX`: none.
-    pub threshold_cells: u32,
+    /// The tail-drop threshold as it stands now, in shared cells; `None`: no limit.
+    pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
     /// Times that use rose above the usage threshold.
@@ -260,24 +282,25 @@ pub struct QueueSnapshot {
     /// Frames marked as having met congestion (CE).
     pub marked: Count,
     /// Frames that WRED dropped, by drop level.
+    #[serde(serialize_with = "by_drop_level")]
     pub wred_dropped: [Count; 3],
-    /// The average length that WRED goes by, in cells; 0 without WRED.
-    pub average_cells: u32,
+    /// The average length that WRED goes by, in cells; `None`: no WRED.
+    pub average_cells: Option<u32>,
 }
 
 /// What the kernel counts of one interface. All since the port was opened.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Frames that found the fill ring empty.
-    pub rx_fill_ring_empty: u64,
+    pub rx_fill_ring_empty_frames: u64,
     /// Frames that found the RX ring full.
-    pub rx_ring_full: u64,
+    pub rx_ring_full_frames: u64,
     /// Frames that the kernel dropped on receipt for another reason (too long, …).
-    pub rx_dropped: u64,
-    /// Descriptors that the kernel refused.
-    pub rx_invalid: u64,
-    /// Descriptors that the kernel refused.
-    pub tx_invalid: u64,
+    pub rx_dropped_frames: u64,
+    /// Descriptors for receipt that the kernel refused.
+    pub rx_invalid_frames: u64,
+    /// Descriptors to transmit that the kernel refused.
+    pub tx_invalid_frames: u64,
     /// `sendto` calls.
     pub tx_kicks: u64,
     /// … that said EAGAIN: the frames wait.

@@ -345,8 +345,8 @@ impl Egress {
         out.held = self.on_hold;
         out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
         out.pfc_received = self.pauses.count();
-        out.pfc_malformed = self.pfc_malformed;
-        out.pause_received = self.pause_received;
+        out.pfc_malformed_frames = self.pfc_malformed;
+        out.pause_received_frames = self.pause_received;
         let paused = self.paused_queues(now);
         let (episodes, paused_ns) = self.pauses.history(now);
         for (q, out) in out.queues.iter_mut().enumerate() {
@@ -363,7 +363,7 @@ impl Egress {
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
-        out.drops[DropReason::KernelLost as usize].frames += self.kernel_lost_frames;
+        out.kernel_lost_frames = self.kernel_lost_frames;
     }
 }
 

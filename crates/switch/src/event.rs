@@ -48,8 +48,7 @@ pub enum Event {
 #[derive(Debug, Default)]
 pub struct Events {
     pending: Vec<(Instant, Event)>,
-    /// Events that came when the list was full.
-    pub lost: u64,
+    lost: u64,
 }
 
 impl Events {
@@ -65,6 +64,11 @@ impl Events {
         } else {
             self.lost += 1;
         }
+    }
+
+    /// Events that came when the list was full.
+    pub fn lost(&self) -> u64 {
+        self.lost
     }
 
     /// Takes all events, oldest first.

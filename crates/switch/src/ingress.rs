@@ -248,5 +248,6 @@ impl Ingress {
             *out = *out + *drops;
         }
         out.pfc_sent = self.pfc.count();
+        out.rx_ring_episodes = self.rx_rings.episodes();
     }
 }

@@ -65,7 +65,7 @@ impl Pauses {
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
             let quanta = pfc.quanta[p];
-            let counter = if quanta == 0 { &mut self.count.xon } else { &mut self.count.xoff };
+            let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
             if !self.honoured.contains(p) {
                 continue;
@@ -205,7 +205,7 @@ mod tests {
                 Set8::EMPTY,
                 "honoured {honoured:08b}, enable {enable:08b}"
             );
-            let xoff: u64 = pauses.count().xoff.iter().sum();
+            let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }
     }

@@ -117,7 +117,7 @@ impl PfcSender {
     /// Somebody else sent `frames` PFC frames for us, the last one at `at`, with the pause time for `priorities`.
     pub fn told_by_guard(&mut self, priorities: Set8, frames: u64, at: Instant) {
         self.count.frames += frames;
-        priorities.into_iter().for_each(|p| self.count.xoff[p] += frames);
+        priorities.into_iter().for_each(|p| self.count.xoff_frames[p] += frames);
         self.announced = self.announced.with(priorities);
         self.sent_at = self.sent_at.max(at);
         self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
@@ -150,8 +150,8 @@ impl PfcSender {
         let quanta =
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
         self.count.frames += 1;
-        self.xoff.into_iter().for_each(|p| self.count.xoff[p] += 1);
-        xon.into_iter().for_each(|p| self.count.xon[p] += 1);
+        self.xoff.into_iter().for_each(|p| self.count.xoff_frames[p] += 1);
+        xon.into_iter().for_each(|p| self.count.xon_frames[p] += 1);
         (self.announced, self.xon_again) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
         if self.xoff.is_empty() {
@@ -257,7 +257,10 @@ mod tests {
         assert!(sender.is_due(Instant(1001)));
         let pfc = sender.send(Instant(1001));
         assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
-        assert_eq!((sender.count().frames, sender.count().xoff[3], sender.count().xoff[4]), (6, 5, 6));
+        assert_eq!(
+            (sender.count().frames, sender.count().xoff_frames[3], sender.count().xoff_frames[4]),
+            (6, 5, 6)
+        );
     }
 
     /// A life of two priorities: (time, change) → the frame sent at that time, if one is due.
@@ -295,6 +298,9 @@ mod tests {
         );
         assert_eq!(at(1_000_260, &[]), Some((0b0000_1000, 0, 0)), "XON is repeated once");
         assert_eq!(at(1_000_000_000, &[]), None, "and then never again");
-        assert_eq!((sender.count().frames, sender.count().xoff[3], sender.count().xon[3]), (7, 4, 3));
+        assert_eq!(
+            (sender.count().frames, sender.count().xoff_frames[3], sender.count().xon_frames[3]),
+            (7, 4, 3)
+        );
     }
 }

@@ -202,14 +202,14 @@ impl Queue {
             level: self.watermarks.level(self.used_cells, self.peak),
             guaranteed_cells: self.guaranteed_cells,
             waiting_frames: u64::from(self.waiting.frames()),
-            threshold_cells: self.threshold_cells(pools),
+            threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
             is_dynamic: matches!(self.limits.maximum, Some(Threshold::Dynamic(_))),
             violations: self.usage.violations(),
             transmitted: self.transmitted,
             dropped: self.dropped,
             marked: self.marked,
             wred_dropped: self.wred_dropped,
-            average_cells: self.wred.as_ref().map_or(0, |wred| wred.average_cells()),
+            average_cells: self.wred.as_ref().map(|wred| wred.average_cells()),
             ..QueueSnapshot::default()
         }
     }

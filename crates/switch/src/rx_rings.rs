@@ -28,8 +28,7 @@ pub struct RxRings {
     is_long: bool,
     /// Times that it became long.
     episodes: u64,
-    dropped_frames: u64,
-    /// Of those, the ones that no event has told of.
+    /// Frames that the kernel dropped and that no event has told of.
     untold_frames: u64,
     next_event: Instant,
 }
@@ -59,18 +58,12 @@ impl RxRings {
     /// The kernel dropped `frames` more for want of an empty one. The frames that an event must tell of now, if it is time
     /// for one.
     pub fn kernel_dropped(&mut self, frames: u64, now: Instant) -> Option<u64> {
-        self.dropped_frames += frames;
         self.untold_frames += frames;
         if self.untold_frames == 0 || now < self.next_event {
             return None;
         }
         self.next_event = now + EVENT_NS;
         Some(std::mem::take(&mut self.untold_frames))
-    }
-
-    /// Frames that the kernel dropped for want of an empty one.
-    pub fn dropped_frames(&self) -> u64 {
-        self.dropped_frames
     }
 }
 
@@ -104,6 +97,5 @@ mod tests {
             .map(|(ms, frames)| rings.kernel_dropped(frames, at(ms)))
             .into();
         assert_eq!(told, [None, Some(7), None, None, Some(7), None, None, Some(2)]);
-        assert_eq!(rings.dropped_frames(), 16);
     }
 }

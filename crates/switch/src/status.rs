@@ -90,13 +90,14 @@ impl Switch {
 
     /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
     pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
-        snapshot.at = now;
+        snapshot.at_ns = now.0;
         snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);
         snapshot.egress_pools = self.pools.egress.each_ref().map(Pool::snapshot);
         snapshot.headroom = self.pools.headroom.snapshot();
         snapshot.cell_bytes = self.cell.bytes();
-        (snapshot.bridge_entries, snapshot.bridge_full, _) = self.bridge.counts();
+        (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.bridge.counts();
         snapshot.flood_copies = self.flood_copies;
+        snapshot.events_lost = self.events.lost();
         snapshot.ports.resize_with(self.settings.ports.len(), PortSnapshot::default);
         for (port, out) in snapshot.ports.iter_mut().enumerate() {
             let settings = &self.settings.ports[port];

@@ -29,7 +29,7 @@ pub enum Mark {
 }
 
 /// A level and its watermarks, in cells.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Level {
     /// Now.
     pub cells: u32,

@@ -473,7 +473,7 @@ fn counters() {
     );
     assert_eq!(after.ports[1].transmitted, before.ports[1].transmitted, "never bridged");
     assert_eq!(
-        (after.ports[0].pfc_received.frames, after.ports[0].pfc_received.xoff[usize::from(P)]),
+        (after.ports[0].pfc_received.frames, after.ports[0].pfc_received.xoff_frames[usize::from(P)]),
         (2, 1)
     );
     assert!(after.ports[0].queues[usize::from(P)].paused && !after.ports[0].queues[4].paused);

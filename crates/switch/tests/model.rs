@@ -425,12 +425,7 @@ impl Pair {
             let (queue, expected) = (&seen.ports[port].queues[n], &model.queues[port][n]);
             let context = || format!("queue {n} of port {port}: {queue:?}");
             assert_eq!(queue.level.cells, model.queue_cells(port, n), "{}", context());
-            assert_eq!(
-                queue.threshold_cells,
-                model.queue_threshold(port, n).unwrap_or(u32::MAX),
-                "{}",
-                context()
-            );
+            assert_eq!(queue.threshold_cells, model.queue_threshold(port, n), "{}", context());
             assert_eq!(queue.level.peak_cells, expected.peak, "{}", context());
             let counts = (queue.dropped.frames, queue.violations);
             assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());

@@ -28,7 +28,7 @@ pub fn drops(snapshot: &Snapshot, reason: &str) -> u64 {
 }
 
 fn dropped(port: &Port, reason: &str) -> u64 {
-    port.drops.iter().filter(|drop| drop.reason == reason).map(|drop| frames(&drop.count)).sum()
+    port.drops.get(reason).unwrap_or_else(|| panic!("no drop reason is called {reason}")).frames
 }
 
 fn frames(count: &Option<control::v1::Count>) -> u64 {
@@ -49,7 +49,7 @@ pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = 
 /// Frames that the kernel of a port had no room for.
 pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
     let kernel = port.kernel.unwrap_or_default();
-    kernel.rx_fill_ring_empty + kernel.rx_ring_full + kernel.rx_dropped
+    kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames + kernel.rx_dropped_frames
 }
 
 /// True when the switch holds no frame and pauses nobody.
@@ -113,7 +113,7 @@ fn whole_switch(ledger: &mut Ledger, snapshot: &Snapshot) {
     ledger.equal(
         "frames of the memory = free and in the ports' rings",
         snapshot.memory_frames,
-        snapshot.memory_free + snapshot.memory_in_rings,
+        snapshot.memory_free_frames + snapshot.memory_in_rings_frames,
     );
     let pools = |pools: &[Pool]| pools.iter().map(|pool| cells(&pool.level)).sum();
     ledger.equal("cells of the shared pools (ingress) at rest", pools(&snapshot.ingress_pools), 0);
@@ -139,17 +139,17 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
     ledger.equal(
         format!("{name}: transmitted by queues = transmitted + lost by the kernel, which does not say whose"),
         port.queues.iter().map(|queue| frames(&queue.transmitted)).sum(),
-        frames(&port.transmitted) + dropped(port, "kernel_lost"),
+        frames(&port.transmitted) + port.kernel_lost_frames,
     );
     let kernel = port.kernel.unwrap_or_default();
     ledger.equal(
-        format!("{name}: frames the kernel said it lost = drops with reason kernel_lost"),
+        format!("{name}: calls that said EBUSY = frames that the kernel lost"),
         kernel.tx_busy,
-        dropped(port, "kernel_lost"),
+        port.kernel_lost_frames,
     );
     ledger.equal(
         format!("{name}: descriptors that the kernel refused"),
-        kernel.rx_invalid + kernel.tx_invalid,
+        kernel.rx_invalid_frames + kernel.tx_invalid_frames,
         0,
     );
 }

@@ -177,7 +177,7 @@ struct Packets {
 fn counted(port: &Port) -> Packets {
     let frames = |count: Option<Count>| count.map_or(0, |count| count.frames);
     let pfc = |count: &Option<PfcCount>| count.as_ref().map_or(0, |count| count.frames);
-    let control = pfc(&port.pfc_received) + port.pfc_malformed + port.pause_received;
+    let control = pfc(&port.pfc_received) + port.pfc_malformed_frames + port.pause_received_frames;
     Packets {
         received: frames(port.received) + control + lost_on_receipt(port),
         sent: frames(port.transmitted) + pfc(&port.pfc_sent),

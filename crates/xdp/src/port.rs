@@ -247,7 +247,7 @@ impl XdpPort {
     /// Notes what the kernel dropped for want of an empty frame, or of room in an RX ring, since the last check.
     fn check_drops(&mut self) {
         let counters = self.kernel_counters();
-        let drops = counters.rx_fill_ring_empty + counters.rx_ring_full;
+        let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
         self.untold_drops += drops - self.kernel_drops;
         self.kernel_drops = drops;
     }

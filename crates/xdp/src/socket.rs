@@ -101,10 +101,11 @@ pub(crate) fn take_error(fd: RawFd) -> i32 {
 /// Adds what the kernel counted on a socket to `counters`.
 pub(crate) fn add_statistics(fd: &Fd, counters: &mut KernelCounters) {
     let Ok(statistics) = fd.xdp_statistics() else { return };
-    counters.rx_fill_ring_empty += statistics.rx_fill_ring_empty_descs();
-    counters.rx_ring_full += statistics.rx_ring_full();
+    counters.rx_fill_ring_empty_frames += statistics.rx_fill_ring_empty_descs();
+    counters.rx_ring_full_frames += statistics.rx_ring_full();
     // A frame that found the fill ring empty is counted in both.
-    counters.rx_dropped += statistics.rx_dropped().saturating_sub(statistics.rx_fill_ring_empty_descs());
-    counters.rx_invalid += statistics.rx_invalid_descs();
-    counters.tx_invalid += statistics.tx_invalid_descs();
+    counters.rx_dropped_frames +=
+        statistics.rx_dropped().saturating_sub(statistics.rx_fill_ring_empty_descs());
+    counters.rx_invalid_frames += statistics.rx_invalid_descs();
+    counters.tx_invalid_frames += statistics.tx_invalid_descs();
 }

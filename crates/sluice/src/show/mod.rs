@@ -1,9 +1,11 @@
 //! `sluice show`: fetches snapshots and prints a view of them, as a table for people or as JSON for programs. Each
-//! view has a file of its own with both forms.
+//! view has a file of its own; the JSON of all is in [`json`].
 
 mod buffers;
 mod congestion;
-mod help;
+mod counters;
+pub mod help;
+mod json;
 mod pfc;
 mod ports;
 mod queues;
@@ -21,10 +23,11 @@ use control::v1::Snapshot;
 
 use crate::output;
 use crate::socket::Daemon;
+use json::Document;
 
 /// What to show, and of which switch.
 #[derive(Args)]
-#[command(after_long_help = help::FIELDS)]
+#[command(after_long_help = help::text())]
 pub struct Arguments {
     /// The view.
     #[arg(value_enum)]
@@ -62,6 +65,8 @@ pub enum View {
     Buffers,
     /// PFC of each port and priority, sent and received.
     Pfc,
+    /// Every number that is not zero, by its name in JSON.
+    Counters,
 }
 
 /// Shows it.
@@ -121,7 +126,7 @@ async fn watch(arguments: &Arguments, mut watch: Watch) -> Result<()> {
 fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
     let snapshot = &only(snapshot, arguments.port.as_deref())?;
     output::print(&if arguments.json {
-        json(arguments.view, snapshot, before, arguments.watch.is_none())?
+        output::json(&Document::of(arguments.view, snapshot, before), arguments.watch.is_none())?
     } else {
         table(arguments.view, snapshot, before)
     })
@@ -146,16 +151,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
         View::Queues => queues::table(snapshot, before),
         View::Buffers => buffers::table(snapshot),
         View::Pfc => pfc::table(snapshot),
-    }
-}
-
-fn json(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, pretty: bool) -> Result<String> {
-    match view {
-        View::Ports => output::json(&ports::json(snapshot, before), pretty),
-        View::Congestion => output::json(&congestion::json(snapshot, before), pretty),
-        View::Queues => output::json(&queues::json(snapshot), pretty),
-        View::Buffers => output::json(&buffers::json(snapshot), pretty),
-        View::Pfc => output::json(&pfc::json(snapshot), pretty),
+        View::Counters => counters::table(snapshot, before),
     }
 }
 

@@ -1,7 +1,6 @@
 //! `sluice show pfc`: who is told to stop, and who tells us.
 
-use control::v1::{PfcCount, Port, Snapshot};
-use serde::Serialize;
+use control::v1::{PfcCount, Snapshot};
 
 use super::text::{self, grouped};
 
@@ -15,8 +14,8 @@ pub fn table(snapshot: &Snapshot) -> String {
             port.name.clone(),
             grouped(count(&port.pfc_sent).frames),
             grouped(count(&port.pfc_received).frames),
-            grouped(port.pfc_malformed),
-            grouped(port.pause_received),
+            grouped(port.pfc_malformed_frames),
+            grouped(port.pause_received_frames),
         ]);
     }
     let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
@@ -36,106 +35,30 @@ fn priorities(snapshot: &Snapshot) -> String {
         "XON received\nframes",
     ];
     let mut table = text::table(&headings, 3);
-    for row in snapshot.ports.iter().flat_map(rows) {
-        let saw_pfc = row.xoff_episodes
-            + row.sent_xoff_frames
-            + row.sent_xon_frames
-            + row.received_xoff_frames
-            + row.received_xon_frames;
-        if !row.no_drop && saw_pfc == 0 {
-            continue;
-        }
-        table.add_row([
-            row.port.to_owned(),
-            row.priority.to_string(),
-            match (row.no_drop, row.xoff) {
+    for port in &snapshot.ports {
+        let (sent, received) = (count(&port.pfc_sent), count(&port.pfc_received));
+        for (priority, group) in port.groups.iter().enumerate() {
+            let of = |counts: &[u64]| counts.get(priority).copied().unwrap_or(0);
+            let frames = [&sent.xoff_frames, &sent.xon_frames, &received.xoff_frames, &received.xon_frames];
+            let frames = frames.map(|counts| of(counts));
+            if !group.no_drop && group.xoff_episodes == 0 && frames == [0; 4] {
+                continue;
+            }
+            let state = match (group.no_drop, group.xoff) {
                 (true, true) => "XOFF",
                 (true, false) => "no-drop",
                 (false, _) => "lossy",
-            }
-            .to_owned(),
-            grouped(row.xoff_episodes),
-            grouped(row.sent_xoff_frames),
-            grouped(row.sent_xon_frames),
-            grouped(row.received_xoff_frames),
-            grouped(row.received_xon_frames),
-        ]);
+            };
+            let words = [port.name.clone(), priority.to_string(), state.to_owned()];
+            let numbers = [group.xoff_episodes].into_iter().chain(frames).map(grouped);
+            table.add_row(words.into_iter().chain(numbers));
+        }
     }
     if table.is_empty() {
         "No priority is no-drop, and no PFC was seen.".to_owned()
     } else {
         table.trim_fmt()
     }
-}
-
-/// For programs: every priority.
-pub fn json(snapshot: &Snapshot) -> impl Serialize {
-    Pfc {
-        at_ns: snapshot.at_ns,
-        pfc_enabled: snapshot.pfc_enabled,
-        ports: snapshot.ports.iter().map(PortJson::of).collect(),
-    }
-}
-
-#[derive(Serialize)]
-struct Pfc {
-    at_ns: u64,
-    pfc_enabled: bool,
-    ports: Vec<PortJson>,
-}
-
-#[derive(Serialize)]
-struct PortJson {
-    port: String,
-    received_frames: u64,
-    sent_frames: u64,
-    malformed_frames: u64,
-    pause_received_frames: u64,
-    priorities: Vec<PriorityJson>,
-}
-
-#[derive(Serialize)]
-struct PriorityJson {
-    #[serde(skip)]
-    port: String,
-    priority: usize,
-    no_drop: bool,
-    xoff: bool,
-    xoff_episodes: u64,
-    sent_xoff_frames: u64,
-    sent_xon_frames: u64,
-    received_xoff_frames: u64,
-    received_xon_frames: u64,
-}
-
-impl PortJson {
-    fn of(port: &Port) -> Self {
-        Self {
-            port: port.name.clone(),
-            received_frames: count(&port.pfc_received).frames,
-            sent_frames: count(&port.pfc_sent).frames,
-            malformed_frames: port.pfc_malformed,
-            pause_received_frames: port.pause_received,
-            priorities: rows(port),
-        }
-    }
-}
-
-fn rows(port: &Port) -> Vec<PriorityJson> {
-    let (sent, received) = (count(&port.pfc_sent), count(&port.pfc_received));
-    let of = |counts: &[u64], priority: usize| counts.get(priority).copied().unwrap_or(0);
-    let row = |(priority, group): (usize, &control::v1::Group)| PriorityJson {
-        port: port.name.clone(),
-        priority,
-        no_drop: group.no_drop,
-        xoff: group.xoff,
-        xoff_episodes: group.xoff_episodes,
-        sent_xoff_frames: of(&sent.xoff, priority),
-        sent_xon_frames: of(&sent.xon, priority),
-        received_xoff_frames: of(&received.xoff, priority),
-        received_xon_frames: of(&received.xon, priority),
-    };
-    port.groups.iter().enumerate().map(row).collect()
 }
 
 fn count(count: &Option<PfcCount>) -> PfcCount {
@@ -157,24 +80,5 @@ mod tests {
         let off = Snapshot { pfc_enabled: false, ..sample::snapshot() };
         let text = table(&off);
         assert!(text.starts_with("PFC is off on all ports; `sluice pfc on` turns it on.\n\nPort"), "{text}");
-    }
-
-    #[test]
-    fn json_of_a_port() {
-        let value = serde_json::to_value(json(&sample::snapshot())).unwrap();
-        let port = &value["ports"][0];
-        assert_eq!(port["priorities"].as_array().unwrap().len(), 8);
-        insta::assert_snapshot!(
-            serde_json::to_string_pretty(&serde_json::json!({
-                "at_ns": value["at_ns"],
-                "pfc_enabled": value["pfc_enabled"],
-                "sent_frames": port["sent_frames"],
-                "received_frames": port["received_frames"],
-                "malformed_frames": port["malformed_frames"],
-                "pause_received_frames": port["pause_received_frames"],
-                "priority 3": port["priorities"][3],
-            }))
-            .unwrap()
-        );
     }
 }

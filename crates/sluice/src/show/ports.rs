@@ -1,9 +1,6 @@
 //! `sluice show ports`: what came in, what left, what was dropped and why.
 
-use std::collections::BTreeMap;
-
-use control::v1::{Count, Port, Snapshot};
-use serde::Serialize;
+use control::v1::{Port, Snapshot};
 
 use super::text::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
@@ -30,7 +27,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let mut table = text::table(headings, 3);
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
-        let dropped = port.drops.iter().map(|drop| drop.count.unwrap_or_default().frames).sum();
+        let dropped = port.drops.values().map(|drops| drops.frames).sum::<u64>() + port.kernel_lost_frames;
         let used = utilization_percent(port, earlier, elapsed_ns);
         let used = (elapsed_ns > 0).then(|| used.map_or("–".to_owned(), tenths));
         let row = [
@@ -46,8 +43,32 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         ];
         table.add_row(row.into_iter().chain(used));
     }
-    let losses = losses(now);
-    if losses.is_empty() { table.trim_fmt() } else { format!("{}\n\n{losses}", table.trim_fmt()) }
+    let (losses, bridge) = (losses(now), bridge(now));
+    let gap = if losses.is_empty() { "" } else { "\n\n" };
+    format!("{}{gap}{losses}\n\n{bridge}", table.trim_fmt())
+}
+
+/// The bridge table in words, and what it could not do.
+fn bridge(now: &Snapshot) -> String {
+    let mut text = format!(
+        "Addresses known: {}, moved from port to port: {}. Copies made of flooded frames: {}.",
+        grouped(now.bridge_entries),
+        grouped(now.bridge_moves),
+        grouped(now.flood_copies)
+    );
+    if now.bridge_full_frames > 0 {
+        let frames = grouped(now.bridge_full_frames);
+        text += &format!("\nThe table of addresses was full for the sources of {frames} frames.");
+    }
+    for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
+        let times = grouped(port.rx_ring_episodes);
+        text +=
+            &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
+    }
+    if now.events_lost > 0 {
+        text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
+    }
+    text
 }
 
 fn state(port: &Port) -> &'static str {
@@ -63,23 +84,20 @@ fn state(port: &Port) -> &'static str {
 fn losses(snapshot: &Snapshot) -> String {
     let mut table = text::table(&["Port", "Dropped because", "Frames", "MB"], 2);
     for port in &snapshot.ports {
-        for drop in &port.drops {
-            let count = drop.count.unwrap_or_default();
-            if count.frames > 0 {
-                let reason = drop.reason.replace('_', " ");
-                table.add_row([
-                    port.name.clone(),
-                    reason,
-                    grouped(count.frames),
-                    volume(drop.count, None, 0),
-                ]);
-            }
+        for (reason, &drops) in port.drops.iter().filter(|(_, drops)| drops.frames > 0) {
+            table.add_row([
+                port.name.clone(),
+                reason.replace('_', " "),
+                grouped(drops.frames),
+                volume(Some(drops), None, 0),
+            ]);
         }
         let kernel = port.kernel.unwrap_or_default();
         for (reason, lost) in [
-            ("kernel: fill ring empty", kernel.rx_fill_ring_empty),
-            ("kernel: RX ring full", kernel.rx_ring_full),
-            ("kernel: dropped on receipt", kernel.rx_dropped),
+            ("kernel: lost on sending", port.kernel_lost_frames),
+            ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
+            ("kernel: RX ring full", kernel.rx_ring_full_frames),
+            ("kernel: dropped on receipt", kernel.rx_dropped_frames),
         ] {
             if lost > 0 {
                 table.add_row([port.name.clone(), reason.to_owned(), grouped(lost), "–".to_owned()]);
@@ -87,132 +105,6 @@ fn losses(snapshot: &Snapshot) -> String {
         }
     }
     if table.is_empty() { String::new() } else { table.trim_fmt() }
-}
-
-/// For programs; with a snapshot from before, how much of its line each port used.
-pub fn json(snapshot: &Snapshot, before: Option<&Snapshot>) -> impl Serialize {
-    let elapsed_ns = elapsed_ns(snapshot, before);
-    let row = |port: &Port| PortJson::of(port, earlier(before, &port.name), elapsed_ns);
-    Ports {
-        at_ns: snapshot.at_ns,
-        bridge_entries: snapshot.bridge_entries,
-        bridge_full_frames: snapshot.bridge_full,
-        flood_copies_frames: snapshot.flood_copies,
-        memory_frames: snapshot.memory_frames,
-        memory_free_frames: snapshot.memory_free,
-        memory_in_rings_frames: snapshot.memory_in_rings,
-        loop_turns: snapshot.loop_turns,
-        loop_worst_stall_ns: snapshot.loop_worst_stall_ns,
-        events_lost: snapshot.events_lost,
-        ports: snapshot.ports.iter().map(row).collect(),
-    }
-}
-
-#[derive(Serialize)]
-struct Ports {
-    at_ns: u64,
-    bridge_entries: u64,
-    bridge_full_frames: u64,
-    flood_copies_frames: u64,
-    memory_frames: u64,
-    memory_free_frames: u64,
-    memory_in_rings_frames: u64,
-    loop_turns: u64,
-    loop_worst_stall_ns: u64,
-    events_lost: u64,
-    ports: Vec<PortJson>,
-}
-
-#[derive(Serialize)]
-struct PortJson {
-    port: String,
-    interface: String,
-    up: bool,
-    held: bool,
-    speed_bps: u64,
-    xdp_mode: String,
-    vlan_tags_restored: bool,
-    received_frames: u64,
-    received_bytes: u64,
-    received_yellow_frames: u64,
-    received_red_frames: u64,
-    transmitted_frames: u64,
-    transmitted_bytes: u64,
-    consumed_frames: u64,
-    consumed_bytes: u64,
-    drops: BTreeMap<String, CountJson>,
-    in_flight_peak_bytes: u64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    utilization_percent: Option<f64>,
-    kernel: KernelJson,
-}
-
-#[derive(Serialize)]
-struct CountJson {
-    frames: u64,
-    bytes: u64,
-}
-
-#[derive(Serialize)]
-struct KernelJson {
-    rx_fill_ring_empty_frames: u64,
-    rx_ring_full_frames: u64,
-    rx_dropped_frames: u64,
-    rx_invalid_frames: u64,
-    tx_invalid_frames: u64,
-    tx_kicks: u64,
-    tx_again: u64,
-    tx_busy: u64,
-    tx_no_buffers: u64,
-    tx_down: u64,
-}
-
-impl PortJson {
-    fn of(port: &Port, before: Option<&Port>, elapsed_ns: u64) -> Self {
-        let count = |count: Option<Count>| count.unwrap_or_default();
-        let (received, transmitted, consumed) =
-            (count(port.received), count(port.transmitted), count(port.consumed));
-        let kernel = port.kernel.unwrap_or_default();
-        Self {
-            port: port.name.clone(),
-            interface: port.interface.clone(),
-            up: port.up,
-            held: port.held,
-            speed_bps: port.speed_bps,
-            xdp_mode: port.xdp_mode.clone(),
-            vlan_tags_restored: port.vlan_tags_restored,
-            received_frames: received.frames,
-            received_bytes: received.bytes,
-            received_yellow_frames: port.received_yellow_frames,
-            received_red_frames: port.received_red_frames,
-            transmitted_frames: transmitted.frames,
-            transmitted_bytes: transmitted.bytes,
-            consumed_frames: consumed.frames,
-            consumed_bytes: consumed.bytes,
-            drops: port
-                .drops
-                .iter()
-                .map(|drop| {
-                    let Count { frames, bytes } = count(drop.count);
-                    (drop.reason.clone(), CountJson { frames, bytes })
-                })
-                .collect(),
-            in_flight_peak_bytes: port.in_flight_peak_bytes,
-            utilization_percent: utilization_percent(port, before, elapsed_ns),
-            kernel: KernelJson {
-                rx_fill_ring_empty_frames: kernel.rx_fill_ring_empty,
-                rx_ring_full_frames: kernel.rx_ring_full,
-                rx_dropped_frames: kernel.rx_dropped,
-                rx_invalid_frames: kernel.rx_invalid,
-                tx_invalid_frames: kernel.tx_invalid,
-                tx_kicks: kernel.tx_kicks,
-                tx_again: kernel.tx_again,
-                tx_busy: kernel.tx_busy,
-                tx_no_buffers: kernel.tx_no_buffers,
-                tx_down: kernel.tx_down,
-            },
-        }
-    }
 }
 
 #[cfg(test)]
@@ -228,12 +120,5 @@ mod tests {
     #[test]
     fn table_of_rates() {
         insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
-    }
-
-    #[test]
-    fn json_of_a_port() {
-        let mut snapshot = sample::snapshot();
-        snapshot.ports.truncate(1);
-        insta::assert_snapshot!(serde_json::to_string_pretty(&json(&snapshot, None)).unwrap());
     }
 }

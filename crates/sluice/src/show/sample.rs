@@ -1,21 +1,8 @@
 //! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3 to a slow uplink,
 //! and a port without anything on it.
 
-use control::v1::{Count, Drop, Group, Kernel, Level, PfcCount, Pool, Port, Queue, Snapshot};
-
-const REASONS: [&str; 11] = [
-    "malformed",
-    "bad_source",
-    "reserved_address",
-    "filtered",
-    "ingress_lossy",
-    "ingress_no_drop",
-    "tail_drop",
-    "wred",
-    "no_copy",
-    "port_down",
-    "kernel_lost",
-];
+use control::v1::{ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Queue, Snapshot};
+use switch::DropReason;
 
 /// Ten seconds after its start.
 pub fn snapshot() -> Snapshot {
@@ -28,11 +15,12 @@ pub fn snapshot() -> Snapshot {
         headroom: Some(pool(38, 91, 12_288)),
         cell_bytes: 256,
         bridge_entries: 2,
-        bridge_full: 0,
+        bridge_moves: 3,
+        bridge_full_frames: 0,
         flood_copies: 4,
         memory_frames: 139_264,
-        memory_free: 130_000,
-        memory_in_rings: 8_192,
+        memory_free_frames: 130_000,
+        memory_in_rings_frames: 8_192,
         events_lost: 0,
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
@@ -64,8 +52,8 @@ fn pool(cells: u32, peak_cells: u32, size_cells: u32) -> Pool {
 }
 
 fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
-    let drop = |reason: &&str| Drop { reason: (*reason).to_owned(), count: count(0, 0) };
-    let zeros = || Some(PfcCount { frames: 0, xoff: vec![0; 8], xon: vec![0; 8] });
+    let none = |reason: DropReason| (reason.name().to_owned(), Count::default());
+    let zeros = || Some(PfcCount { frames: 0, xoff_frames: vec![0; 8], xon_frames: vec![0; 8] });
     Port {
         name: name.into(),
         interface: interface.into(),
@@ -76,14 +64,13 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         vlan_tags_restored: true,
         received: count(0, 0),
         transmitted: count(0, 0),
-        consumed: count(0, 0),
-        drops: REASONS.iter().map(drop).collect(),
+        drops: DropReason::ALL.into_iter().map(none).collect(),
         pfc_received: zeros(),
         pfc_sent: zeros(),
         groups: vec![Group { threshold_cells: 568_000, is_dynamic: true, ..Group::default() }; 8],
         queues: vec![
             Queue {
-                threshold_cells: 640,
+                threshold_cells: Some(640),
                 guaranteed_cells: 266,
                 is_dynamic: true,
                 ..Queue::default()
@@ -100,11 +87,11 @@ fn server() -> Port {
     port.received = count(1_000_000, 1_375_000_000);
     (port.received_yellow_frames, port.received_red_frames) = (1_000, 20);
     port.transmitted = count(12, 768);
-    port.drops[6].count = count(399_412, 549_191_500);
-    port.drops[3].count = count(2, 128);
+    *port.drops.get_mut("tail_drop").unwrap() = Count { frames: 399_412, bytes: 549_191_500 };
+    *port.drops.get_mut("filtered").unwrap() = Count { frames: 2, bytes: 128 };
     port.pfc_sent.as_mut().unwrap().frames = 1_204;
-    port.pfc_sent.as_mut().unwrap().xoff[3] = 702;
-    port.pfc_sent.as_mut().unwrap().xon[3] = 502;
+    port.pfc_sent.as_mut().unwrap().xoff_frames[3] = 702;
+    port.pfc_sent.as_mut().unwrap().xon_frames[3] = 502;
     port.groups[0].received = count(500_000, 687_500_000);
     port.groups[3] = Group {
         no_drop: true,
@@ -133,24 +120,29 @@ fn uplink() -> Port {
     port.transmitted = count(413_201, 625_000_000);
     port.received = count(14, 896);
     port.in_flight_peak_bytes = 65_104;
-    port.pause_received = 1;
-    port.pfc_malformed = 2;
-    port.pfc_received =
-        Some(PfcCount { frames: 9, xoff: vec![0, 0, 0, 5, 0, 0, 0, 0], xon: vec![0, 0, 0, 4, 0, 0, 0, 0] });
+    port.pause_received_frames = 1;
+    port.pfc_malformed_frames = 2;
+    port.pfc_received = Some(PfcCount {
+        frames: 9,
+        xoff_frames: vec![0, 0, 0, 5, 0, 0, 0, 0],
+        xon_frames: vec![0, 0, 0, 4, 0, 0, 0, 0],
+    });
     port.queues[2] = Queue {
         level: level(640, 641),
         guaranteed_cells: 266,
         waiting_frames: 106,
-        threshold_cells: 640,
+        threshold_cells: Some(640),
         is_dynamic: true,
         violations: 12,
         transmitted: count(165_284, 250_000_000),
         dropped: count(399_412, 549_191_500),
         marked: count(1_212, 1_666_500),
-        wred_green: count(77, 105_875),
-        wred_yellow: count(6, 8_250),
-        wred_red: count(5, 6_875),
-        average_cells: 612,
+        wred_dropped: Some(ByDropLevel {
+            green: count(77, 105_875),
+            yellow: count(6, 8_250),
+            red: count(5, 6_875),
+        }),
+        average_cells: Some(612),
         ..Queue::default()
     };
     port.queues[3] = Queue {
@@ -160,7 +152,6 @@ fn uplink() -> Port {
         level: level(564, 670),
         guaranteed_cells: 266,
         waiting_frames: 94,
-        threshold_cells: u32::MAX,
         transmitted: count(247_917, 375_000_000),
         dropped: count(0, 0),
         ..Queue::default()
@@ -173,6 +164,6 @@ fn spare() -> Port {
     port.xdp_mode = "generic".into();
     port.vlan_tags_restored = false;
     port.up = false;
-    port.kernel.as_mut().unwrap().rx_dropped = 7;
+    port.kernel.as_mut().unwrap().rx_dropped_frames = 7;
     port
 }

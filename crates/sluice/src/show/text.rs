@@ -27,12 +27,14 @@ pub fn volume_unit(elapsed_ns: u64) -> &'static str {
 
 /// Frames since the start, or a second since `elapsed_ns` ago, when the count stood at `before`.
 pub fn rate(now: Option<Count>, before: Option<Count>, elapsed_ns: u64) -> String {
-    let now = now.unwrap_or_default().frames;
-    if elapsed_ns == 0 {
-        return grouped(now);
-    }
-    let more = u128::from(now.saturating_sub(before.unwrap_or_default().frames));
-    grouped((more * 1_000_000_000 / u128::from(elapsed_ns)) as u64)
+    let (now, before) = (now.unwrap_or_default().frames, before.unwrap_or_default().frames);
+    grouped(per_second(now, before, elapsed_ns).unwrap_or(now))
+}
+
+/// How much a count grew a second since `elapsed_ns` ago, when it stood at `before`; nothing without an earlier look.
+pub fn per_second(now: u64, before: u64, elapsed_ns: u64) -> Option<u64> {
+    let more = u128::from(now.saturating_sub(before)) * 1_000_000_000;
+    Some(more.checked_div(u128::from(elapsed_ns))? as u64)
 }
 
 /// How much of its line a port used since `elapsed_ns` ago, when it had transmitted `before`, in percent; nothing without

@@ -77,11 +77,9 @@ JSON: title, seed, duration_ns, frame_hops, events,
 traffic[]: name, priority, flows, sent_frames, received_frames, received_bytes, in_network_frames,
   lost_frames, reordered_frames, marked_frames, cnps, throughput_bps, messages, completion (null:
   none arrived whole): messages, min_ns, mean_ns, p50_ns, p99_ns, max_ns; last_arrival_ns
-switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: name, peer,
-  received_frames, transmitted_frames, transmitted_bytes, drops[]: reason and frames; pfc_sent,
-  pfc_received, groups[]: priority, no_drop, xoff_episodes, xoff, shared_peak_cells,
-  headroom_peak_cells, headroom_size_cells, dropped_frames; queues[]: queue, peak_cells,
-  transmitted_frames, transmitted_bytes, dropped_frames, marked_frames, pauses, paused_ns, paused
+switches[]: name, headroom_peak_cells, shared_peak_cells, held_frames, ports[]: peer and all that
+  `sluice show --help` explains of a port; groups[] of these (priority) that received anything and
+  queues[] (queue) that held anything, with all that it explains of them
 hosts[]: name, peer, sent_frames, received_frames, foreign_frames, pauses[], paused_ns[] (both by
   priority)
 links[]: name, cut_frames, busy_percent[] (from its first end, from its second)
@@ -181,7 +179,8 @@ mod tests {
             }
         }
         assert!(AFTER_HELP.lines().all(|line| line.chars().count() <= 99), "wrapped lines are hard to read");
-        let words: Vec<&str> = AFTER_HELP.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+        let text = AFTER_HELP.to_owned() + &crate::show::help::text();
+        let words: Vec<&str> = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         let mut found = Vec::new();
         names(&serde_json::to_value(sample::fabric()).unwrap(), &mut found);
         assert!(found.len() > 100, "the sample has something of all");

@@ -3,7 +3,8 @@
 use std::cmp::Reverse;
 
 use sim::Outcome;
-use sim::outcome::{HostOutcome, PortOutcome, QueueOutcome, SwitchOutcome};
+use sim::outcome::{HostOutcome, PortOutcome, SwitchOutcome};
+use switch::counters::QueueSnapshot;
 
 use super::summary::{fitted, short};
 use super::units::time;
@@ -29,20 +30,21 @@ struct Hit<'o> {
     /// Headroom of the group that used most of it, and its size.
     headroom_cells: (u32, u32),
     /// The queue that was paused longest.
-    paused: Option<&'o QueueOutcome>,
+    paused: Option<&'o QueueSnapshot>,
 }
 
 impl<'o> Hit<'o> {
     fn new(switch: &SwitchOutcome, port: &'o PortOutcome) -> Option<Self> {
-        let headroom = port.groups.iter().max_by_key(|group| group.headroom_peak_cells);
-        let paused = port.queues.iter().filter(|queue| queue.pauses > 0).max_by_key(|queue| queue.paused_ns);
+        let headroom = port.groups.iter().max_by_key(|group| group.counts.headroom.peak_cells);
+        let paused = port.queues.iter().map(|queue| &queue.counts).filter(|queue| queue.pauses > 0);
+        let paused = paused.max_by_key(|queue| queue.paused_ns);
         let hit = Self {
-            name: format!("{}.{}", switch.name, port.name),
+            name: format!("{}.{}", switch.name, port.counts.name),
             port,
-            drops: port.drops.iter().map(|(_, frames)| frames).sum(),
-            xoff_episodes: port.groups.iter().map(|group| group.xoff_episodes).sum(),
+            drops: port.drops().map(|(_, frames)| frames).sum(),
+            xoff_episodes: port.groups.iter().map(|group| group.counts.xoff_episodes).sum(),
             headroom_cells: headroom
-                .map_or((0, 0), |group| (group.headroom_peak_cells, group.headroom_size_cells)),
+                .map_or((0, 0), |group| (group.counts.headroom.peak_cells, group.counts.headroom_size_cells)),
             paused,
         };
         let is_noteworthy =
@@ -53,7 +55,7 @@ impl<'o> Hit<'o> {
     fn row(&self, name_chars: usize) -> [String; 8] {
         let or_dash = |number: u64| if number == 0 { "–".to_owned() } else { grouped(number) };
         let (peak, size) = self.headroom_cells;
-        let drops = self.port.drops.iter().map(|(reason, frames)| format!("{} {reason}", grouped(*frames)));
+        let drops = self.port.drops().map(|(reason, frames)| format!("{} {reason}", grouped(frames)));
         [
             short(&self.name, name_chars),
             short(&self.port.peer, name_chars),
@@ -103,8 +105,8 @@ fn ports_of(switch: &SwitchOutcome) -> Vec<Hit<'_>> {
 
 /// Ports that had not come to rest when the run ended.
 fn stuck(hits: &[Hit]) -> String {
-    let in_xoff = hits.iter().filter(|hit| hit.port.groups.iter().any(|group| group.xoff));
-    let paused = hits.iter().filter(|hit| hit.port.queues.iter().any(|queue| queue.paused));
+    let in_xoff = hits.iter().filter(|hit| hit.port.groups.iter().any(|group| group.counts.xoff));
+    let paused = hits.iter().filter(|hit| hit.port.queues.iter().any(|queue| queue.counts.paused));
     let mut text = String::new();
     for (what, names) in [
         ("In XOFF at the end", in_xoff.map(|hit| hit.name.as_str()).collect::<Vec<_>>()),

@@ -199,9 +199,10 @@ lost = 0
             }
         }
         let port = &outcome.switches[0].ports[1];
-        assert_eq!((port.name.as_str(), data), ("p2", port.received_frames));
+        assert_eq!((port.counts.name.as_str(), data), ("p2", port.counts.received.frames));
         // One may still be on the line.
-        assert!(pfc > 0 && (port.pfc_sent - 1..=port.pfc_sent).contains(&pfc), "{pfc} of {}", port.pfc_sent);
+        let sent = port.counts.pfc_sent.frames;
+        assert!(pfc > 0 && (sent - 1..=sent).contains(&pfc), "{pfc} of {sent}");
     }
 
     #[test]

@@ -7,6 +7,8 @@ use sim::outcome::{
     PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
 };
 use sim::scenario::Metric;
+use switch::counters::{Count, GroupSnapshot, PortSnapshot, QueueSnapshot};
+use switch::{DropReason, Level};
 
 const DURATION_NS: u64 = 20_000_000;
 const POINTS: u64 = 500;
@@ -67,17 +69,15 @@ pub fn nothing() -> Outcome {
 /// More ports, hosts and links than a table shows, with large numbers and long names.
 pub fn fabric() -> Outcome {
     let names = |number: usize| (format!("aggregation-{}", number % 4), format!("downlink-{number:02}"));
-    let port = |number: usize| PortOutcome {
-        name: names(number).1,
-        peer: format!("rack{number:02}-leaf{number:02}.uplink-1"),
-        drops: vec![("ingress_no_drop", 1_234_567 - number as u64), ("tail_drop", 99)],
-        groups: vec![GroupOutcome {
-            xoff: number.is_multiple_of(2),
-            xoff_episodes: 123_456,
-            ..group(3, 400)
-        }],
-        queues: vec![QueueOutcome { paused: true, ..queue(3, 123_456, 19_990_000) }],
-        ..quiet_port("", "")
+    let port = |number: usize| {
+        let mut port = quiet_port(&names(number).1, &format!("rack{number:02}-leaf{number:02}.uplink-1"));
+        port.counts.drops[DropReason::IngressNoDrop as usize].frames = 1_234_567 - number as u64;
+        port.counts.drops[DropReason::TailDrop as usize].frames = 99;
+        let (mut group, mut queue) = (group(3, 400), queue(3, 123_456, 19_990_000));
+        (group.counts.xoff, group.counts.xoff_episodes) = (number.is_multiple_of(2), 123_456);
+        queue.counts.paused = true;
+        (port.groups, port.queues) = (vec![group], vec![queue]);
+        port
     };
     let switch = |switch: usize| SwitchOutcome {
         name: names(switch).0,
@@ -178,15 +178,14 @@ fn bulk() -> TrafficOutcome {
 }
 
 fn leaf() -> SwitchOutcome {
-    let receiver = PortOutcome {
-        drops: vec![("tail_drop", 29_000)],
-        queues: vec![queue(2, 0, 0), queue(3, 0, 0)],
-        ..quiet_port("p1", "h1")
-    };
-    let sender = |number: u64| PortOutcome {
-        pfc_sent: 24,
-        groups: vec![group(3, 100 + 7 * number as u32)],
-        ..quiet_port(&format!("p{number}"), &format!("h{number}"))
+    let mut receiver = quiet_port("p1", "h1");
+    receiver.counts.drops[DropReason::TailDrop as usize].frames = 29_000;
+    receiver.queues = vec![queue(2, 0, 0), queue(3, 0, 0)];
+    let sender = |number: u64| {
+        let mut port = quiet_port(&format!("p{number}"), &format!("h{number}"));
+        port.counts.pfc_sent.frames = 24;
+        port.groups = vec![group(3, 100 + 7 * number as u32)];
+        port
     };
     SwitchOutcome {
         name: "leaf1".to_owned(),
@@ -198,45 +197,32 @@ fn leaf() -> SwitchOutcome {
 }
 
 fn quiet_port(name: &str, peer: &str) -> PortOutcome {
-    PortOutcome {
-        name: name.to_owned(),
-        peer: peer.to_owned(),
-        received_frames: 0,
-        transmitted_frames: 0,
-        transmitted_bytes: 0,
-        drops: Vec::new(),
-        pfc_sent: 0,
-        pfc_received: 0,
-        groups: Vec::new(),
-        queues: Vec::new(),
-    }
+    let counts = PortSnapshot { name: name.to_owned(), ..PortSnapshot::default() };
+    PortOutcome { peer: peer.to_owned(), counts, ..PortOutcome::default() }
 }
 
 fn group(priority: u8, headroom_peak_cells: u32) -> GroupOutcome {
-    GroupOutcome {
-        priority,
+    let peak = |peak_cells| Level { peak_cells, ..Level::default() };
+    let counts = GroupSnapshot {
         no_drop: true,
         xoff_episodes: 12,
-        xoff: false,
-        shared_peak_cells: XOFF_CELLS,
-        headroom_peak_cells,
+        shared: peak(XOFF_CELLS),
+        headroom: peak(headroom_peak_cells),
         headroom_size_cells: HEADROOM_CELLS,
-        dropped_frames: 0,
-    }
+        ..GroupSnapshot::default()
+    };
+    GroupOutcome { priority, counts }
 }
 
 fn queue(queue: u8, pauses: u64, paused_ns: u64) -> QueueOutcome {
-    QueueOutcome {
-        queue,
-        peak_cells: 2_000,
-        transmitted_frames: 149_800,
-        transmitted_bytes: 153_395_200,
-        dropped_frames: 0,
-        marked_frames: 0,
+    let counts = QueueSnapshot {
+        level: Level { peak_cells: 2_000, ..Level::default() },
+        transmitted: Count { frames: 149_800, bytes: 153_395_200 },
         pauses,
         paused_ns,
-        paused: false,
-    }
+        ..QueueSnapshot::default()
+    };
+    QueueOutcome { queue, counts }
 }
 
 /// Host 1 receives; the others are paused on priority 3.

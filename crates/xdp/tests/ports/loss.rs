@@ -66,8 +66,11 @@ fn frames_that_find_the_fill_ring_empty_are_counted() {
         assert_eq!(posted, 512, "an eighth of the memory");
         let host = Host::new("h0");
         (0..700).for_each(|number| host.send(&frame(number, 100)));
-        until("the last 188 are dropped", || port.kernel_counters().rx_fill_ring_empty >= 700 - posted);
-        let expected = KernelCounters { rx_fill_ring_empty: 700 - posted, ..KernelCounters::default() };
+        until("the last 188 are dropped", || {
+            port.kernel_counters().rx_fill_ring_empty_frames >= 700 - posted
+        });
+        let expected =
+            KernelCounters { rx_fill_ring_empty_frames: 700 - posted, ..KernelCounters::default() };
         assert_eq!(port.kernel_counters(), expected);
 
         let mut received = Vec::new();

@@ -156,7 +156,7 @@ fn caption(group: &GroupSeries, points: &[Point]) -> String {
 /// The pauses of the port that sends to this group.
 fn pauses<'o>(outcome: &'o Outcome, group: &'o GroupSeries) -> impl Iterator<Item = (u64, u64)> + 'o {
     let switch = outcome.switches.iter().find(|switch| switch.name == group.switch);
-    let port = switch.and_then(|switch| switch.ports.iter().find(|port| port.name == group.port));
+    let port = switch.and_then(|switch| switch.ports.iter().find(|port| port.counts.name == group.port));
     let sender = port.map_or("", |port| port.peer.as_str());
     let spans = outcome.series.pauses.iter();
     spans

@@ -1,0 +1,112 @@
+//! `sluice show counters`: every number that is not zero and no setting, by the name that it has in JSON, as `ethtool -S`
+//! lists those of an interface. What no other view has a column for is here.
+
+use std::collections::BTreeMap;
+
+use control::v1::Snapshot;
+use serde_json::Value;
+
+use super::View;
+use super::json::Document;
+use super::text::{self, elapsed_ns, grouped, per_second};
+
+/// Numbers that the configuration gives or that say whose the others are: left out.
+const SETTINGS: [&str; 13] = [
+    "cell_bytes",
+    "memory_frames",
+    "speed_bps",
+    "overhead_bytes",
+    "port",
+    "queue",
+    "priority",
+    "pool",
+    "guaranteed_cells",
+    "reserved_size_cells",
+    "headroom_size_cells",
+    "threshold_cells",
+    "size_cells",
+];
+
+/// For people: whose number, its name, and with a snapshot from before how much it grew a second.
+pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let elapsed_ns = elapsed_ns(now, before);
+    let headings = ["Of", "Counter", "Value", "Growth\nper second"];
+    let mut table = text::table(if before.is_none() { &headings[..3] } else { &headings }, 2);
+    let earlier: BTreeMap<_, _> = before.map(numbers).unwrap_or_default().into_iter().collect();
+    for (key, number) in numbers(now) {
+        let growth = per_second(number, earlier.get(&key).copied().unwrap_or(0), elapsed_ns);
+        if number == 0 {
+            continue;
+        }
+        let (of, name) = key;
+        table.add_row([of, name, grouped(number)].into_iter().chain(growth.map(grouped)));
+    }
+    table.trim_fmt()
+}
+
+/// All numbers, by whose they are and their names.
+fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
+    let document = Document::of(View::Counters, snapshot, None);
+    let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Vec::new() };
+    let mut found = Vec::new();
+    // Rows say by their first fields whose they are.
+    let lists: [(&str, fn(&Value) -> String); 4] = [
+        ("ports", |row| plain(&row["name"])),
+        ("queues", |row| format!("{} queue {}", plain(&row["port"]), row["queue"])),
+        ("groups", |row| format!("{} priority {}", plain(&row["port"]), row["priority"])),
+        ("pools", |row| format!("pool {}", plain(&row["name"]).replace('_', " "))),
+    ];
+    let rows = lists.map(|(list, of)| (document.remove(list).unwrap_or_default(), of));
+    collect("switch", "", &Value::Object(document), &mut found);
+    for (rows, of) in rows {
+        let Value::Array(rows) = rows else { continue };
+        for row in rows {
+            let of = of(&row);
+            collect(&of, "", &row, &mut found);
+        }
+    }
+    found
+}
+
+fn plain(name: &Value) -> String {
+    name.as_str().unwrap_or_default().to_owned()
+}
+
+/// Adds the numbers in `value`, whose name begins with `name`.
+fn collect(of: &str, name: &str, value: &Value, found: &mut Vec<((String, String), u64)>) {
+    match value {
+        Value::Object(fields) => {
+            for (field, value) in fields.iter().filter(|(field, _)| !SETTINGS.contains(&field.as_str())) {
+                let dot = if name.is_empty() { "" } else { "." };
+                collect(of, &format!("{name}{dot}{field}"), value, found);
+            }
+        }
+        Value::Array(values) => {
+            for (place, value) in values.iter().enumerate() {
+                collect(of, &format!("{name}[{place}]"), value, found);
+            }
+        }
+        value => {
+            found.extend(value.as_u64().map(|number| ((of.to_owned(), name.to_owned()), number)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn table_of_totals() {
+        insta::assert_snapshot!(table(&sample::snapshot(), None));
+    }
+
+    #[test]
+    fn with_two_looks_each_number_says_how_much_it_grew() {
+        let text = table(&sample::later(), Some(&sample::snapshot()));
+        let line = text.lines().find(|line| line.starts_with("server1 ") && line.contains("received.frames"));
+        let words: Vec<&str> = line.unwrap().split_whitespace().collect();
+        assert_eq!(words, ["server1", "received.frames", "1,200,000", "100,000"]);
+    }
+}

@@ -1,0 +1,186 @@
+//! The JSON of `sluice show`: the messages of the API as they are, in rows, so that a name is the same in every view and is
+//! that of the proto file. Only what two looks tell (rates, utilization) is added here.
+
+use control::v1::{Count, Group, Pool, Port, Queue, Snapshot};
+use serde::Serialize;
+
+use super::View;
+use super::text::{earlier, elapsed_ns, per_second, utilization_percent};
+
+/// What a view prints: the whole switch's numbers, and the lists that the view is about.
+#[derive(Serialize)]
+pub struct Document<'a> {
+    #[serde(flatten)]
+    switch: &'a Snapshot,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports: Option<Vec<PortRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queues: Option<Vec<QueueRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<GroupRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pools: Option<Vec<PoolRow<'a>>>,
+}
+
+/// A port.
+#[derive(Serialize)]
+pub struct PortRow<'a> {
+    #[serde(flatten)]
+    counts: &'a Port,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    utilization_percent: Option<f64>,
+}
+
+/// A queue of a port.
+#[derive(Serialize)]
+pub struct QueueRow<'a> {
+    port: &'a str,
+    queue: usize,
+    held: bool,
+    #[serde(flatten)]
+    counts: &'a Queue,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transmitted_pps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transmitted_bps: Option<u64>,
+}
+
+/// A priority group of a port.
+#[derive(Serialize)]
+pub struct GroupRow<'a> {
+    port: &'a str,
+    priority: usize,
+    #[serde(flatten)]
+    counts: &'a Group,
+}
+
+/// A pool.
+#[derive(Serialize)]
+pub struct PoolRow<'a> {
+    name: String,
+    #[serde(flatten)]
+    counts: &'a Pool,
+}
+
+impl<'a> Document<'a> {
+    /// What `view` prints of a snapshot; rates need the one before.
+    pub fn of(view: View, now: &'a Snapshot, before: Option<&Snapshot>) -> Self {
+        let everything = view == View::Counters;
+        Self {
+            switch: now,
+            ports: (everything || matches!(view, View::Ports | View::Pfc)).then(|| ports(now, before)),
+            queues: (everything || matches!(view, View::Queues | View::Congestion))
+                .then(|| queues(now, before)),
+            groups: (everything || matches!(view, View::Buffers | View::Pfc)).then(|| groups(now)),
+            pools: (everything || view == View::Buffers).then(|| {
+                let pools = pools(now);
+                pools.into_iter().map(|(name, counts)| PoolRow { name, counts }).collect()
+            }),
+        }
+    }
+}
+
+fn ports<'a>(now: &'a Snapshot, before: Option<&Snapshot>) -> Vec<PortRow<'a>> {
+    let elapsed_ns = elapsed_ns(now, before);
+    let row = |port: &'a Port| PortRow {
+        counts: port,
+        utilization_percent: utilization_percent(port, earlier(before, &port.name), elapsed_ns),
+    };
+    now.ports.iter().map(row).collect()
+}
+
+fn queues<'a>(now: &'a Snapshot, before: Option<&Snapshot>) -> Vec<QueueRow<'a>> {
+    let elapsed_ns = elapsed_ns(now, before);
+    let rows = |port: &'a Port| {
+        let earlier = earlier(before, &port.name);
+        port.queues.iter().enumerate().map(move |(number, queue)| {
+            let transmitted =
+                |queue: Option<&Queue>| queue.and_then(|queue| queue.transmitted).unwrap_or_default();
+            let before: Count = transmitted(earlier.and_then(|port| port.queues.get(number)));
+            let now = transmitted(Some(queue));
+            QueueRow {
+                port: &port.name,
+                queue: number,
+                held: port.held,
+                counts: queue,
+                transmitted_pps: per_second(now.frames, before.frames, elapsed_ns),
+                transmitted_bps: per_second(8 * now.bytes, 8 * before.bytes, elapsed_ns),
+            }
+        })
+    };
+    now.ports.iter().flat_map(rows).collect()
+}
+
+fn groups(now: &Snapshot) -> Vec<GroupRow<'_>> {
+    let mut rows = Vec::new();
+    for port in &now.ports {
+        let groups = port.groups.iter().enumerate();
+        rows.extend(groups.map(|(priority, counts)| GroupRow { port: &port.name, priority, counts }));
+    }
+    rows
+}
+
+/// All pools by name.
+pub fn pools(snapshot: &Snapshot) -> Vec<(String, &Pool)> {
+    let ingress = snapshot.ingress_pools.iter().enumerate().map(|(n, pool)| (format!("ingress_{n}"), pool));
+    let egress = snapshot.egress_pools.iter().enumerate().map(|(n, pool)| (format!("egress_{n}"), pool));
+    let headroom = snapshot.headroom.iter().map(|pool| ("headroom".to_owned(), pool));
+    ingress.chain(egress).chain(headroom).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+    use serde_json::{Value, json, to_value};
+
+    fn document(view: View, now: &Snapshot, before: Option<&Snapshot>) -> Value {
+        to_value(Document::of(view, now, before)).unwrap()
+    }
+
+    /// Every name and how it is nested: an interface that scripts build on.
+    #[test]
+    fn one_of_each() {
+        let (before, now) = (sample::snapshot(), sample::later());
+        let mut all = document(View::Counters, &now, Some(&before));
+        for (list, keep) in [("ports", 0), ("queues", 10), ("groups", 3), ("pools", 0)] {
+            all[list] = json!([all[list][keep]]);
+        }
+        insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
+    }
+
+    #[test]
+    fn views_have_their_lists_and_each_a_row_of_everything() {
+        let now = sample::snapshot();
+        for (view, lists) in [
+            (View::Ports, [3, 0, 0, 0]),
+            (View::Congestion, [0, 24, 0, 0]),
+            (View::Queues, [0, 24, 0, 0]),
+            (View::Buffers, [0, 0, 24, 9]),
+            (View::Pfc, [3, 0, 24, 0]),
+            (View::Counters, [3, 24, 24, 9]),
+        ] {
+            let json = document(view, &now, None);
+            let found =
+                ["ports", "queues", "groups", "pools"].map(|list| json[list].as_array().map_or(0, Vec::len));
+            assert_eq!(found, lists, "{view:?}");
+            assert_eq!(json["at_ns"], 10_000_000_000_u64);
+        }
+    }
+
+    #[test]
+    fn two_looks_tell_rates() {
+        let json = document(View::Queues, &sample::later(), Some(&sample::snapshot()));
+        let queue = &json["queues"][11];
+        assert_eq!((&queue["port"], &queue["queue"]), (&json!("uplink"), &json!(3)));
+        assert_eq!(queue["transmitted_pps"], (297_500 - 247_917) / 2);
+        assert_eq!(queue["transmitted_bps"], (450_000_000_u64 - 375_000_000) * 8 / 2);
+    }
+
+    #[test]
+    fn no_limit_is_null() {
+        let json = document(View::Queues, &sample::snapshot(), None);
+        assert!(json["queues"][11]["threshold_cells"].is_null());
+        assert_eq!(json["queues"][10]["threshold_cells"], 640);
+    }
+}
