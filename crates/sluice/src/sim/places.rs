@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use sim::Outcome;
 use sim::outcome::{HostOutcome, PortOutcome, QueueOutcome, SwitchOutcome};
 
-use super::summary::{fitted, short};
+use super::names::{fitted, short};
 use super::units::time;
 use crate::output::{grouped, table, tenths};
 
