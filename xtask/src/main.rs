@@ -1,6 +1,8 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
+#[cfg(test)]
+mod circles;
 mod packages;
 mod run;
 mod tests;

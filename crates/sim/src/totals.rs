@@ -20,8 +20,15 @@ use crate::scenario::{End, NodeKind, Scenario};
 use crate::simulation::{Place, Simulation};
 use crate::time::{NS, Picos, instant, of_ns};
 
-/// What came of the run.
-pub(crate) fn outcome(simulation: &mut Simulation) -> Outcome {
+impl Simulation<'_> {
+    /// Ends the run, wherever it is: what came of it.
+    pub fn finish(mut self) -> Outcome {
+        self.record.end(self.wires.now);
+        outcome(&mut self)
+    }
+}
+
+fn outcome(simulation: &mut Simulation) -> Outcome {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
     let now = instant(simulation.wires.now);
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
