@@ -247,7 +247,7 @@ impl Order {
     fn next(&mut self) {
         let draw = u64::from(self.random.draw());
         self.forwards = draw & 1 != 0;
-        self.first = ((draw >> 1) * self.ports as u64 >> 31) as usize;
+        self.first = (((draw >> 1) * self.ports as u64) >> 31) as usize;
     }
 }
 
