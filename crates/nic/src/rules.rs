@@ -203,7 +203,11 @@ fn pauses_are_those_of_the_switch() {
             let running = if is_paused { world.now - world.pause[1] } else { 0 };
             assert_eq!((world.pause[3], world.pause[2] + running), (episodes[3], paused_ns[3]), "{world:?}");
             let count = switch.count();
-            assert_eq!((world.pause[4], world.pause[5]), (count.xoff[3], count.xon[3]), "{world:?}");
+            assert_eq!(
+                (world.pause[4], world.pause[5]),
+                (count.xoff_frames[3], count.xon_frames[3]),
+                "{world:?}"
+            );
         }
     }
 }

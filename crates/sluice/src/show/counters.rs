@@ -44,13 +44,16 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     table.trim_fmt()
 }
 
+/// Says of a row whose it is.
+type Whose = fn(&Value) -> String;
+
 /// All numbers, by whose they are and their names.
 fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
     let document = Document::of(View::Counters, snapshot, None);
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Vec::new() };
     let mut found = Vec::new();
     // Rows say by their first fields whose they are.
-    let lists: [(&str, fn(&Value) -> String); 4] = [
+    let lists: [(&str, Whose); 4] = [
         ("ports", |row| plain(&row["name"])),
         ("queues", |row| format!("{} queue {}", plain(&row["port"]), row["queue"])),
         ("groups", |row| format!("{} priority {}", plain(&row["port"]), row["priority"])),

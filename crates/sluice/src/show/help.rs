@@ -31,7 +31,9 @@ Once a switch is idle, over all its ports: received + flood copies = transmitted
 the kernel.";
 
 /// A heading, the message whose fields follow, and what `sluice show` adds to them.
-const SECTIONS: [(&str, &str, &[(&str, &str)]); 9] = [
+type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+const SECTIONS: [Section; 9] = [
     ("The switch", "Snapshot", &[]),
     (
         "ports[]",
