@@ -44,8 +44,8 @@ fn lab(ports: Vec<PortSettings>) -> (Core<MemoryPort>, Vec<Wire>, Instant) {
     let core_settings = CoreSettings { finish_checksums: vec![false; count], ..CoreSettings::default() };
     let mut core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, core_settings);
     let mut now = Instant(1_000_000);
-    for n in 0..count {
-        wires[n].inject(frame(n, n, 0)); // to itself: the bridge learns it
+    for (n, wire) in wires.iter().enumerate() {
+        wire.inject(frame(n, n, 0)); // to itself: the bridge learns it
     }
     for _ in 0..3 {
         now = now + 1000;
@@ -70,9 +70,9 @@ fn xoff_leaves_before_the_data_of_any_port() {
         let calls = Calls::default();
         wires.iter().enumerate().for_each(|(n, wire)| wire.note_calls(&calls, n));
         // Every port gets data to send; one neighbour's are no-drop and reach XOFF.
-        for n in 0..PORTS {
+        for (n, wire) in wires.iter().enumerate() {
             let priority = if n == last { 3 } else { 0 };
-            (0..40).for_each(|_| wires[n].inject(frame((n + 1) % PORTS, n, priority)));
+            (0..40).for_each(|_| wire.inject(frame((n + 1) % PORTS, n, priority)));
         }
         core.turn(now + 1000);
         let order = calls.taken();
