@@ -142,9 +142,7 @@ impl<P: PortIo> Core<P> {
     fn take_completed(&mut self, port: usize, now: Instant) -> bool {
         self.ports[port].complete(&mut self.completed);
         let moved = !self.completed.is_empty();
-        for frame in self.completed.drain(..) {
-            self.switch.complete(port, frame, now, &mut self.memory);
-        }
+        self.switch.complete_all(port, self.completed.drain(..), now, &mut self.memory);
         moved
     }
 
@@ -168,7 +166,7 @@ impl<P: PortIo> Core<P> {
             self.arrivals.push(arrival);
         }
         drop(batch);
-        self.switch.receive_all(port, &mut self.arrivals, now, &mut self.memory);
+        self.switch.receive_all(&mut self.arrivals, now, &mut self.memory);
         moved
     }
 
