@@ -128,9 +128,7 @@ impl Turn {
     ) -> bool {
         port.complete(&mut self.completed);
         let moved = !self.completed.is_empty();
-        for frame in self.completed.drain(..) {
-            switch.complete(number, frame, now, memory);
-        }
+        switch.complete_all(number, self.completed.drain(..), now, memory);
         moved
     }
 
@@ -161,9 +159,9 @@ impl Turn {
         }
         drop(batch);
         if self.forwards {
-            switch.receive_all(number, &mut self.arrivals, now, memory);
+            switch.receive_all(&mut self.arrivals, now, memory);
         } else {
-            switch.obey_only(number, &mut self.arrivals, now, memory);
+            switch.obey_only(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
             switch.observe_rx_rings(number, port.rx_waiting(), now);

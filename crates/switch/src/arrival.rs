@@ -33,8 +33,12 @@ pub struct Arrival {
 /// What is to be done with a frame that came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// It is forwarded.
+    /// It is forwarded; until its destination has been found, and if that is not known, to all ports.
     Data,
+    /// It is forwarded to this port.
+    To(u8),
+    /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
+    Filtered(u8),
     /// MAC control (PFC, PAUSE): it ends here.
     Control,
     /// No bridge forwards it.
@@ -52,33 +56,23 @@ impl Arrival {
         cell: CellSize,
     ) -> Self {
         let Received { frame, len } = received;
-        let Ok(fields) = Fields::read(bytes) else {
-            let class = classifier.by_tag(None);
-            let charge = Charge { class, len, cells: 0, ds_field: None, in_port: port as u8 };
-            let kind = Kind::Refused(DropReason::Malformed);
-            let (dst, src) = (Address::default(), Address::default());
-            return Self { frame, charge, kind, ecn: Ecn::NotEct, dst, src };
+        let (fields, kind) = match Fields::read(bytes) {
+            Ok(fields) => (fields, kind_of(&fields)),
+            Err(_) => (NO_FIELDS, Kind::Refused(DropReason::Malformed)),
         };
-        let class = classifier.by_tag(fields.pcp_and_dei);
-        let charge = Charge { class, len, cells: cell.of(len) as u16, ds_field: None, in_port: port as u8 };
-        let kind = kind_of(&fields);
+        let Fields { ethertype, pcp_and_dei, payload_offset, .. } = fields;
+        let mut class = classifier.by_tag(pcp_and_dei);
+        let (mut ds_field, mut ecn) = (None, Ecn::NotEct);
+        if (ethertype == IPV4 || ethertype == IPV6)
+            && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
+        {
+            let octet = field.octet(bytes);
+            (ds_field, ecn) = (Some(field), Ecn::of(octet));
+            class = classifier.by_dscp(octet >> 2, pcp_and_dei).unwrap_or(class);
+        }
+        let charge = Charge { class, len, cells: cell.of(len) as u16, ds_field, in_port: port as u8 };
         let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
-        let mut arrival = Self { frame, charge, kind, ecn: Ecn::NotEct, dst, src };
-        if fields.ethertype == IPV4 || fields.ethertype == IPV6 {
-            arrival.look_at_packet(bytes, &fields, classifier);
-        }
-        arrival
-    }
-
-    /// What an IP packet adds.
-    fn look_at_packet(&mut self, bytes: &[u8], fields: &Fields, classifier: &Classifier) {
-        let Some(field) = DsField::find_at(bytes, fields.ethertype, fields.payload_offset) else { return };
-        let octet = field.octet(bytes);
-        self.charge.ds_field = Some(field);
-        self.ecn = Ecn::of(octet);
-        if let Some(class) = classifier.by_dscp(octet >> 2, fields.pcp_and_dei) {
-            self.charge.class = class;
-        }
+        Self { frame, charge, kind, ecn, dst, src }
     }
 
     /// What it is treated as.
@@ -87,6 +81,9 @@ impl Arrival {
         self.charge.class
     }
 }
+
+/// In place of what a header says that cannot be read.
+const NO_FIELDS: Fields = Fields { dst: 0, src: 0, ethertype: 0, pcp_and_dei: None, payload_offset: 0 };
 
 /// The source's group bit, in the number of an address.
 const GROUP: u64 = 1 << 40;

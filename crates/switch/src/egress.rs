@@ -36,8 +36,8 @@ struct Shaped {
 pub struct Dequeued {
     /// The frame.
     pub frame: FrameId,
-    /// What is charged for it.
-    pub charge: Charge,
+    /// Its length in bytes.
+    pub len: u16,
     /// It is to be marked, if its sender understands marks.
     pub mark: bool,
 }
@@ -139,7 +139,7 @@ impl Egress {
 
     /// Charges a frame that fits and puts it at the end of its queue.
     #[inline]
-    pub fn enqueue(&mut self, frame: FrameId, charge: Charge, store: &mut Store, pools: &mut Pools) {
+    pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
         let q = charge.queue();
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
@@ -166,17 +166,19 @@ impl Egress {
         let ready = self.backlogged.without(blocked);
         let q = self.scheduler.pick(ready.bits(), |q| slots.front_len(&queues[q & 7].waiting))?;
         let queue = &mut self.queues[q & 7];
-        let (frame, charge) = store.pop(&mut queue.waiting)?;
-        self.backlogged.set(q, !queue.waiting.is_empty());
-        let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
-        self.scheduler.sent(q, charge.len, self.backlogged.bits());
-        self.shaper.take(charge.len, now);
-        if !self.shaped.is_empty() {
-            self.take_rates(q, charge.len, now);
+        let (frame, &Charge { len, cells, class, .. }) = store.pop(&mut queue.waiting)?;
+        if queue.waiting.is_empty() {
+            self.backlogged.set(q, false);
         }
-        self.in_flight_bytes += u32::from(charge.len);
+        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random);
+        self.scheduler.sent(q, len, self.backlogged.bits());
+        self.shaper.take(len, now);
+        if !self.shaped.is_empty() {
+            self.take_rates(q, len, now);
+        }
+        self.in_flight_bytes += u32::from(len);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-        Some(Dequeued { frame, charge, mark })
+        Some(Dequeued { frame, len, mark })
     }
 
     #[inline(never)]
@@ -198,10 +200,15 @@ impl Egress {
         self.rewrites
     }
 
-    /// Marks a frame that leaves as the settings say.
+    /// Changes a frame that leaves: marks it as having met congestion, if `mark`, and with what the settings say.
     #[inline(never)]
-    pub fn rewrite(&self, charge: &Charge, frame: &mut [u8]) {
-        rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
+    pub fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
+        if mark {
+            self.mark(charge, frame);
+        }
+        if self.rewrites {
+            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
+        }
     }
 
     /// Releases a frame whose transmission is complete.
@@ -222,7 +229,7 @@ impl Egress {
     /// Takes a frame out of a queue without sending it, as when the port goes down, and releases it.
     pub fn flush_one(&mut self, store: &mut Store, pools: &mut Pools) -> Option<(FrameId, Charge)> {
         let q = self.backlogged.first()?;
-        let (frame, charge) = store.pop(&mut self.queues[q].waiting)?;
+        let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
         self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
         if self.queues[q].waiting.is_empty() {
             self.backlogged.set(q, false);

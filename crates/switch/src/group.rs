@@ -44,13 +44,15 @@ pub enum Change {
     Xon,
 }
 
-/// One priority group. What the way of a frame touches comes first, and fits one cache line: 64 ports have 512 groups.
+/// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Group {
     received: Count,
     /// Cells outside headroom.
     used_cells: u32,
+    /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no pool has a say in it.
+    own_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
     no_drop: bool,
@@ -61,6 +63,12 @@ pub struct Group {
     pool: u8,
     reserved_cells: u32,
     xoff_limit: Limit,
+    rest: Box<Rest>,
+}
+
+/// What few frames touch.
+#[derive(Debug)]
+struct Rest {
     usage: Usage,
     settings: GroupSettings,
     dropped: Count,
@@ -79,9 +87,10 @@ struct Peaks {
 impl Group {
     /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
     pub fn new(settings: GroupSettings, no_drop: bool, usage_percent: u8) -> Self {
-        Self {
+        let mut group = Self {
             received: Count::default(),
             used_cells: 0,
+            own_cells: 0,
             headroom_cells: 0,
             peaks: Peaks::default(),
             no_drop,
@@ -90,12 +99,22 @@ impl Group {
             pool: settings.pool & 3,
             reserved_cells: settings.reserved_cells,
             xoff_limit: Limit::of(settings.xoff),
-            usage: Usage::new(usage_percent),
-            settings,
-            dropped: Count::default(),
-            xoff_episodes: 0,
-            watermarks: Default::default(),
-        }
+            rest: Box::new(Rest {
+                usage: Usage::new(usage_percent),
+                settings,
+                dropped: Count::default(),
+                xoff_episodes: 0,
+                watermarks: Default::default(),
+            }),
+        };
+        group.set_own_cells();
+        group
+    }
+
+    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere.
+    fn set_own_cells(&mut self) {
+        let in_headroom = self.headroom_cells > 0;
+        self.own_cells = if in_headroom { 0 } else { self.rest.usage.unnoted_cells(self.reserved_cells) };
     }
 
     /// PFC protects this group.
@@ -145,6 +164,13 @@ impl Group {
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
     pub fn admit(&self, cells: u32, pools: &Pools) -> Option<Area> {
+        if self.used_cells + cells <= self.own_cells {
+            return Some(Area::ReservedAndShared);
+        }
+        self.admit_to_pools(cells, pools)
+    }
+
+    fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<Area> {
         if self.headroom_cells == 0 {
             let after = (self.used_cells + cells).saturating_sub(self.reserved_cells);
             let free_cells = self.pool(pools).free_cells();
@@ -153,13 +179,8 @@ impl Group {
                 return Some(Area::ReservedAndShared);
             }
         }
-        self.admit_to_headroom(cells, pools)
-    }
-
-    #[cold]
-    fn admit_to_headroom(&self, cells: u32, pools: &Pools) -> Option<Area> {
         let fits = self.no_drop
-            && self.headroom_cells + cells <= self.settings.headroom_cells
+            && self.headroom_cells + cells <= self.rest.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
         fits.then_some(Area::Headroom)
     }
@@ -168,17 +189,23 @@ impl Group {
     #[inline]
     pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
         match area {
-            Area::ReservedAndShared => {
-                let before = self.shared_cells();
+            Area::ReservedAndShared if self.used_cells + cells <= self.own_cells => {
                 self.used_cells += cells;
-                let after = self.shared_cells();
-                self.pool_mut(pools).take(after - before);
-                self.peaks.shared.lift(after);
-                self.note_usage(pools);
+                self.peaks.total.lift(self.used_cells); // nothing is in headroom
             }
+            Area::ReservedAndShared => self.charge_to_shared(cells, pools),
             Area::Headroom => self.charge_to_headroom(cells, pools),
         }
+    }
+
+    fn charge_to_shared(&mut self, cells: u32, pools: &mut Pools) {
+        let before = self.shared_cells();
+        self.used_cells += cells;
+        let after = self.shared_cells();
+        self.pool_mut(pools).take(after - before);
+        self.peaks.shared.lift(after);
         self.peaks.total.lift(self.cells());
+        self.note_usage(pools);
     }
 
     #[cold]
@@ -186,11 +213,22 @@ impl Group {
         self.headroom_cells += cells;
         pools.headroom.take(cells);
         self.peaks.headroom.lift(self.headroom_cells);
+        self.peaks.total.lift(self.cells());
+        self.set_own_cells();
     }
 
     /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then reserved cells.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
+        // What is not in use outside headroom is in it.
+        if self.used_cells <= self.own_cells && cells <= self.used_cells {
+            self.used_cells -= cells;
+        } else {
+            self.release_to_pools(cells, pools);
+        }
+    }
+
+    fn release_to_pools(&mut self, cells: u32, pools: &mut Pools) {
         let mut cells = cells;
         if self.headroom_cells > 0 {
             cells -= self.release_from_headroom(cells, pools);
@@ -199,7 +237,7 @@ impl Group {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
-        if self.usage.is_above() {
+        if self.rest.usage.is_above() {
             self.note_usage(pools);
         }
     }
@@ -211,18 +249,19 @@ impl Group {
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
         self.losing &= self.headroom_cells > 0;
+        self.set_own_cells();
         from_headroom
     }
 
-    #[inline]
     fn note_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
-        self.usage.note(self.used_cells, allowed);
+        self.rest.usage.note(self.used_cells, allowed);
+        self.set_own_cells();
     }
 
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
     pub fn count_drop(&mut self, len: u16) -> bool {
-        self.dropped.add(len);
+        self.rest.dropped.add(len);
         self.no_drop && !std::mem::replace(&mut self.losing, true)
     }
 
@@ -237,11 +276,11 @@ impl Group {
         if over != self.xoff {
             if over {
                 self.xoff = true;
-                self.xoff_episodes += 1;
+                self.rest.xoff_episodes += 1;
                 return Some(Change::Xoff);
             }
-            let below = threshold.saturating_sub(self.settings.xon_offset_cells);
-            if shared <= self.settings.resume_cells.max(below) || !self.no_drop {
+            let below = threshold.saturating_sub(self.rest.settings.xon_offset_cells);
+            if shared <= self.rest.settings.resume_cells.max(below) || !self.no_drop {
                 self.xoff = false;
                 return Some(Change::Xon);
             }
@@ -268,11 +307,12 @@ impl Group {
         usage_percent: u8,
         pools: &mut Pools,
     ) {
-        (self.settings, self.no_drop) = (settings, no_drop);
+        (self.rest.settings, self.no_drop) = (settings, no_drop);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
         self.xoff_limit = Limit::of(settings.xoff);
         self.losing &= no_drop;
-        self.usage.set_percent(usage_percent);
+        self.rest.usage.set_percent(usage_percent);
+        self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());
         self.peaks.shared.lift(self.shared_cells());
     }
@@ -282,7 +322,7 @@ impl Group {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
         for (watermarks, (cells, peak)) in
-            self.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
+            self.rest.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
         {
             watermarks.mark(mark, cells, peak);
         }
@@ -290,23 +330,23 @@ impl Group {
 
     /// What it holds and has counted.
     pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
-        let [shared, headroom, total] = self.watermarks;
+        let [shared, headroom, total] = self.rest.watermarks;
         GroupSnapshot {
             no_drop: self.no_drop,
-            pool: self.settings.pool,
+            pool: self.rest.settings.pool,
             xoff: self.xoff,
-            xoff_episodes: self.xoff_episodes,
-            reserved_cells: self.used_cells.min(self.settings.reserved_cells),
-            reserved_size_cells: self.settings.reserved_cells,
+            xoff_episodes: self.rest.xoff_episodes,
+            reserved_cells: self.used_cells.min(self.rest.settings.reserved_cells),
+            reserved_size_cells: self.rest.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),
             headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
-            headroom_size_cells: if self.no_drop { self.settings.headroom_cells } else { 0 },
+            headroom_size_cells: if self.no_drop { self.rest.settings.headroom_cells } else { 0 },
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
-            is_dynamic: matches!(self.settings.xoff, Threshold::Dynamic(_)),
-            violations: self.usage.violations(),
+            is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
+            violations: self.rest.usage.violations(),
             received: self.received,
-            dropped: self.dropped,
+            dropped: self.rest.dropped,
         }
     }
 }
@@ -314,6 +354,11 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+        assert_eq!(size_of::<Group>(), 64);
+    }
     use crate::settings::{Alpha, BufferSettings};
 
     struct Lab {

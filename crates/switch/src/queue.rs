@@ -30,23 +30,31 @@ pub struct Limits {
     pub no_drop: bool,
 }
 
-/// One egress queue. What the way of a frame touches comes first.
+/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order.
     pub waiting: List,
     used_cells: u32,
+    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
+    own_cells: u32,
     /// Of the cells in use those of frames that wait; the others are with the kernel.
     waiting_cells: u32,
     peak: Peak,
+    wred: Option<Box<Wred>>,
+    transmitted: Count,
+    rest: Box<Rest>,
+}
+
+/// What few frames touch, or only those that need shared cells.
+#[derive(Debug)]
+struct Rest {
     guaranteed_cells: u32,
     maximum: Limit,
-    wred: Option<Box<Wred>>,
     usage: Usage,
     /// Service pool of the shared cells.
     pool: u8,
-    transmitted: Count,
     limits: Limits,
     dropped: Count,
     marked: Count,
@@ -57,57 +65,72 @@ pub struct Queue {
 impl Queue {
     /// An empty queue; above `usage_percent` of what it may hold is a violation.
     pub fn new(limits: Limits, usage_percent: u8) -> Self {
+        let usage = Usage::new(usage_percent);
         Self {
             waiting: List::default(),
             wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
-            guaranteed_cells: limits.guaranteed_cells,
-            maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
-            pool: limits.pool & 3,
-            limits,
             used_cells: 0,
+            own_cells: usage.unnoted_cells(limits.guaranteed_cells),
             waiting_cells: 0,
             peak: Peak::default(),
-            usage: Usage::new(usage_percent),
             transmitted: Count::default(),
-            dropped: Count::default(),
-            marked: Count::default(),
-            wred_dropped: [Count::default(); 3],
-            watermarks: Watermarks::default(),
+            rest: Box::new(Rest {
+                guaranteed_cells: limits.guaranteed_cells,
+                maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
+                pool: limits.pool & 3,
+                limits,
+                usage,
+                dropped: Count::default(),
+                marked: Count::default(),
+                wred_dropped: [Count::default(); 3],
+                watermarks: Watermarks::default(),
+            }),
         }
     }
 
     #[inline]
     fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
-        &pools.egress[usize::from(self.pool & 3)]
+        &pools.egress[usize::from(self.rest.pool & 3)]
     }
 
     #[inline]
     fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
-        &mut pools.egress[usize::from(self.pool & 3)]
+        &mut pools.egress[usize::from(self.rest.pool & 3)]
     }
 
     /// The most shared cells as it stands; `u32::MAX`: no limit.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        self.maximum.cells(self.pool(pools).free_cells())
+        self.rest.maximum.cells(self.pool(pools).free_cells())
     }
 
     /// A frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, pools: &Pools) -> bool {
-        let after = (self.used_cells + cells).saturating_sub(self.guaranteed_cells);
+        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, pools)
+    }
+
+    fn admit_to_pool(&self, cells: u32, pools: &Pools) -> bool {
+        let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
         after <= self.threshold_cells(pools)
     }
 
     /// Charges a frame that fits.
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
-        let before = self.shared_cells();
-        self.used_cells += cells;
         self.waiting_cells += cells;
+        self.used_cells += cells;
         self.peak.lift(self.used_cells);
-        self.pool_mut(pools).take(self.shared_cells() - before);
-        self.note_usage(pools);
+        if self.used_cells > self.own_cells {
+            self.charge_to_pool(cells, pools);
+        }
+    }
+
+    /// The part of a charge of `cells` that is shared.
+    fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).take(shared);
+        self.note_usage(self.used_cells, pools);
     }
 
     /// What WRED makes of a frame that fits.
@@ -131,18 +154,26 @@ impl Queue {
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
-        let before = self.shared_cells();
+        if self.used_cells > self.own_cells {
+            self.release_to_pool(cells, pools);
+        }
         self.used_cells -= cells;
-        self.pool_mut(pools).give(before - self.shared_cells());
-        if self.usage.is_above() {
-            self.note_usage(pools);
+    }
+
+    /// The part of a release of `cells`, which are still in use, that is shared.
+    fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).give(shared);
+        if self.rest.usage.is_above() {
+            self.note_usage(self.used_cells - cells, pools);
         }
     }
 
-    #[inline]
-    fn note_usage(&mut self, pools: &Pools) {
-        let allowed = self.guaranteed_cells.saturating_add(self.threshold_cells(pools));
-        self.usage.note(self.used_cells, allowed);
+    /// Sees whether `used_cells` in use are a violation.
+    fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
+        let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
+        self.rest.usage.note(used_cells, allowed);
+        self.own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
@@ -152,16 +183,17 @@ impl Queue {
 
     /// Other limits; what the queue holds stays, even if it is more.
     pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
-        self.limits = limits;
-        self.guaranteed_cells = limits.guaranteed_cells;
-        self.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
-        self.pool = limits.pool & 3;
+        self.rest.limits = limits;
+        self.rest.guaranteed_cells = limits.guaranteed_cells;
+        self.rest.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
+        self.rest.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
             (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
             (Some(wred), Some(settings)) => Some(Box::new(wred.reconfigured(settings, limits.no_drop))),
         };
-        self.usage.set_percent(usage_percent);
+        self.rest.usage.set_percent(usage_percent);
+        self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
@@ -174,41 +206,41 @@ impl Queue {
     /// A frame found the queue full.
     #[inline]
     pub fn count_drop(&mut self, len: u16) {
-        self.dropped.add(len);
+        self.rest.dropped.add(len);
     }
 
     /// WRED dropped a frame of this drop level.
     #[inline]
     pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
-        self.wred_dropped[drop_level as usize].add(len);
+        self.rest.wred_dropped[drop_level as usize].add(len);
     }
 
     /// Marks a frame, whose field is there, as having met congestion, if its sender understands that and it is not marked yet.
     pub fn mark(&mut self, field: DsField, frame: &mut [u8]) {
         if field.ecn(frame).is_markable() && field.set_ce(frame) {
-            self.marked.add(frame.len() as u16);
+            self.rest.marked.add(frame.len() as u16);
         }
     }
 
     /// One watermark begins anew.
     pub(crate) fn mark_watermark(&mut self, mark: Mark) {
-        self.watermarks.mark(mark, self.used_cells, &mut self.peak);
+        self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
     /// What it holds and has counted; what the port knows of its pauses is left out.
     pub(crate) fn snapshot(&self, pools: &Pools) -> QueueSnapshot {
         QueueSnapshot {
-            pool: self.limits.pool,
-            level: self.watermarks.level(self.used_cells, self.peak),
-            guaranteed_cells: self.guaranteed_cells,
+            pool: self.rest.limits.pool,
+            level: self.rest.watermarks.level(self.used_cells, self.peak),
+            guaranteed_cells: self.rest.guaranteed_cells,
             waiting_frames: u64::from(self.waiting.frames()),
             threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
-            is_dynamic: matches!(self.limits.maximum, Some(Threshold::Dynamic(_))),
-            violations: self.usage.violations(),
+            is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
-            dropped: self.dropped,
-            marked: self.marked,
-            wred_dropped: self.wred_dropped,
+            dropped: self.rest.dropped,
+            marked: self.rest.marked,
+            wred_dropped: self.rest.wred_dropped,
             average_cells: self.wred.as_ref().map(|wred| wred.average_cells()),
             ..QueueSnapshot::default()
         }
@@ -216,13 +248,18 @@ impl Queue {
 
     #[inline]
     fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.guaranteed_cells)
+        self.used_cells.saturating_sub(self.rest.guaranteed_cells)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+        assert_eq!(size_of::<Queue>(), 64);
+    }
     use crate::settings::{Alpha, BufferSettings};
 
     #[test]

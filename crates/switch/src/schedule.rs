@@ -204,6 +204,7 @@ impl Scheduler {
     /// A frame of `len` bytes left `queue`; `backlogged` are the queues that still hold frames.
     #[inline]
     pub fn sent(&mut self, queue: usize, len: u16, backlogged: u8) {
+        let queue = queue & 7;
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         let round = &mut self.queues[queue];
         if backlogged & 1 << queue == 0 {

@@ -38,6 +38,12 @@ impl Charge {
         usize::from(self.class.priority & 7)
     }
 
+    /// The number of the port that it came in on.
+    #[inline]
+    pub fn port(&self) -> usize {
+        usize::from(self.in_port)
+    }
+
     /// Its cells.
     #[inline]
     pub fn cells(&self) -> u32 {
@@ -114,10 +120,10 @@ impl Store {
 
     /// Appends a frame to a queue.
     #[inline]
-    pub fn push(&mut self, list: &mut List, frame: FrameId, charge: Charge) {
+    pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
         let index = frame.index();
         debug_assert_eq!(self.slots[index].charge.in_port, ABSENT, "frame {index} is stored twice");
-        self.slots[index] = Slot { charge, next: NONE };
+        self.slots[index] = Slot { charge: *charge, next: NONE };
         match list.tail {
             NONE => list.head = index as u32,
             tail => self.slots[tail as usize].next = index as u32,
@@ -134,7 +140,7 @@ impl Store {
 
     /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
     #[inline]
-    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, Charge)> {
+    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &Charge)> {
         if list.head == NONE {
             return None;
         }
@@ -145,7 +151,12 @@ impl Store {
         if list.head == NONE {
             list.tail = NONE;
         }
-        Some((FrameId::new(index), slot.charge))
+        Some((FrameId::new(index), &slot.charge))
+    }
+
+    /// What is charged for a frame that is handed out.
+    pub fn charge(&self, frame: &FrameId) -> &Charge {
+        &self.slots[frame.index()].charge
     }
 
     /// Notes a frame that the switch made itself and hands out to be sent.
@@ -185,12 +196,12 @@ mod tests {
         let charge = |len| Charge { len, cells: 1, in_port: 0, ..EMPTY.charge };
         let (mut a, mut b) = (List::default(), List::default());
         for index in [3, 1, 7] {
-            store.push(&mut a, FrameId::new(index), charge(index as u16));
-            store.push(&mut b, FrameId::new(index - 1), charge(index as u16 + 100));
+            store.push(&mut a, FrameId::new(index), &charge(index as u16));
+            store.push(&mut b, FrameId::new(index - 1), &charge(index as u16 + 100));
         }
         assert_eq!((store.front_len(&a), store.front_len(&b), store.count()), (3, 103, 6));
         let order: Vec<_> =
-            std::iter::from_fn(|| store.pop(&mut a)).map(|(frame, _)| frame.index()).collect();
+            std::iter::from_fn(|| store.pop(&mut a).map(|(frame, _)| frame.index())).collect();
         assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
         assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
         assert_eq!(store.count(), 5);

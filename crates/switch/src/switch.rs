@@ -105,41 +105,34 @@ impl Switch {
     #[inline]
     pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
-        let arrival = self.look(port, received, bytes);
-        let out = self.find_way(port, &arrival, now);
-        self.take(port, arrival, out, now, memory);
+        let mut arrival = self.look(port, received, bytes);
+        self.find_way(&mut arrival, now);
+        self.take(arrival, now, memory);
     }
 
-    /// Frames came in on `port`, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the
-    /// caller.
-    #[inline]
-    pub fn receive_all<M: Memory>(
-        &mut self,
-        port: usize,
-        arrivals: &mut Vec<Arrival>,
-        now: Instant,
-        memory: &mut M,
-    ) {
+    /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller. The
+    /// ways of all are found first: what one look-up waits for does not hold up the next.
+    #[inline(never)] // a stage of its own, with all registers
+    pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
+        self.find_ways(arrivals, now);
         for arrival in arrivals.drain(..) {
-            let out = self.find_way(port, &arrival, now);
-            self.take(port, arrival, out, now, memory);
+            self.take(arrival, now, memory);
         }
     }
 
-    /// The switch is about to end: of the frames that came in on `port` only control frames are obeyed, data are dropped and
+    /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
     /// counted.
     pub fn obey_only<M: Memory>(
         &mut self,
-        port: usize,
         arrivals: &mut Vec<Arrival>,
         now: Instant,
         memory: &mut M,
     ) {
         for arrival in arrivals.drain(..) {
             match arrival.kind {
-                Kind::Control => self.obey(port, arrival, now, memory),
-                Kind::Data | Kind::Refused(_) => {
-                    self.ingress[port].refuse(DropReason::PortDown, arrival.charge.len);
+                Kind::Control => self.obey(arrival, now, memory),
+                _ => {
+                    self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
                     memory.free(arrival.frame);
                 }
             }
@@ -155,105 +148,102 @@ impl Switch {
         }
     }
 
-    /// Learns where the frame came from, and looks up where it goes; `None`: to all ports, or it is no data.
+    #[inline(never)]
+    fn find_ways(&mut self, arrivals: &mut [Arrival], now: Instant) {
+        for arrival in arrivals {
+            self.find_way(arrival, now);
+        }
+    }
+
+    /// Counts a data frame, learns where it came from, and looks up where it goes.
     #[inline]
-    fn find_way(&mut self, port: usize, arrival: &Arrival, now: Instant) -> Option<usize> {
+    fn find_way(&mut self, arrival: &mut Arrival, now: Instant) {
         if arrival.kind != Kind::Data {
-            return None;
+            return;
+        }
+        let port = arrival.charge.port();
+        if self.ingress[port].receive(arrival, now) {
+            self.add_work(Set64::of(port));
         }
         self.bridge.learn(arrival.src, port, now);
-        if arrival.dst.is_group() { None } else { self.bridge.look_up(arrival.dst, now) }
+        if !arrival.dst.is_group()
+            && let Some(out) = self.bridge.look_up(arrival.dst, now)
+        {
+            let goes = out != port && self.up.contains(out);
+            arrival.kind = if goes { Kind::To(out as u8) } else { Kind::Filtered(out as u8) };
+        }
     }
 
     #[inline]
-    fn take<M: Memory>(
-        &mut self,
-        port: usize,
-        mut arrival: Arrival,
-        out: Option<usize>,
-        now: Instant,
-        memory: &mut M,
-    ) {
+    fn take<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
-            Kind::Data => {
-                if self.ingress[port].receive(&arrival, now) {
-                    self.add_work(Set64::of(port));
-                }
-            }
-            Kind::Control => return self.obey(port, arrival, now, memory),
+            Kind::To(out) => self.forward(arrival, out.into(), now, memory),
+            Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
+            Kind::Data => self.flood(arrival, now, memory),
+            Kind::Control => self.obey(arrival, now, memory),
             Kind::Refused(reason) => {
-                self.ingress[port].refuse(reason, arrival.charge.len);
-                return memory.free(arrival.frame);
-            }
-        }
-        match out {
-            Some(out) if out == port => self.drop_arrival(port, arrival, memory),
-            // Learned addresses are forgotten with their port; static ones are not.
-            Some(out) if !self.up.contains(out) => {
-                self.egress[out].count_drop(DropReason::PortDown, arrival.charge.len);
+                self.ingress[arrival.charge.port()].refuse(reason, arrival.charge.len);
                 memory.free(arrival.frame);
-            }
-            Some(out) => self.forward(port, arrival, out, now, memory),
-            None => {
-                if let (Some(map), false) = (&self.unknown_unicast_to_queue, arrival.dst.is_group()) {
-                    arrival.charge.class.queue = map[usize::from(arrival.charge.class.priority & 7)] & 7;
-                }
-                self.flood(port, arrival, now, memory);
             }
         }
     }
 
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
-    fn obey<M: Memory>(&mut self, port: usize, arrival: Arrival, now: Instant, memory: &mut M) {
+    fn obey<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+        let port = arrival.charge.port();
         if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
             self.add_work(Set64::of(port));
         }
         memory.free(arrival.frame);
     }
 
-    /// A frame whose destination is where it came from, or that no other port could take.
+    /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
+    /// with it, static ones are not.
     #[cold]
-    fn drop_arrival<M: Memory>(&mut self, port: usize, arrival: Arrival, memory: &mut M) {
-        self.ingress[port].count_drop(DropReason::Filtered, arrival.charge.len);
+    fn filter<M: Memory>(&mut self, arrival: Arrival, out: usize, memory: &mut M) {
+        let (port, len) = (arrival.charge.port(), arrival.charge.len);
+        if out == port {
+            self.ingress[port].count_drop(DropReason::Filtered, len);
+        } else {
+            self.egress[out].count_drop(DropReason::PortDown, len);
+        }
         memory.free(arrival.frame);
     }
 
     /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
-    #[inline]
-    fn forward<M: Memory>(
-        &mut self,
-        port: usize,
-        arrival: Arrival,
-        out: usize,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        let charge = arrival.charge;
+    #[inline(always)] // an arrival is not moved once more
+    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        let charge = &arrival.charge;
+        let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
-        let area = match admit(ingress, egress, &charge, &self.pools) {
+        let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
-        match egress.judge(&charge, arrival.ecn) {
+        match egress.judge(charge, arrival.ecn) {
             Verdict::Pass => {}
-            Verdict::Mark => egress.mark(&charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
+            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
         }
-        let must_examine = ingress.charge(&charge, area, &mut self.pools);
+        let must_examine = ingress.charge(charge, area, &mut self.pools);
         egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
         self.add_work(Set64::of(out));
         if must_examine {
-            self.examine(port, charge.priority(), now);
+            self.examine(port, priority, now);
         }
     }
 
     /// To every other port that is up; each but the last gets a copy.
     #[cold]
-    fn flood<M: Memory>(&mut self, port: usize, arrival: Arrival, now: Instant, memory: &mut M) {
+    fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
+        let port = arrival.charge.port();
+        if let (Some(map), false) = (&self.unknown_unicast_to_queue, arrival.dst.is_group()) {
+            arrival.charge.class.queue = map[arrival.charge.priority()] & 7;
+        }
         let targets = self.up.without(Set64::of(port));
-        let Some(last) = targets.last() else { return self.drop_arrival(port, arrival, memory) };
+        let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
             // Nothing is copied for a port that has no room.
@@ -261,7 +251,7 @@ impl Switch {
             match (room, memory.alloc()) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward(port, Arrival { frame, ..arrival }, out, now, memory);
+                    self.forward_one(Arrival { frame, ..arrival }, out, now, memory);
                 }
                 (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
                 (Err(reason), copy) => {
@@ -270,7 +260,13 @@ impl Switch {
                 }
             }
         }
-        self.forward(port, arrival, last, now, memory);
+        self.forward_one(arrival, last, now, memory);
+    }
+
+    /// [`Switch::forward`] for those that are not in a hurry.
+    #[cold]
+    fn forward_one<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        self.forward(arrival, out, now, memory);
     }
 
     /// Drops a frame that was not admitted.
@@ -290,7 +286,7 @@ impl Switch {
     /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
     /// group.
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
-        let (port, priority) = (usize::from(charge.in_port), charge.priority());
+        let (port, priority) = (charge.port(), charge.priority());
         if matches!(reason, DropReason::TailDrop | DropReason::Wred) {
             self.egress[out].refuse(reason, charge);
         } else if self.ingress[port].drop_full(reason, charge) {
@@ -305,7 +301,7 @@ impl Switch {
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
-    #[inline]
+    #[inline(never)]
     pub fn transmit<M: Memory>(
         &mut self,
         port: usize,
@@ -320,20 +316,18 @@ impl Switch {
         }
         let egress = &mut self.egress[port];
         let mut blocked = egress.blocked(now);
+        let (rewrites, is_shaped) = (egress.rewrites(), egress.is_shaped());
         for _ in out.len() - before..room {
-            let Some(Dequeued { frame, charge, mark }) = egress.dequeue(blocked, &mut self.store, now) else {
+            let Some(Dequeued { frame, len, mark }) = egress.dequeue(blocked, &mut self.store, now) else {
                 break;
             };
-            if mark {
-                egress.mark(&charge, memory.bytes_mut(&frame, usize::from(charge.len)));
+            if mark || rewrites {
+                egress.change(mark, self.store.charge(&frame), memory.bytes_mut(&frame, usize::from(len)));
             }
-            if egress.rewrites() {
-                egress.rewrite(&charge, memory.bytes_mut(&frame, usize::from(charge.len)));
-            }
-            if egress.is_shaped() {
+            if is_shaped {
                 blocked = egress.blocked(now);
             }
-            out.push(Outgoing { frame, len: charge.len });
+            out.push(Outgoing { frame, len });
         }
         if !egress.is_backlogged() && self.ingress[port].pfc_deadline() == Instant::NEVER {
             self.work.set(port, false);
@@ -363,13 +357,27 @@ impl Switch {
     /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).
     #[inline]
     pub fn complete<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.finish(&frame) {
-            self.egress[port].complete(&charge, &mut self.pools);
-            self.release(&charge, now);
-        } else {
-            self.ingress[port].pfc_sent();
+        self.complete_all(port, std::iter::once(frame), now, memory);
+    }
+
+    /// Frames that `transmit` gave out for `port` have left, in this order.
+    #[inline(never)]
+    pub fn complete_all<M: Memory>(
+        &mut self,
+        port: usize,
+        frames: impl Iterator<Item = FrameId>,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        for frame in frames {
+            if let Some(charge) = self.store.finish(&frame) {
+                self.egress[port].complete(&charge, &mut self.pools);
+                self.release(&charge, now);
+            } else {
+                self.ingress[port].pfc_sent();
+            }
+            memory.free(frame);
         }
-        memory.free(frame);
     }
 
     /// Of the frames that complete for `port`, the kernel lost so many: it does not say which.
@@ -391,7 +399,7 @@ impl Switch {
     /// Gives a frame's cells back to its group; its queue has given back its own.
     #[inline]
     fn release(&mut self, charge: &Charge, now: Instant) {
-        let port = usize::from(charge.in_port);
+        let port = charge.port();
         // Thresholds that others have lowered meanwhile are the tick's.
         if self.ingress[port].release(charge, &mut self.pools) {
             self.examine(port, charge.priority(), now);

@@ -31,6 +31,8 @@ pub const EXPERIMENTAL: u16 = 0x88b5;
 pub const HEADER_BYTES: usize = 14;
 /// Bytes that a tag adds.
 pub const TAG_BYTES: usize = 4;
+/// Bytes of a header with two tags, the longest.
+const LONGEST_HEADER_BYTES: usize = HEADER_BYTES + 2 * TAG_BYTES;
 
 /// An 802.1Q tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,24 +136,47 @@ impl Fields {
     /// Reads the header of a frame; errors as in [`Header::parse`].
     #[inline]
     pub fn read(frame: &[u8]) -> Result<Fields, Error> {
-        let fixed: &[u8; HEADER_BYTES] = frame.first_chunk().ok_or(Error::Truncated)?; // the one check
-        let dst = fixed.first_chunk().ok_or(Error::Truncated)?;
-        let src_and_type = fixed.last_chunk().ok_or(Error::Truncated)?;
-        let (dst, src_and_type) = (u64::from_be_bytes(*dst), u64::from_be_bytes(*src_and_type));
-        let (dst, src, tpid) = (dst >> 16, src_and_type >> 16, src_and_type as u16);
+        // Nearly every frame is longer than any header: this is the one check.
+        let padded;
+        let header = match frame.first_chunk() {
+            Some(header) => header,
+            None => {
+                padded = pad(frame);
+                &padded
+            }
+        };
+        let fields = Self::read_longest(header);
+        if usize::from(fields.payload_offset) > frame.len() { Err(Error::Truncated) } else { Ok(fields) }
+    }
+
+    /// Reads a header where there is room for the longest.
+    #[inline]
+    fn read_longest(header: &[u8; LONGEST_HEADER_BYTES]) -> Fields {
+        let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (dst, src_and_type) = (eight(0) >> 16, eight(6));
+        let (src, tpid) = (src_and_type >> 16, src_and_type as u16);
         if !is_tag(tpid) {
             let payload_offset = HEADER_BYTES as u8;
-            return Ok(Fields { dst, src, ethertype: tpid, pcp_and_dei: None, payload_offset });
+            return Fields { dst, src, ethertype: tpid, pcp_and_dei: None, payload_offset };
         }
-        let (tci, mut ethertype) = tag_at(frame, HEADER_BYTES)?;
-        let mut payload_offset = HEADER_BYTES + TAG_BYTES;
-        if is_tag(ethertype) {
-            (_, ethertype) = tag_at(frame, payload_offset)?;
-            payload_offset += TAG_BYTES;
+        let pcp_and_dei = Some(header[HEADER_BYTES] >> 4);
+        let ethertype = two(HEADER_BYTES + TAG_BYTES - 2);
+        if !is_tag(ethertype) {
+            let payload_offset = (HEADER_BYTES + TAG_BYTES) as u8;
+            return Fields { dst, src, ethertype, pcp_and_dei, payload_offset };
         }
-        let payload_offset = payload_offset as u8;
-        Ok(Fields { dst, src, ethertype, pcp_and_dei: Some((tci >> 12) as u8), payload_offset })
+        let ethertype = two(LONGEST_HEADER_BYTES - 2);
+        Fields { dst, src, ethertype, pcp_and_dei, payload_offset: LONGEST_HEADER_BYTES as u8 }
     }
+}
+
+/// A frame that is shorter than the longest header, with zeros behind it.
+#[cold]
+fn pad(frame: &[u8]) -> [u8; LONGEST_HEADER_BYTES] {
+    let mut padded = [0; LONGEST_HEADER_BYTES];
+    padded[..frame.len()].copy_from_slice(frame);
+    padded
 }
 
 #[inline]
