@@ -104,7 +104,11 @@ struct Qdisc {
 	struct netdev_queue *dev_queue;
 } BY_NAME;
 
-struct bpf_sk_buff_ptr;
+// Whole, since a kernel function is found by its name and by the kinds of its arguments.
+struct bpf_sk_buff_ptr {
+	struct sk_buff *skb;
+};
+
 struct nlattr;
 struct netlink_ext_ack;
 
