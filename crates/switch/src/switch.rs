@@ -122,12 +122,7 @@ impl Switch {
 
     /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
     /// counted.
-    pub fn obey_only<M: Memory>(
-        &mut self,
-        arrivals: &mut Vec<Arrival>,
-        now: Instant,
-        memory: &mut M,
-    ) {
+    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
         for arrival in arrivals.drain(..) {
             match arrival.kind {
                 Kind::Control => self.obey(arrival, now, memory),
