@@ -129,7 +129,7 @@ impl Drop for Guard {
     }
 }
 
-/// Tells every neighbour to stop.
+/// Tells every neighbour that has been heard of to stop.
 fn stand_in(
     words: &Words,
     sockets: &[PacketSocket],
@@ -138,6 +138,7 @@ fn stand_in(
 ) {
     for (number, (frame, socket)) in words.frames.iter().zip(sockets).enumerate() {
         if let Some(frame) = frame
+            && heartbeat.has_heard(number)
             && socket.send(frame).is_ok()
         {
             heartbeat.leave(number, clock());
