@@ -74,7 +74,8 @@ fn small_frames(overload: &str, hogs: impl FnOnce() -> Option<Hogs>) -> Result<(
     let hogs = hogs();
     let run = run(&[&daemon], sending, vec![], DURATION)?;
     drop(hogs);
-    conservation(&run.snapshot, &run.hosts())?;
+    // Not against the hosts' counters: a host that is starved itself may miss PFC frames in its own kernel.
+    conservation(&run.snapshot, &[])?;
     let log = daemon.stop()?;
     Ok((run, log))
 }
