@@ -1,6 +1,7 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
+mod instructions;
 mod packages;
 mod run;
 mod tests;
@@ -41,6 +42,8 @@ enum Task {
         /// Only benches whose name contains this.
         filter: Option<String>,
     },
+    /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are more than they were.
+    Instructions,
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -71,6 +74,10 @@ fn run_task(task: Task) -> Result<()> {
         Task::Bench { filter } => {
             packages::set_up()?;
             run::bench(filter.as_deref())
+        }
+        Task::Instructions => {
+            packages::set_up()?;
+            instructions::check()
         }
         Task::Sweep => {
             run::require_root("sweeping")?;
