@@ -28,7 +28,7 @@ impl Limit {
     /// The limit in cells, in a pool that has `free_cells` free ones.
     #[inline]
     pub(crate) fn cells(self, free_cells: u32) -> u32 {
-        let dynamic = u64::from(free_cells) * u64::from(self.ratio_of_128) >> 7;
+        let dynamic = (u64::from(free_cells) * u64::from(self.ratio_of_128)) >> 7;
         (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
     }
 }
