@@ -163,7 +163,7 @@ impl Egress {
             return None;
         }
         let (queues, slots) = (&self.queues, &*store);
-        // A copy: what was just written in a byte cannot be read with its neighbours at once.
+        // A copy: a byte that was just written, read as part of a word, waits for its store.
         let mut backlogged = self.backlogged;
         let ready = backlogged.without(blocked);
         let q = self.scheduler.pick(ready.bits(), |q| slots.front_len(&queues[q & 7].waiting))?;
