@@ -18,6 +18,7 @@ use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
+use wire::set::Set8;
 use xdp::{PacketSocket, Scheduling, any_readable, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
@@ -47,7 +48,8 @@ impl Words {
     fn of(settings: &SwitchSettings, macs: &[MacAddr], fds: Vec<Vec<RawFd>>) -> Self {
         let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
         let frame = |(port, &mac): (&PortSettings, &MacAddr)| {
-            let quanta = [port.pfc.pause_quanta; 8];
+            let no_drop = Set8::from_bits(port.pfc.no_drop);
+            let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
             let mut frame = [0; FRAME_BYTES];
             Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
             says(&port).then_some(frame)
