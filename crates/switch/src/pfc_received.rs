@@ -16,6 +16,7 @@
 use crate::counters::PfcCount;
 use crate::settings::PRIORITIES;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::pause::Pfc;
 use wire::set::Set8;
 
@@ -26,7 +27,7 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 }
 
 /// The pauses that a port's neighbour asked for.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Pauses {
     /// The earliest of `until` among the paused.

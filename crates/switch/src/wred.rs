@@ -20,6 +20,7 @@
 //! Floyd and V. Jacobson, "Random early detection" (1993); RFC 3168 section 5.
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
+use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 
 /// What becomes of a frame.
@@ -37,7 +38,7 @@ pub enum Verdict {
 const FRACTION_BITS: u32 = 32;
 
 /// WRED of one queue.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Wred {
     settings: WredSettings,
     /// The queue's frames must not be lost.
@@ -132,7 +133,7 @@ impl Wred {
 }
 
 /// Random numbers, the same from the same seed (SplitMix64's output function over a counter).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Random(u64);
 
 impl Random {
