@@ -4,6 +4,7 @@
 //! they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
+mod hogs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +18,7 @@ use testbed::{
 };
 
 pub use capture::Capture;
+pub use hogs::Hogs;
 
 /// The queue of each priority as the default map has it.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
-use switch::{Event, FrameId, Instant, Mark, Nanos, Outgoing, Received, Switch, SwitchSettings};
+use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
 
 /// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
 pub const HEADER_BYTES: usize = 40;
@@ -128,9 +128,14 @@ impl Reel {
         let reel = Self { full: ArrayQueue::new(chunks), empty: ArrayQueue::new(chunks) };
         for _ in 0..chunks {
             // Written to once, so that the loop meets no page that is not there.
-            reel.give_back(vec![0; CHUNK_BYTES]);
+            reel.give_back(vec![1; CHUNK_BYTES]);
         }
         Arc::new(reel)
+    }
+
+    /// Hands a full chunk over; gives it back if there are too many already.
+    pub fn put(&self, chunk: Chunk) -> Result<(), Chunk> {
+        self.full.push(chunk)
     }
 
     /// The next full chunk.
@@ -194,7 +199,7 @@ impl Recorder {
     /// Hands over what is there of a chunk.
     fn pass_on(&mut self) {
         if let Some(chunk) = self.chunk.take()
-            && let Err(chunk) = self.reel.full.push(chunk)
+            && let Err(chunk) = self.reel.put(chunk)
         {
             self.reel.give_back(chunk.bytes);
         }
@@ -241,28 +246,15 @@ impl Recorder {
         }
     }
 
-    /// A batch of `frames` comes next, each by [`Recorder::header`].
-    #[inline]
-    pub(crate) fn received(&mut self, port: usize, free_frames: usize, frames: usize) {
+    #[inline(never)] // nothing of it in the way of a loop that is not recorded
+    pub(crate) fn received<M: Memory>(&mut self, port: usize, frames: &[Received], memory: &M) {
         self.of_port(Tag::Received, port, |out| {
-            out.put_u32_le(free_frames as u32);
-            out.put_u16_le(frames as u16);
+            out.put_u32_le(memory.free_frames() as u32);
+            out.put_u16_le(frames.len() as u16);
+            for Received { frame, len } in frames {
+                put_header(out, frame, *len, memory.bytes(frame, usize::from(*len)));
+            }
         });
-    }
-
-    #[inline]
-    pub(crate) fn header(&mut self, received: &Received, bytes: &[u8]) {
-        let Some(chunk) = &mut self.chunk else { return };
-        let mut entry = [0; 6 + HEADER_BYTES];
-        entry[..4].copy_from_slice(&(received.frame.index() as u32).to_le_bytes());
-        entry[4..6].copy_from_slice(&received.len.to_le_bytes());
-        if let Some(header) = bytes.first_chunk::<HEADER_BYTES>() {
-            entry[6..].copy_from_slice(header);
-            chunk.bytes.extend_from_slice(&entry);
-        } else {
-            chunk.bytes.extend_from_slice(&entry[..6]);
-            chunk.bytes.extend_from_slice(bytes);
-        }
     }
 
     #[inline]
@@ -361,6 +353,16 @@ impl Recorder {
             debug_assert!(written, "settings and events can be written down");
         }
     }
+}
+
+#[inline]
+fn put_header(out: &mut Vec<u8>, frame: &FrameId, len: u16, bytes: &[u8]) {
+    let mut entry = [0; 6 + HEADER_BYTES];
+    entry[..4].copy_from_slice(&(frame.index() as u32).to_le_bytes());
+    entry[4..6].copy_from_slice(&len.to_le_bytes());
+    let header = bytes.len().min(HEADER_BYTES);
+    entry[6..6 + header].copy_from_slice(&bytes[..header]);
+    out.extend_from_slice(&entry[..6 + header]);
 }
 
 fn put_outgoing(out: &mut Vec<u8>, frames: &[Outgoing]) {

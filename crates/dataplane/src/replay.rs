@@ -55,7 +55,7 @@ pub struct Totals {
     pub checkpoints: u64,
     /// Times that the recorder had to leave something out.
     pub gaps: u64,
-    /// Time of the first turn.
+    /// Time of the first checkpoint.
     pub from: Instant,
     /// Time of the last turn.
     pub to: Instant,
@@ -298,9 +298,6 @@ impl<'a> Replay<'a> {
         self.now = Instant(self.rest.try_get_u64_le()?);
         let events = self.stage.as_mut().ok_or_else(no_checkpoint)?.switch.drain_events();
         self.events.extend(events);
-        if self.totals.turns == 0 {
-            self.totals.from = self.now;
-        }
         self.totals.turns += 1;
         self.totals.to = self.now;
         Ok(())
@@ -321,6 +318,8 @@ impl<'a> Replay<'a> {
         } else if self.stage.is_some() {
             self.totals.gaps += 1;
             self.events.clear();
+        } else {
+            self.totals.from = now;
         }
         (self.now, self.forwards) = (now, forwards);
         self.stage = Some(Stage::of(switch));

@@ -176,7 +176,7 @@ impl Turn {
         self.heard.set(number, moved || self.heard.contains(number));
         let finish_checksums = self.finish_checksums[number];
         if let (Some(recorder), true) = (&mut self.recorder, moved) {
-            recorder.received(number, memory.free_frames(), self.received.len());
+            recorder.received(number, &self.received, memory);
         }
         let mut batch = self.received.drain(..);
         while let Some(received) = batch.next() {
@@ -184,9 +184,6 @@ impl Turn {
                 memory.prefetch(&ahead.frame);
             }
             let bytes = memory.bytes_mut(&received.frame, usize::from(received.len));
-            if let Some(recorder) = &mut self.recorder {
-                recorder.header(&received, bytes);
-            }
             let arrival = switch.look(number, received, bytes);
             if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
                 checksum::finish_transport(bytes, field);
@@ -253,7 +250,7 @@ impl Turn {
     ) -> bool {
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
-            let free_frames = memory.free_frames();
+            let free_frames = self.recorder.as_ref().map_or(0, |_| memory.free_frames());
             switch.transmit(number, room, now, memory, &mut self.outgoing);
             if let Some(recorder) = &mut self.recorder {
                 recorder.sent(number, free_frames, room, &self.outgoing);

@@ -176,7 +176,7 @@ impl Lab {
     }
 
     /// Ends the recording: the recording, the switch's part of a last snapshot and all events.
-    fn end(mut self) -> (Vec<u8>, Snapshot, Vec<(Instant, Event)>) {
+    fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
         let last = self.look(false);
         assert!(matches!(self.tell(Command::Record(None)), Reply::Recorded(Some(_))));
         let chunks = std::iter::from_fn(|| self.reel.take());
@@ -198,8 +198,11 @@ fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     }
 }
 
+/// Events with their times.
+type Events = Vec<(Instant, Event)>;
+
 /// Replays all of a recording: how far it came, the last snapshot that was asked for, its events.
-fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Vec<(Instant, Event)>), Error> {
+fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     let mut replay = Replay::new(recording);
     let mut events = Vec::new();
     replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;

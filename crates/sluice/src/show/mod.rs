@@ -133,7 +133,7 @@ fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) 
 }
 
 /// The snapshot with no port but `name`.
-fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
+pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     let mut snapshot = snapshot.clone();
     let Some(name) = name else { return Ok(snapshot) };
     let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
@@ -144,7 +144,13 @@ fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
+/// A view as JSON has it.
+pub fn document(view: View, snapshot: &Snapshot) -> Document<'_> {
+    Document::of(view, snapshot, None)
+}
+
+/// A view as a table.
+pub fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
     match view {
         View::Ports => ports::table(snapshot, before),
         View::Congestion => congestion::table(snapshot, before),
