@@ -57,7 +57,7 @@ pub struct Totals {
     pub gaps: u64,
     /// Time of the first checkpoint.
     pub from: Instant,
-    /// Time of the last turn.
+    /// Time of the last turn or checkpoint.
     pub to: Instant,
 }
 
@@ -321,7 +321,7 @@ impl<'a> Replay<'a> {
         } else {
             self.totals.from = now;
         }
-        (self.now, self.forwards) = (now, forwards);
+        (self.now, self.forwards, self.totals.to) = (now, forwards, now);
         self.stage = Some(Stage::of(switch));
         Ok(())
     }
