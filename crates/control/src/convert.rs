@@ -45,6 +45,7 @@ impl From<&[Count; 3]> for v1::ByDropLevel {
 }
 
 /// `impl From<&struct of the switch> for message`, for all of them.
+#[allow(clippy::all, reason = "written by build.rs")]
 mod written {
     use crate::v1::*;
     include!(concat!(env!("OUT_DIR"), "/from_switch.rs"));

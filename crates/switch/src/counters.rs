@@ -234,6 +234,8 @@ pub struct GroupSnapshot {
     pub threshold_cells: u32,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the reservation and the XOFF threshold together.
+    pub usage_percent: u8,
     /// Times that use outside headroom rose above the usage threshold.
     pub violations: u64,
     /// Received frames.
@@ -263,6 +265,8 @@ pub struct QueueSnapshot {
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the guaranteed cells and the tail-drop threshold together.
+    pub usage_percent: u8,
     /// Times that use rose above the usage threshold.
     pub violations: u64,
     /// Frames that left.

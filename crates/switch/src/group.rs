@@ -276,6 +276,7 @@ impl Group {
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
             is_dynamic: matches!(self.settings.xoff, Threshold::Dynamic(_)),
+            usage_percent: self.usage.percent(),
             violations: self.usage.violations(),
             received: self.received,
             dropped: self.dropped,

@@ -65,6 +65,7 @@ impl Port {
                 waiting_frames: u64::from(queue.waiting.frames()),
                 threshold_cells: Some(queue.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
                 is_dynamic: matches!(limits.maximum, Some(Threshold::Dynamic(_))),
+                usage_percent: queue.usage_percent(),
                 violations: queue.violations(),
                 transmitted,
                 dropped,

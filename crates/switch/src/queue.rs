@@ -208,6 +208,11 @@ impl Queue {
         (self.transmitted, self.dropped)
     }
 
+    /// Its usage threshold, in percent of what it may hold.
+    pub fn usage_percent(&self) -> u8 {
+        self.usage.percent()
+    }
+
     /// Times that its use rose above the usage threshold.
     pub fn violations(&self) -> u64 {
         self.usage.violations()
