@@ -1,5 +1,5 @@
-//! A part of the conformance list (reference/switches.md) on a running daemon, on real veths, with margin 0: frames come
-//! from a kernel that sends exactly what it is told and obeys no pause, and "tx off" is `sluice port hold`.
+//! A part of docs/sources.md, "Conformance list", on a running daemon, on real veths, with margin 0: frames come from a
+//! kernel that sends exactly what it is told and obeys no pause, and "tx off" is `sluice port hold`.
 
 use std::net::UdpSocket;
 

@@ -1,5 +1,5 @@
-//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (design §5; the rules for
-//! the ECN fields are those of the seeds).
+//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (docs/law.md,
+//! "WRED and ECN").
 
 use std::net::UdpSocket;
 use std::time::Duration;

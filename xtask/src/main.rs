@@ -1,9 +1,12 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
+#[cfg(test)]
+mod circles;
 mod packages;
 mod run;
 mod tests;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,8 @@ enum Task {
         /// Only benches whose name contains this.
         filter: Option<String>,
     },
+    /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of tests/tests. Takes minutes.
+    Vm(vm::Vm),
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -72,6 +77,7 @@ fn run_task(task: Task) -> Result<()> {
             packages::set_up()?;
             run::bench(filter.as_deref())
         }
+        Task::Vm(vm) => vm::run(&vm),
         Task::Sweep => {
             run::require_root("sweeping")?;
             run::build(&["--package", "testbed"])?;

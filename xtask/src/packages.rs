@@ -39,13 +39,37 @@ const PACKAGES: [Package; 18] = [
     package("ethtool", "ethtool", "looking at interfaces"),
 ];
 
+/// What `cargo xtask vm` needs beside them.
+const VM_PACKAGES: [Package; 11] = [
+    package("qemu-system-x86", "qemu-system-x86_64", "booting another kernel"),
+    package("kmod", "depmod", "finding its modules"),
+    package("xz-utils", "xz", "unpacking its modules"),
+    package("cpio", "cpio", "packing its programs"),
+    package("procps", "sysctl", "tests inside"),
+    package("perftest", "ib_write_bw", "tests of soft-RoCE inside"),
+    package("rdmacm-utils", "rping", "tests of soft-RoCE inside"),
+    package("ibverbs-utils", "ibv_devices", "tests of soft-RoCE inside"),
+    package("ibverbs-providers", "/etc/libibverbs.d/rxe.driver", "tests of soft-RoCE inside"),
+    package("bpftool", "bpftool", "counting BPF programs inside"),
+    package("zstd", "zstd", "unpacking modules"),
+];
+
 /// Linux from which on a veth pushes back instead of losing frames when it has a queueing discipline.
 const LOSSLESS_VETH: (u32, u32) = (6, 16);
 
 /// Installs what is missing; says clearly what to do where it cannot.
 pub fn set_up() -> Result<()> {
     check_kernel();
-    let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_installed(package)).collect();
+    install(&PACKAGES)
+}
+
+/// Installs what the rig needs and is missing.
+pub fn set_up_vm() -> Result<()> {
+    install(&VM_PACKAGES)
+}
+
+fn install(packages: &[Package]) -> Result<()> {
+    let missing: Vec<&Package> = packages.iter().filter(|package| !is_installed(package)).collect();
     if missing.is_empty() {
         return Ok(());
     }

@@ -9,31 +9,31 @@
 //! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
 //! - No cell of the shared area is left without a pool.
 //!
-//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and "Configuring PFC".
+//! Source: docs/law.md, "What cannot be lossless"; docs/sources.md, "H3C reference" (Setting PFC thresholds;
+//! Configuring PFC).
 //! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
 
 use switch::SwitchSettings;
-use switch::apply::given;
 use switch::cells::CellSize;
-use switch::egress::Given;
 use switch::headroom;
+use switch::limits::EgressLimits;
 use switch::queue::Limits;
 use switch::settings::{DropLevel, GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
 
-use crate::buffer::{Buffer, WrittenPools};
-use crate::checks::Port;
-use crate::mistakes::{Found, Place};
+use crate::buffer::{Buffer, PoolShares};
+use crate::mistakes::{Place, Report};
+use crate::ports::Port;
 use crate::values::spell_speed;
 
 /// The longest frame without FCS on a link of which the file says nothing else.
 const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
-/// Priorities of best effort and of network control (seeds/h3c-rdma-technical-reference.txt, "Configuring PFC").
+/// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
 /// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
-pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, found: &mut Found) {
+pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Report) {
     let mut advice = Advice::default();
     advice.egress_limits(ports, settings);
     advice.ecn_before_pfc(ports, settings);
@@ -47,14 +47,14 @@ pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings,
         advice.maps(ports, priority);
     }
     let shared_cells = buffer.settings.shared_cells();
-    for (written, percent) in [
+    for (shares, percent) in [
         (&buffer.ingress_pools, buffer.settings.ingress_pool_percent),
         (&buffer.egress_pools, buffer.settings.egress_pool_percent),
     ] {
         let pooled_cells = buffer.settings.pool_cells(percent).iter().sum::<u32>();
-        pools(written, percent, shared_cells.saturating_sub(pooled_cells), found);
+        pools(shares, percent, shared_cells.saturating_sub(pooled_cells), report);
     }
-    advice.tell(found);
+    advice.tell(report);
 }
 
 /// A warning, and for whom it holds.
@@ -93,38 +93,39 @@ impl Advice {
         }
     }
 
-    fn tell(self, found: &mut Found) {
+    fn tell(self, report: &mut Report) {
         for warning in self.0 {
             let ports = names(&warning.ports);
             let whose = match warning.priorities {
                 0 => ports,
                 bits => format!("{} of {ports}", priorities(bits)),
             };
-            found.add(&warning.place, format!("{} ({whose})", warning.what), warning.cure);
+            report.add(&warning.place, format!("{} ({whose})", warning.what), warning.cure);
         }
     }
 
     /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let given: Vec<Given> = given(settings).collect();
-        let mut exceeded: Vec<Exceeded> = Vec::new();
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+        let mut excesses: Vec<Excess> = Vec::new();
         for (number, port) in ports.iter().enumerate() {
-            for (queue, limits) in given[number].limits.iter().enumerate() {
-                let Some(written) = &port.effective.queues[queue].shared else { continue };
-                let Some(limit) = Limit::of(limits, settings) else { continue };
-                let meeting = Meeting::on(number, queue, &given, settings);
+            for (queue, queue_limits) in limits[number].queues.iter().enumerate() {
+                let shared = port.tables().queue(queue).setting(|table| &table.shared);
+                let Some(shared) = shared else { continue };
+                let Some(limit) = Limit::of(queue_limits, settings) else { continue };
+                let meeting = Meeting::on(number, queue, &limits, settings);
                 let by = meeting.cells().saturating_sub(limit.cells());
-                match exceeded.iter_mut().find(|other| other.place.span == written.place.span) {
+                match excesses.iter_mut().find(|other| other.place.span == shared.place.span) {
                     _ if by == 0 => {}
                     Some(other) => other.add(port, queue, meeting, limit),
                     None => {
-                        let (place, ports) = (&written.place, vec![port]);
-                        exceeded.push(Exceeded { place, ports, queue, meeting, limit });
+                        let (place, ports) = (&shared.place, vec![port]);
+                        excesses.push(Excess { place, ports, queue, meeting, limit });
                     }
                 }
             }
         }
-        for it in exceeded {
+        for it in excesses {
             let (what, cure) = (it.what(), it.cure());
             it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
         }
@@ -132,16 +133,16 @@ impl Advice {
 
     /// Queues that mark all frames only where a group that uses them has been paused already.
     fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let given: Vec<Given> = given(settings).collect();
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
         let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
-                let Some((wred, place)) = port.effective.congestion.of_queue(queue) else { continue };
+                let Some((wred, place)) = port.tables().congestion().of_queue(queue) else { continue };
                 let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
                 let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
                 let groups = others.flat_map(|(other, port)| {
-                    let queues = given[other].queues_of_priorities;
-                    let uses = move |p: &usize| queues[*p] & 1 << queue != 0;
+                    let queues = limits[other].queues_of_priorities;
+                    let uses = move |p: &usize| queues[*p].contains(queue);
                     no_drop(port).filter(uses).map(|p| &port.settings.groups[p])
                 });
                 let xoff_cells = groups.map(|group| match group.xoff {
@@ -174,11 +175,12 @@ impl Advice {
             return;
         }
         // The pool's size, else the largest headroom, else the list without which there would be none.
-        let written = groups().filter_map(|(port, p)| port.effective.groups[p].headroom_cells.as_ref());
-        let largest = written.max_by_key(|cells| cells.value);
-        let listed = groups().find_map(|(port, _)| port.effective.pfc.no_drop.as_ref());
+        let settings =
+            groups().filter_map(|(port, p)| port.tables().group(p).setting(|table| &table.headroom_cells));
+        let largest = settings.max_by_key(|cells| cells.value);
+        let list = groups().find_map(|(port, _)| port.tables().pfc().setting(|table| &table.no_drop));
         let place = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.place);
-        let Some(place) = place.or(listed.map(|list| &list.place)) else { return };
+        let Some(place) = place.or(list.map(|list| &list.place)) else { return };
         let what = format!(
             "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
              all use theirs at once"
@@ -197,14 +199,14 @@ impl Advice {
     }
 
     fn reserved(&mut self, port: &Port, priority: usize, cell: CellSize) {
-        let Some(mtu) = &port.effective.mtu_bytes else { return };
+        let Some(mtu) = port.tables().setting(|table| &table.mtu_bytes) else { return };
         let reserved = port.settings.groups[priority].reserved_cells;
         let (exact, needed) = headroom::reserved_cells(u64::from(mtu.value), cell);
         if u64::from(reserved) >= needed {
             return;
         }
-        let written = port.effective.groups[priority].reserved_cells.as_ref();
-        let place = written.map_or(&mtu.place, |cells| &cells.place);
+        let setting = port.tables().group(priority).setting(|table| &table.reserved_cells);
+        let place = setting.map_or(&mtu.place, |cells| &cells.place);
         let (mtu, cell) = (mtu.value, u64::from(cell.bytes()));
         let what = format!(
             "{reserved} reserved cells do not hold the longest frame: ({mtu} + 64 + {cell}) / {cell} = {exact:.2}"
@@ -214,22 +216,19 @@ impl Advice {
     }
 
     fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
-        let (Some(speed), Some(cable)) = (&port.effective.speed_bps, &port.effective.cable_m) else { return };
-        let mtu = port.effective.mtu_bytes.as_ref().map_or(DEFAULT_MTU_BYTES, |mtu| mtu.value);
-        let link = headroom::Link {
-            speed_bps: speed.value,
-            cable_m: u64::from(cable.value),
-            mtu_bytes: u64::from(mtu),
-        };
+        let Some(speed_bps) = port.settings.speed_bps else { return };
+        let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
+        let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
+        let link = headroom::Link { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
         let bytes = link.in_transit().total_bytes();
         let needed = headroom::worst_case_cells(bytes, cell);
         let there = port.settings.groups[priority].headroom_cells;
         if u64::from(there) >= needed {
             return;
         }
-        let written = port.effective.groups[priority].headroom_cells.as_ref();
-        let place = written.map_or(&cable.place, |cells| &cells.place);
-        let (speed, cable, cell) = (spell_speed(speed.value), cable.value, u64::from(cell.bytes()));
+        let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
+        let place = setting.map_or(&cable.place, |cells| &cells.place);
+        let (speed, cable, cell) = (spell_speed(speed_bps), cable.value, u64::from(cell.bytes()));
         let what = format!(
             "{there} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable} m, which \
              take {needed} cells as frames of 64 bytes"
@@ -244,8 +243,8 @@ impl Advice {
 
     /// Without a trusted field every frame has the port's priority, and a pause of another one stops nothing.
     fn trust(&mut self, port: &Port) {
-        let classify = &port.effective.classify;
-        let Some(trust) = classify.trust.as_ref().filter(|trust| trust.value == Trust::None) else { return };
+        let trust = port.tables().classify().setting(|table| &table.trust);
+        let Some(trust) = trust.filter(|trust| trust.value == Trust::None) else { return };
         let no_drop = port.settings.pfc.no_drop;
         if no_drop == 0 {
             return;
@@ -260,7 +259,8 @@ impl Advice {
 
     fn priorities(&mut self, port: &Port) {
         let used = port.settings.pfc.no_drop & USED_BY_PROTOCOLS;
-        let Some(list) = port.effective.pfc.no_drop.as_ref().filter(|_| used != 0) else { return };
+        let list = port.tables().pfc().setting(|table| &table.no_drop);
+        let Some(list) = list.filter(|_| used != 0) else { return };
         let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would hold up protocols of the \
                     network, too";
         self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
@@ -273,14 +273,14 @@ impl Advice {
         let to_queue = protecting.iter().map(|&port| Map {
             port,
             values: &port.settings.classify.dot1p_to_queue,
-            written: port.effective.classify.dot1p_to_queue.as_ref().map(|map| &map.place),
+            place: port.tables().classify().setting(|table| &table.dot1p_to_queue).map(|map| &map.place),
         });
         self.same("dot1p_to_queue", &to_queue.collect::<Vec<_>>(), priority);
         let trusting = protecting.iter().filter(|port| port.settings.classify.trust == Trust::Dscp);
         let to_dot1p = trusting.map(|&port| Map {
             port,
             values: &port.settings.classify.dscp_to_dot1p,
-            written: port.effective.classify.dscp_to_dot1p.as_ref().map(|map| &map.place),
+            place: port.tables().classify().setting(|table| &table.dscp_to_dot1p).map(|map| &map.place),
         });
         self.same("dscp_to_dot1p", &to_dot1p.collect::<Vec<_>>(), priority);
     }
@@ -289,7 +289,7 @@ impl Advice {
     fn same(&mut self, name: &str, maps: &[Map], priority: usize) {
         let alike = |map: &Map| maps.iter().filter(|other| other.values == map.values).count();
         // `max_by_key` takes the last of equals.
-        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.written.is_none())) else {
+        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.place.is_none())) else {
             return;
         };
         for map in maps {
@@ -302,27 +302,28 @@ impl Advice {
                 usual.port.settings.name
             );
             let cure = format!("write the same {name} on all ports with this no-drop priority");
-            self.warn(map.written.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
+            self.warn(map.place.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
         }
     }
 }
 
 /// Cells that nobody can use. Left out, pool 0 has them.
-fn pools(written: &WrittenPools, percent: [u8; POOLS], unused_cells: u32, found: &mut Found) {
+fn pools(shares: &PoolShares, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
     let sum: u32 = percent.iter().map(|&percent| u32::from(percent)).sum();
-    let Some(pool_0) = written[0].as_ref().filter(|_| sum < 100) else { return };
-    let terms: Vec<String> = written.iter().flatten().map(|percent| percent.value.to_string()).collect();
+    let Some(pool_0) = shares[0].as_ref().filter(|_| sum < 100) else { return };
+    let terms: Vec<String> = shares.iter().flatten().map(|percent| percent.value.to_string()).collect();
     let sum = if terms.len() == 1 { terms.concat() } else { format!("{} = {sum}", terms.join(" + ")) };
     let what = format!("the pools have {sum} % of the shared area: {unused_cells} cells are in none");
     let cure = "raise them to 100 % together, or leave pool 0 out: then it has the rest";
-    found.add(&pool_0.place, what, cure);
+    report.add(&pool_0.place, what, cure);
 }
 
 /// A port's map.
 struct Map<'p> {
-    port: &'p Port,
+    port: &'p Port<'p>,
     values: &'p [u8],
-    written: Option<&'p Place>,
+    /// Where the file has it.
+    place: Option<&'p Place>,
 }
 
 /// Cells of the no-drop groups that may all wait in one egress queue.
@@ -335,11 +336,11 @@ struct Meeting {
 
 impl Meeting {
     /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
-    fn on(egress: usize, queue: usize, given: &[Given], settings: &SwitchSettings) -> Self {
+    fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
         let mut groups: Vec<GroupSettings> = Vec::new();
         for (number, port) in settings.ports.iter().enumerate().filter(|(number, _)| *number != egress) {
-            let queues = given[number].queues_of_priorities;
-            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority] & 1 << queue != 0);
+            let queues = limits[number].queues_of_priorities;
+            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority].contains(queue));
             groups.extend(there.map(|priority| port.groups[priority]));
         }
         let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
@@ -393,15 +394,15 @@ impl Limit {
 }
 
 /// A limit of the file that what meets exceeds, on these ports; the numbers are the worst.
-struct Exceeded<'p> {
+struct Excess<'p> {
     place: &'p Place,
-    ports: Vec<&'p Port>,
+    ports: Vec<&'p Port<'p>>,
     queue: usize,
     meeting: Meeting,
     limit: Limit,
 }
 
-impl<'p> Exceeded<'p> {
+impl<'p> Excess<'p> {
     fn add(&mut self, port: &'p Port, queue: usize, meeting: Meeting, limit: Limit) {
         self.ports.push(port);
         if meeting.cells() + self.limit.cells() > self.meeting.cells() + limit.cells() {

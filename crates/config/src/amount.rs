@@ -1,10 +1,16 @@
 //! Amounts of buffer, which the file gives in cells or in bytes, and thresholds.
 
+use std::ops::RangeInclusive;
+
 use switch::settings::{Alpha, Threshold};
 
-use crate::MAX_CELLS;
-use crate::mistakes::Found;
-use crate::section::{Placed, Section};
+use crate::mistakes::Report;
+use crate::section::{Section, Setting};
+
+/// Bytes of a cell.
+pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
+/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
+pub const MAX_CELLS: u32 = 1 << 24;
 
 /// What becomes of bytes that fill no whole cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,28 +41,33 @@ impl Amount {
         self,
         section: &mut Section,
         cell_bytes: u32,
-        found: &mut Found,
-    ) -> Option<Placed<u32>> {
-        section.at_most_one(&[self.cells, self.bytes], found);
-        self.read_either(section, cell_bytes, found)
+        report: &mut Report,
+    ) -> Option<Setting<u32>> {
+        section.at_most_one(&[self.cells, self.bytes], report);
+        self.read_either(section, cell_bytes, report)
     }
 
-    fn read_either(self, section: &mut Section, cell_bytes: u32, found: &mut Found) -> Option<Placed<u32>> {
+    fn read_either(
+        self,
+        section: &mut Section,
+        cell_bytes: u32,
+        report: &mut Report,
+    ) -> Option<Setting<u32>> {
         let cell = u64::from(cell_bytes);
         let least_bytes = match self.rounding {
             Rounding::Up => u64::from(self.least_cells.min(1)),
             Rounding::Down => u64::from(self.least_cells) * cell,
         };
-        let cells = section.number(self.cells, self.least_cells..=MAX_CELLS, found);
-        let bytes = section.number(self.bytes, least_bytes..=u64::from(MAX_CELLS) * cell, found);
+        let cells = section.number(self.cells, self.least_cells..=MAX_CELLS, report);
+        let bytes = section.number(self.bytes, least_bytes..=u64::from(MAX_CELLS) * cell, report);
         cells.or_else(|| {
-            let Placed { value, place } = bytes?;
+            let Setting { value, place } = bytes?;
             let cells = match self.rounding {
                 Rounding::Up => value.div_ceil(cell),
                 Rounding::Down => value / cell,
             };
             // The range above ends where cells do.
-            Some(Placed { value: cells as u32, place })
+            Some(Setting { value: cells as u32, place })
         })
     }
 }
@@ -70,32 +81,32 @@ pub(crate) fn threshold(
     section: &mut Section,
     name: &'static str,
     cell_bytes: u32,
-    found: &mut Found,
-) -> Option<Placed<Threshold>> {
+    report: &mut Report,
+) -> Option<Setting<Threshold>> {
     const CURE: &str =
         "write one of static_cells, static_bytes, dynamic_percent, dynamic_th, as in { static_cells = 512 }";
     let item = section.item(name)?;
-    let mut table = item.section(section.place_of(name)?, CURE, found)?;
-    table.at_most_one(&["static_cells", "static_bytes", "dynamic_percent", "dynamic_th"], found);
-    let cells = STATIC.read_either(&mut table, cell_bytes, found);
-    let percent = table.number("dynamic_percent", 0..=100, found);
-    let exponent = table.number("dynamic_th", -7..=3, found);
+    let mut table = item.section(section.place_of(name)?, CURE, report)?;
+    table.at_most_one(&["static_cells", "static_bytes", "dynamic_percent", "dynamic_th"], report);
+    let cells = STATIC.read_either(&mut table, cell_bytes, report);
+    let percent = table.number("dynamic_percent", 0..=100, report);
+    let exponent = table.number("dynamic_th", -7..=3, report);
     if table.is_empty() {
-        found.add(&table.place, "no threshold", CURE);
+        report.add(&table.place, "no threshold", CURE);
     }
-    table.finish(&[], found);
+    table.finish(&[], report);
     cells.map(as_static).or(percent.map(as_dynamic)).or_else(|| {
-        let Placed { value, place } = exponent?;
-        Alpha::from_exponent(value).map(|alpha| Placed { value: Threshold::Dynamic(alpha), place })
+        let Setting { value, place } = exponent?;
+        Alpha::from_exponent(value).map(|alpha| Setting { value: Threshold::Dynamic(alpha), place })
     })
 }
 
 /// A threshold of so many cells.
-pub(crate) fn as_static(cells: Placed<u32>) -> Placed<Threshold> {
-    Placed { value: Threshold::Static(cells.value), place: cells.place }
+pub(crate) fn as_static(cells: Setting<u32>) -> Setting<Threshold> {
+    Setting { value: Threshold::Static(cells.value), place: cells.place }
 }
 
 /// A threshold that moves with the free cells, by percent.
-pub(crate) fn as_dynamic(percent: Placed<u8>) -> Placed<Threshold> {
-    Placed { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), place: percent.place }
+pub(crate) fn as_dynamic(percent: Setting<u8>) -> Setting<Threshold> {
+    Setting { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), place: percent.place }
 }

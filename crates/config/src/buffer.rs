@@ -2,18 +2,18 @@
 //!
 //! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
 //! port binds it, it takes the place of whatever the defaults say.
-//! Source: seeds/inspur-ecn-pfc-white-paper-zh.txt, 5.5, 5.6 and 6 (profiles, and the ingress pool: buffer-size is
-//! `total_bytes`, pause-threshold `headroom_bytes`); seeds/h3c-rdma-technical-reference.txt, "Managing data buffers".
+//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and the
+//! ingress pool: buffer-size is `total_bytes`, pause-threshold `headroom_bytes`) and "H3C reference" (Managing data
+//! buffers).
 
 use std::collections::BTreeMap;
 
 use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
-use crate::CELL_BYTES;
-use crate::amount::{Amount, Rounding, threshold};
-use crate::mistakes::{Found, Place};
-use crate::section::{Placed, Section};
-use crate::thresholds::{WrittenGroup, WrittenQueue};
+use crate::amount::{Amount, CELL_BYTES, Rounding, threshold};
+use crate::mistakes::{Place, Report};
+use crate::section::{Section, Setting, value_or};
+use crate::thresholds::{GroupTable, QueueTable};
 use crate::values::named;
 
 const TOTAL: Amount =
@@ -29,107 +29,107 @@ const XON: Amount = Amount::needed("xon_cells", "xon_bytes");
 const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
 
 /// `shared_percent` of each service pool.
-pub(crate) type WrittenPools = [Option<Placed<u8>>; POOLS];
+pub(crate) type PoolShares = [Option<Setting<u8>>; POOLS];
 
 /// What the file says of the buffer, and what comes of it.
 #[derive(Debug, Default)]
 pub(crate) struct Buffer {
-    pub(crate) total_cells: Option<Placed<u32>>,
-    pub(crate) fixed_cells: Option<Placed<u32>>,
-    pub(crate) headroom_cells: Option<Placed<u32>>,
-    pub(crate) ingress_pools: WrittenPools,
-    pub(crate) egress_pools: WrittenPools,
-    pub(crate) ingress_profiles: BTreeMap<String, WrittenGroup>,
-    pub(crate) egress_profiles: BTreeMap<String, WrittenQueue>,
+    pub(crate) total_cells: Option<Setting<u32>>,
+    pub(crate) fixed_cells: Option<Setting<u32>>,
+    pub(crate) headroom_cells: Option<Setting<u32>>,
+    pub(crate) ingress_pools: PoolShares,
+    pub(crate) egress_pools: PoolShares,
+    pub(crate) ingress_profiles: BTreeMap<String, GroupTable>,
+    pub(crate) egress_profiles: BTreeMap<String, QueueTable>,
     pub(crate) settings: BufferSettings,
 }
 
 impl Buffer {
-    /// Reads `[buffer]`. The fixed area is still the default's if it is not written.
-    pub(crate) fn read(file: &mut Section, found: &mut Found) -> Self {
+    /// Reads `[buffer]`. Where the file has no fixed area, it is still the default's.
+    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
         let mut buffer = Self::default();
-        let Some(mut section) = file.section("buffer", found) else { return buffer };
-        if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, found) {
+        let Some(mut section) = file.section("buffer", report) else { return buffer };
+        if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, report) {
             buffer.settings.cell_bytes = cell_bytes.value;
         }
-        buffer.read_areas(&mut section, found);
-        if let Some(ingress) = section.section("ingress", found) {
-            buffer.read_ingress(ingress, found);
+        buffer.read_areas(&mut section, report);
+        if let Some(ingress) = section.section("ingress", report) {
+            buffer.read_ingress(ingress, report);
         }
-        if let Some(egress) = section.section("egress", found) {
-            buffer.read_egress(egress, found);
+        if let Some(egress) = section.section("egress", report) {
+            buffer.read_egress(egress, report);
         }
-        section.finish(&[], found);
+        section.finish(&[], report);
         buffer
     }
 
-    fn read_areas(&mut self, section: &mut Section, found: &mut Found) {
+    fn read_areas(&mut self, section: &mut Section, report: &mut Report) {
         let settings = &mut self.settings;
-        self.total_cells = TOTAL.read(section, settings.cell_bytes, found);
-        self.fixed_cells = FIXED.read(section, settings.cell_bytes, found);
-        self.headroom_cells = HEADROOM.read(section, settings.cell_bytes, found);
-        for (written, setting) in [
+        self.total_cells = TOTAL.read(section, settings.cell_bytes, report);
+        self.fixed_cells = FIXED.read(section, settings.cell_bytes, report);
+        self.headroom_cells = HEADROOM.read(section, settings.cell_bytes, report);
+        for (area, setting) in [
             (&self.total_cells, &mut settings.total_cells),
             (&self.fixed_cells, &mut settings.fixed_cells),
             (&self.headroom_cells, &mut settings.headroom_cells),
         ] {
-            *setting = written.as_ref().map_or(*setting, |cells| cells.value);
+            *setting = value_or(area, *setting);
         }
     }
 
-    fn read_ingress(&mut self, mut ingress: Section, found: &mut Found) {
-        self.ingress_pools = read_pools(&mut ingress, found);
-        self.settings.ingress_pool_percent = percentages(&self.ingress_pools, found);
-        for (name, section) in read_profiles(&mut ingress, found) {
-            let profile = read_ingress_profile(section, self.settings.cell_bytes, found);
+    fn read_ingress(&mut self, mut ingress: Section, report: &mut Report) {
+        self.ingress_pools = read_pools(&mut ingress, report);
+        self.settings.ingress_pool_percent = percentages(&self.ingress_pools, report);
+        for (name, section) in read_profiles(&mut ingress, report) {
+            let profile = read_ingress_profile(section, self.settings.cell_bytes, report);
             self.ingress_profiles.insert(name, profile);
         }
-        ingress.misplaced("priority", "write it in [port-defaults.buffer.ingress.priority.N]", found);
-        ingress.finish(&[], found);
+        ingress.misplaced("priority", "write it in [port-defaults.buffer.ingress.priority.N]", report);
+        ingress.finish(&[], report);
     }
 
-    fn read_egress(&mut self, mut egress: Section, found: &mut Found) {
-        self.egress_pools = read_pools(&mut egress, found);
-        self.settings.egress_pool_percent = percentages(&self.egress_pools, found);
-        for (name, section) in read_profiles(&mut egress, found) {
-            let profile = read_egress_profile(section, self.settings.cell_bytes, found);
+    fn read_egress(&mut self, mut egress: Section, report: &mut Report) {
+        self.egress_pools = read_pools(&mut egress, report);
+        self.settings.egress_pool_percent = percentages(&self.egress_pools, report);
+        for (name, section) in read_profiles(&mut egress, report) {
+            let profile = read_egress_profile(section, self.settings.cell_bytes, report);
             self.egress_profiles.insert(name, profile);
         }
-        egress.misplaced("queue", "write it in [port-defaults.buffer.egress.queue.N]", found);
-        egress.finish(&[], found);
+        egress.misplaced("queue", "write it in [port-defaults.buffer.egress.queue.N]", report);
+        egress.finish(&[], report);
     }
 
-    /// How to get at least `cells` for an area whose setting is `written`, or else called `buffer.{cells_name}`.
-    pub(crate) fn raise(&self, written: Option<&Placed<u32>>, cells_name: &str, cells: u64) -> String {
-        match written {
-            Some(written) if written.place.setting.ends_with("_bytes") => {
+    /// How to get at least `cells` for an area: by its setting, or else by that called `buffer.{cells_name}`.
+    pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
+        match area {
+            Some(area) if area.place.setting.ends_with("_bytes") => {
                 let bytes = cells * u64::from(self.settings.cell_bytes);
-                format!("raise {} to at least {bytes}", written.place.setting)
+                format!("raise {} to at least {bytes}", area.place.setting)
             }
             _ => format!("raise buffer.{cells_name} to at least {cells}"),
         }
     }
 }
 
-fn read_pools(direction: &mut Section, found: &mut Found) -> WrittenPools {
-    let mut pools = WrittenPools::default();
-    for (number, mut section) in direction.numbered("pool", POOLS - 1, found) {
-        pools[number] = section.number("shared_percent", 0..=100, found);
-        section.finish(&[], found);
+fn read_pools(direction: &mut Section, report: &mut Report) -> PoolShares {
+    let mut pools = PoolShares::default();
+    for (number, mut section) in direction.numbered("pool", POOLS - 1, report) {
+        pools[number] = section.number("shared_percent", 0..=100, report);
+        section.finish(&[], report);
     }
     pools
 }
 
 /// The share of each pool; pool 0 has what the others leave unless the file says otherwise.
-fn percentages(pools: &WrittenPools, found: &mut Found) -> [u8; POOLS] {
-    let written: Vec<&Placed<u8>> = pools.iter().flatten().collect();
-    let sum: u32 = written.iter().map(|percent| u32::from(percent.value)).sum();
+fn percentages(pools: &PoolShares, report: &mut Report) -> [u8; POOLS] {
+    let shares: Vec<&Setting<u8>> = pools.iter().flatten().collect();
+    let sum: u32 = shares.iter().map(|percent| u32::from(percent.value)).sum();
     if sum > 100
-        && let Some(last) = last_written(pools)
+        && let Some(last) = last_share(pools)
     {
-        let terms: Vec<String> = written.iter().map(|percent| percent.value.to_string()).collect();
+        let terms: Vec<String> = shares.iter().map(|percent| percent.value.to_string()).collect();
         let what = format!("the pools have {} = {sum} % of the shared area", terms.join(" + "));
-        found.add(last, what, "lower them to 100 % together");
+        report.add(last, what, "lower them to 100 % together");
         return ALL_IN_POOL_0;
     }
     let mut percent = [0, 1, 2, 3].map(|pool: usize| pools[pool].as_ref().map_or(0, |percent| percent.value));
@@ -140,49 +140,49 @@ fn percentages(pools: &WrittenPools, found: &mut Found) -> [u8; POOLS] {
 }
 
 /// The place of the share that comes last in the file.
-pub(crate) fn last_written(pools: &WrittenPools) -> Option<&Place> {
+pub(crate) fn last_share(pools: &PoolShares) -> Option<&Place> {
     pools.iter().flatten().map(|percent| &percent.place).max_by_key(|place| place.span.start)
 }
 
-fn read_profiles<'d>(direction: &mut Section<'d>, found: &mut Found) -> Vec<(String, Section<'d>)> {
-    direction.section("profile", found).map_or(Vec::new(), |mut profiles| named(&mut profiles, found))
+fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
+    direction.section("profile", report).map_or(Vec::new(), |mut profiles| named(&mut profiles, report))
 }
 
-fn read_ingress_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> WrittenGroup {
+fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> GroupTable {
     let profile = section.place.clone();
     let mut read = |amount: Amount| {
-        let written = amount.read(&mut section, cell_bytes, found);
-        Some(written.unwrap_or(Placed { value: 0, place: profile.clone() }))
+        let cells = amount.read(&mut section, cell_bytes, report);
+        Some(cells.unwrap_or(Setting { value: 0, place: profile.clone() }))
     };
-    let mut group = WrittenGroup {
+    let mut group = GroupTable {
         reserved_cells: read(RESERVED),
-        // Room for what still arrives after XOFF: the seed sends XOFF when less than that is left.
+        // Room for what still arrives after XOFF: the Inspur switch sends XOFF when less than that is left.
         headroom_cells: read(XOFF),
         resume_cells: read(XON),
         xon_offset_cells: read(XON_OFFSET),
-        ..WrittenGroup::default()
+        ..GroupTable::default()
     };
-    group.xoff = threshold(&mut section, "shared", cell_bytes, found);
-    group.resume_below_xoff(found);
-    finish_profile(section, found);
+    group.xoff = threshold(&mut section, "shared", cell_bytes, report);
+    group.resume_below_xoff(report);
+    finish_profile(section, report);
     group
 }
 
-fn read_egress_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> WrittenQueue {
-    let reserved = RESERVED.read(&mut section, cell_bytes, found);
+fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> QueueTable {
+    let reserved = RESERVED.read(&mut section, cell_bytes, report);
     let guaranteed = match reserved {
-        Some(cells) => Placed { value: Guaranteed::Cells(cells.value), place: cells.place },
-        None => Placed { value: Guaranteed::Cells(0), place: section.place.clone() },
+        Some(cells) => Setting { value: Guaranteed::Cells(cells.value), place: cells.place },
+        None => Setting { value: Guaranteed::Cells(0), place: section.place.clone() },
     };
-    let shared = threshold(&mut section, "shared", cell_bytes, found);
-    finish_profile(section, found);
-    WrittenQueue { guaranteed: Some(guaranteed), shared, ..WrittenQueue::default() }
+    let shared = threshold(&mut section, "shared", cell_bytes, report);
+    finish_profile(section, report);
+    QueueTable { guaranteed: Some(guaranteed), shared, ..QueueTable::default() }
 }
 
-fn finish_profile(section: Section, found: &mut Found) {
+fn finish_profile(section: Section, report: &mut Report) {
     if !section.has("shared") {
         let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
-        found.add(&section.place, "no shared threshold", cure);
+        report.add(&section.place, "no shared threshold", cure);
     }
-    section.finish(&[], found);
+    section.finish(&[], report);
 }

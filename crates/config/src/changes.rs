@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::{Config, Dataplane};
+use crate::file::{Config, Dataplane};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -51,10 +51,12 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     // Links and warnings are advice: the switch does not know them.
     let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
         new;
-    let Dataplane { cores } = dataplane;
+    let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
+    changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
@@ -128,7 +130,10 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     let PortSettings {
         name,
         speed_bps,
-        keeps_rate: _, // not in the language
+        // Not in the language: what the interface, or the simulator, says.
+        link_speed_bps: _,
+        response_ns: _,
+        keeps_rate: _,
         classify,
         rewrite,
         pfc,
@@ -151,11 +156,12 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
     changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
-    let PfcSettings { rx, tx, no_drop, pause_quanta } = pfc;
+    let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
     changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
     changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);
     changes.live_value(of("PFC: tx"), &old.pfc.tx, tx);
     changes.live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
+    changes.live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
     for (priority, (old, new)) in old.groups.iter().zip(groups).enumerate() {
         changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old, new);
     }
@@ -196,7 +202,7 @@ interface = \"veth1\"
 ";
 
     fn parse(text: &str) -> Config {
-        crate::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+        crate::file::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
     }
 
     /// What is written in its place, then what can be done live and what cannot.

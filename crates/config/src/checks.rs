@@ -2,36 +2,26 @@
 
 use std::collections::HashMap;
 
-use switch::PortSettings;
-use switch::settings::{BufferSettings, Guaranteed, POOLS, PRIORITIES, Trust};
+use switch::classify::queues_of_priorities;
+use switch::pfc_sent::Timing;
+use switch::settings::{BridgeSettings, BufferSettings, Guaranteed, POOLS, PRIORITIES, Trust};
 
-use crate::buffer::{Buffer, WrittenPools, last_written};
-use crate::mistakes::{Found, Place};
-use crate::ports::Written;
+use crate::buffer::{Buffer, PoolShares, last_share};
+use crate::layers::Layers;
+use crate::mistakes::{Place, Report};
+use crate::ports::{Port, PortTable};
 use crate::schedule;
-use crate::section::{Placed, value_or};
-
-/// A port of the file.
-pub(crate) struct Port {
-    /// Where its table begins.
-    pub(crate) place: Place,
-    /// What its own table says.
-    pub(crate) own: Written,
-    /// … laid over the defaults.
-    pub(crate) effective: Written,
-    /// What comes of it.
-    pub(crate) settings: PortSettings,
-}
+use crate::section::Setting;
 
 /// Each port has an interface of its own.
-pub(crate) fn interfaces(ports: &[Port], found: &mut Found) {
+pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
     let mut owners: HashMap<&str, &Place> = HashMap::new();
     for port in ports {
         let Some(interface) = &port.own.interface else { continue };
         match owners.get(interface.value.as_str()) {
             Some(owner) => {
                 let what = format!("{} has the interface \"{}\" already", owner.setting, interface.value);
-                found.add(&interface.place, what, "give each port an interface of its own");
+                report.add(&interface.place, what, "give each port an interface of its own");
             }
             None => {
                 owners.insert(&interface.value, &port.place);
@@ -40,34 +30,49 @@ pub(crate) fn interfaces(ports: &[Port], found: &mut Found) {
     }
 }
 
+/// XOFF can be refreshed before the pause has passed.
+pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
+    for port in ports.iter().filter(|port| port.settings.pfc.tx && port.settings.pfc.no_drop != 0) {
+        if Timing::of(&port.settings).refresh_ns() == 0 {
+            let quanta = port.settings.pfc.pause_quanta;
+            let time = port.tables().pfc().setting(|table| &table.pause_quanta);
+            let place = time.map_or(&port.place, |time| &time.place);
+            let what = format!("{quanta} quanta are over before the pause could be refreshed at this speed");
+            report.add(place, what, "raise pause_time; 65535 is the default");
+        }
+    }
+}
+
 /// Settings that can have no effect, since a setting that they need is missing. Defaults must have an effect on one port
 /// at least; a single port may well go without.
-pub(crate) fn dependences(defaults: &Written, ports: &[Port], found: &mut Found) {
+pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Report) {
     for port in ports {
-        dependences_of(&port.own, &[&port.effective], found);
-        port.effective.groups.iter().for_each(|group| group.resume_below_xoff(found));
+        dependences_of(&port.own, &[port.tables()], report);
+        (0..PRIORITIES).for_each(|priority| port.tables().group(priority).resume_below_xoff(report));
     }
     if !ports.is_empty() {
-        let effective: Vec<&Written> = ports.iter().map(|port| &port.effective).collect();
-        dependences_of(defaults, &effective, found);
+        let effective: Vec<Layers<PortTable>> = ports.iter().map(Port::tables).collect();
+        dependences_of(defaults, &effective, report);
     }
 }
 
-/// `written` has an effect on one of `effective`.
-fn dependences_of(written: &Written, effective: &[&Written], found: &mut Found) {
-    needs_pfc(written, effective, found);
-    needs_trust(written, effective, found);
-    schedule::dependences(written, effective, found);
+/// The settings of `table` have an effect on one of `effective`.
+fn dependences_of(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    needs_pfc(table, effective, report);
+    needs_trust(table, effective, report);
+    let schedules: Vec<_> = effective.iter().map(|port| port.schedule()).collect();
+    schedule::dependences(&table.schedule, &schedules, report);
+    needs_rate(table, effective, report);
     for priority in 0..PRIORITIES {
-        needs_no_drop(written, effective, priority, found);
+        needs_no_drop(table, effective, priority, report);
     }
 }
 
-fn needs_pfc(written: &Written, effective: &[&Written], found: &mut Found) {
-    let pfc = &written.pfc;
+fn needs_pfc(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let pfc = &table.pfc;
     for direction in [&pfc.rx, &pfc.tx].into_iter().flatten() {
-        if direction.value && !effective.iter().any(|port| port.pfc.is_on()) {
-            found.add(
+        if direction.value && !effective.iter().any(|port| port.pfc().is_on()) {
+            report.add(
                 &direction.place,
                 "true while PFC is off",
                 "write pfc.mode = \"on\", or leave this out",
@@ -76,50 +81,94 @@ fn needs_pfc(written: &Written, effective: &[&Written], found: &mut Found) {
     }
     if let Some(no_drop) = &pfc.no_drop
         && no_drop.value != 0
-        && effective.iter().all(|port| port.pfc.on.is_none())
+        && effective.iter().all(|port| port.pfc().setting(|table| &table.on).is_none())
     {
         let cure = "write pfc.mode = \"on\" to protect these priorities, or \"off\" to let them drop";
-        found.add(&no_drop.place, "of no effect without pfc.mode", cure);
+        report.add(&no_drop.place, "of no effect without pfc.mode", cure);
     }
 }
 
 /// A map of a field that is not trusted maps nothing.
-fn needs_trust(written: &Written, effective: &[&Written], found: &mut Found) {
-    let trusted = |trust: Trust| effective.iter().any(|port| port.classify.trust() == trust);
-    let classify = &written.classify;
-    if !trusted(Trust::Dscp) {
+fn needs_trust(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let trusts = |trust: Trust| effective.iter().any(|port| port.classify().trust() == trust);
+    let classify = &table.classify;
+    if !trusts(Trust::Dscp) {
         for map in [&classify.dscp_to_dot1p, &classify.dscp_to_queue, &classify.dscp_to_drop_level] {
             let Some(map) = map else { continue };
             let cure = "write trust = \"dscp\", or leave this out";
-            found.add(&map.place, "of no effect while DSCP is not trusted", cure);
+            report.add(&map.place, "of no effect while DSCP is not trusted", cure);
         }
     }
     if let Some(map) = &classify.dot1p_to_drop_level
-        && !trusted(Trust::Dot1p)
+        && !trusts(Trust::Dot1p)
     {
         let cure = "write trust = \"dot1p\", or leave this out";
-        found.add(&map.place, "of no effect while dot1p is not trusted", cure);
+        report.add(&map.place, "of no effect while dot1p is not trusted", cure);
+    }
+}
+
+/// The port's own burst, and what a wire adds, need something that counts bytes of the line.
+fn needs_rate(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let has_speed = |port: &Layers<PortTable>| port.setting(|table| &table.speed_bps).is_some();
+    if let Some(burst) = &table.burst_bytes
+        && !effective.iter().any(has_speed)
+    {
+        report.add(&burst.place, "of no effect without a speed", "write speed, or leave this out");
+    }
+    if let Some(overhead) = &table.wire_overhead
+        && !effective.iter().any(|port| has_speed(port) || port.schedule().counts_the_line())
+    {
+        let cure = "write speed, or a rate in the schedule, or leave this out";
+        report.add(&overhead.place, "of no effect without a rate", cure);
     }
 }
 
 /// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can have. What counts is
 /// the list, not the mode: PFC can be switched off for a while without touching its settings. A profile may be bound to
 /// lossy priorities too: it says more than they need.
-fn needs_no_drop(written: &Written, effective: &[&Written], priority: usize, found: &mut Found) {
-    let lists =
-        |port: &&Written| port.pfc.no_drop.as_ref().is_some_and(|no_drop| no_drop.value & 1 << priority != 0);
-    if effective.iter().any(lists) {
+fn needs_no_drop(table: &PortTable, effective: &[Layers<PortTable>], priority: usize, report: &mut Report) {
+    if effective.iter().any(|port| port.pfc().list() & 1 << priority != 0) {
         return;
     }
-    let group = &written.groups[priority];
+    let group = &table.groups[priority];
     if group.profile.is_some() {
         return;
     }
     for setting in [&group.headroom_cells, &group.xon_offset_cells, &group.resume_cells].into_iter().flatten()
     {
         let cure = format!("add {priority} to pfc.no_drop, or leave this out");
-        found.add(&setting.place, format!("priority {priority} is not no-drop"), cure);
+        report.add(&setting.place, format!("priority {priority} is not no-drop"), cure);
     }
+}
+
+/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without being asked for.
+pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Report) {
+    // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
+    let listed = queues(ports, bridge, |port| port.tables().pfc().list());
+    let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
+    for port in ports {
+        for q in 0..PRIORITIES {
+            let Some((wred, place)) = port.tables().congestion().of_queue(q) else { continue };
+            if wred.drop_not_ect && listed & 1 << q == 0 {
+                let what = format!("queue {q} is no-drop on no port, and drops what is not ECT anyway");
+                report.add(place, what, "leave drop_not_ect out");
+            }
+            if !wred.ecn && protected & 1 << q != 0 {
+                let what = format!("queue {q} is no-drop: without ECN, WRED does nothing there");
+                report.add(place, what, "turn ECN on, or leave the queue out");
+            }
+        }
+    }
+}
+
+/// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
+fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
+    let of_port = |port: &Port| {
+        let queues = queues_of_priorities(&port.settings.classify, bridge.unknown_unicast_to_queue);
+        let mask = mask(port);
+        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p].bits())
+    };
+    ports.iter().fold(0, |all, port| all | of_port(port))
 }
 
 /// Cells that the fixed area must have: the groups' reserved cells and the queues' guaranteed cells are two views of it.
@@ -143,39 +192,40 @@ fn guaranteed_cells(ports: &[Port]) -> u64 {
 }
 
 /// The setting that takes most of the fixed area.
-fn largest_reservation(ports: &[Port]) -> Option<&Place> {
-    let groups = ports.iter().flat_map(|port| &port.effective.groups);
-    let reserved = groups.filter_map(|group| group.reserved_cells.as_ref().map(|it| (it.value, &it.place)));
-    let queues = ports.iter().flat_map(|port| &port.effective.queues);
-    let guaranteed = queues.filter_map(|queue| match queue.guaranteed.as_ref()? {
-        Placed { value: Guaranteed::Cells(cells), place } => Some((*cells, place)),
-        Placed { value: Guaranteed::Percent(_), .. } => None,
+fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p Place> {
+    let groups = ports.iter().flat_map(|port| (0..PRIORITIES).map(|p| port.tables().group(p)));
+    let reserved = groups.filter_map(|group| {
+        group.setting(|table| &table.reserved_cells).map(|cells| (cells.value, &cells.place))
+    });
+    let queues = ports.iter().flat_map(|port| (0..PRIORITIES).map(|q| port.tables().queue(q)));
+    let guaranteed = queues.filter_map(|queue| match queue.setting(|table| &table.guaranteed)? {
+        Setting { value: Guaranteed::Cells(cells), place } => Some((*cells, place)),
+        Setting { value: Guaranteed::Percent(_), .. } => None,
     });
     reserved.chain(guaranteed).max_by_key(|(cells, _)| *cells).map(|(_, place)| place)
 }
 
 /// The parts of the buffer fit into it, and what the ports take of a part fits into that.
-pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut Found) {
+pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
     let BufferSettings { total_cells: total, fixed_cells: fixed, headroom_cells: headroom, .. } =
         buffer.settings;
     let parts = u64::from(fixed) + u64::from(headroom);
     if parts >= u64::from(total) {
-        let written =
-            [&buffer.total_cells, &buffer.headroom_cells, &buffer.fixed_cells].into_iter().flatten();
-        let place = written.map(|cells| &cells.place).next().or(largest_reservation(ports)).unwrap_or(file);
+        let areas = [&buffer.total_cells, &buffer.headroom_cells, &buffer.fixed_cells].into_iter().flatten();
+        let place = areas.map(|cells| &cells.place).next().or(largest_reservation(ports)).unwrap_or(file);
         let what =
             format!("{total} cells less {fixed} fixed and {headroom} headroom cells leave none to share");
         let raise = buffer.raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
-        found.add(place, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
+        report.add(place, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
     } else {
-        pools(buffer, ports, file, found);
+        pools(buffer, ports, file, report);
     }
     fixed_area_holds(
         buffer,
         reserved_cells(ports),
         "groups reserve",
         "the priorities' reserved cells",
-        found,
+        report,
     );
     let guaranteed = guaranteed_cells(ports);
     fixed_area_holds(
@@ -183,45 +233,47 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut 
         guaranteed,
         "queues are guaranteed",
         "the egress profiles' reserved cells",
-        found,
+        report,
     );
     for port in ports {
-        headroom_fits(port, buffer, found);
+        headroom_fits(port, buffer, report);
     }
 }
 
 /// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give grows with them.
-fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, found: &mut Found) {
+fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Report) {
     if let Some(fixed) = &buffer.fixed_cells
         && cells > u64::from(fixed.value)
     {
         let what = format!("the {who} {cells} cells, more than the {} fixed ones", fixed.value);
         let raise = buffer.raise(Some(fixed), "fixed_cells", cells);
-        found.add(&fixed.place, what, format!("{raise}, or lower {lower}"));
+        report.add(&fixed.place, what, format!("{raise}, or lower {lower}"));
     }
 }
 
 /// A pool that a priority or a queue is mapped to has cells.
-fn pools(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut Found) {
+fn pools(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
     let settings = &buffer.settings;
     let ingress = Pools {
         direction: "ingress",
-        mapped: "priority",
+        member: "priority",
         percent: settings.ingress_pool_percent,
-        written: &buffer.ingress_pools,
+        shares: &buffer.ingress_pools,
     };
     let egress = Pools {
         direction: "egress",
-        mapped: "queue",
+        member: "queue",
         percent: settings.egress_pool_percent,
-        written: &buffer.egress_pools,
+        shares: &buffer.egress_pools,
     };
     for port in ports {
-        for group in &port.effective.groups {
-            ingress.must_have_cells(&group.pool, settings, file, found);
+        for priority in 0..PRIORITIES {
+            let pool = port.tables().group(priority).setting(|table| &table.pool);
+            ingress.must_have_cells(pool, settings, file, report);
         }
-        for queue in &port.effective.queues {
-            egress.must_have_cells(&queue.pool, settings, file, found);
+        for q in 0..PRIORITIES {
+            let pool = port.tables().queue(q).setting(|table| &table.pool);
+            egress.must_have_cells(pool, settings, file, report);
         }
     }
 }
@@ -229,58 +281,58 @@ fn pools(buffer: &Buffer, ports: &[Port], file: &Place, found: &mut Found) {
 /// The service pools of one direction.
 struct Pools<'b> {
     direction: &'static str,
-    /// What is mapped to them.
-    mapped: &'static str,
+    /// The noun for what is in them.
+    member: &'static str,
     percent: [u8; POOLS],
-    written: &'b WrittenPools,
+    shares: &'b PoolShares,
 }
 
 impl Pools<'_> {
-    /// The pool that is `mapped` to has cells; without a mapping that is pool 0.
+    /// The pool of a priority or a queue has cells; without a mapping that is pool 0.
     fn must_have_cells(
         &self,
-        mapped: &Option<Placed<u8>>,
+        mapping: Option<&Setting<u8>>,
         settings: &BufferSettings,
         file: &Place,
-        found: &mut Found,
+        report: &mut Report,
     ) {
-        let pool = usize::from(value_or(mapped, 0));
+        let pool = mapping.map_or(0, |pool| usize::from(pool.value));
         if settings.pool_cells(self.percent)[pool] > 0 {
             return;
         }
         let share = format!("{} % of {} shared cells", self.percent[pool], settings.shared_cells());
-        match mapped {
-            Some(mapped) => {
+        match mapping {
+            Some(mapping) => {
                 let setting = format!("buffer.{}.pool.{pool}.shared_percent", self.direction);
                 let cure = format!("raise {setting}, or take another pool");
-                found.add(&mapped.place, format!("pool {pool} has no cells ({share})"), cure);
+                report.add(&mapping.place, format!("pool {pool} has no cells ({share})"), cure);
             }
             None => {
-                let written = self.written[pool].as_ref().map(|percent| &percent.place);
-                let place = written.or(last_written(self.written)).unwrap_or(file);
-                let who = self.mapped;
+                let own = self.shares[pool].as_ref().map(|percent| &percent.place);
+                let place = own.or(last_share(self.shares)).unwrap_or(file);
+                let who = self.member;
                 let what = format!("pool 0 has no cells ({share}), and a {who} without a pool is in it");
-                found.add(place, what, format!("leave it a share, or map each {who} to another pool"));
+                report.add(place, what, format!("leave it a share, or map each {who} to another pool"));
             }
         }
     }
 }
 
 /// No group alone may take more headroom than there is. Together they may: not all fill it at once.
-fn headroom_fits(port: &Port, buffer: &Buffer, found: &mut Found) {
+fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Report) {
     let pool = buffer.settings.headroom_cells;
     for (priority, group) in port.settings.groups.iter().enumerate() {
         if group.headroom_cells <= pool {
             continue;
         }
         let cells = group.headroom_cells;
-        let own = port.effective.groups[priority].headroom_cells.as_ref();
-        let written = buffer.headroom_cells.as_ref();
-        let place = own.or(written).map_or(&port.place, |cells| &cells.place);
+        let of_group = port.tables().group(priority).setting(|table| &table.headroom_cells);
+        let of_pool = buffer.headroom_cells.as_ref();
+        let place = of_group.or(of_pool).map_or(&port.place, |cells| &cells.place);
         let what = format!(
             "a group of priority {priority} may take {cells} headroom cells, the whole pool has {pool}"
         );
-        let raise = buffer.raise(written, "headroom_cells", u64::from(cells));
-        found.add(place, what, format!("{raise}, or lower the group's"));
+        let raise = buffer.raise(of_pool, "headroom_cells", u64::from(cells));
+        report.add(place, what, format!("{raise}, or lower the group's"));
     }
 }

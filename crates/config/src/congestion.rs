@@ -3,22 +3,23 @@
 //!
 //! A WRED table says all queues of a port, so a port that binds one leaves nothing of the defaults' table. A profile is
 //! bound queue by queue, and each queue is a setting of its own. What the port itself binds wins.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "ECN" (tables, and their defaults);
-//! seeds/inspur-ecn-pfc-white-paper-zh.txt 4, 5.2, 5.3 and 6 (profiles, and their defaults).
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
+//! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::ptr;
 
-use switch::classify::queues_of_priorities;
-use switch::settings::{BridgeSettings, Curve, MarkAt, PRIORITIES, QueueSettings, WredSettings};
+use switch::settings::{Curve, MarkAt, PRIORITIES, QueueSettings, WredSettings};
 
 use crate::amount::Amount;
-use crate::checks::Port;
-use crate::mistakes::{Found, Place};
-use crate::section::{Placed, Section, quoted, value_or};
+use crate::layers::Layers;
+use crate::mistakes::{Place, Report};
+use crate::section::{Section, Setting, value_or};
 use crate::values::{bound, named};
+use crate::words::quoted;
 
-/// Most WRED tables, and most queue profiles; the seed has 128 profiles.
+/// Most WRED tables, and most queue profiles; the Inspur switch has 128.
 const MAX_NAMED: usize = 1024;
 /// The range of the exponent.
 const EXPONENT: RangeInclusive<u8> = 0..=15;
@@ -31,7 +32,7 @@ struct Levels {
 }
 
 /// The WRED of each queue that a table has.
-type WredTable = [Option<Placed<WredSettings>>; PRIORITIES];
+type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
 
 /// `[wred]` and `[queue-profile]`.
 #[derive(Debug, Default)]
@@ -43,16 +44,16 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Reads all tables and profiles.
-    pub(crate) fn read(file: &mut Section, cell_bytes: u32, found: &mut Found) -> Self {
+    pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Report) -> Self {
         let mut congestion = Self::default();
-        if let Some(mut tables) = file.section("wred", found) {
-            for (name, table) in at_most(named(&mut tables, found), "WRED tables", found) {
-                congestion.tables.insert(name, read_table(table, cell_bytes, found));
+        if let Some(mut tables) = file.section("wred", report) {
+            for (name, table) in at_most(named(&mut tables, report), "WRED tables", report) {
+                congestion.tables.insert(name, read_table(table, cell_bytes, report));
             }
         }
-        if let Some(mut profiles) = file.section("queue-profile", found) {
-            for (name, profile) in at_most(named(&mut profiles, found), "queue profiles", found) {
-                congestion.profiles.insert(name, read_profile(profile, cell_bytes, found));
+        if let Some(mut profiles) = file.section("queue-profile", report) {
+            for (name, profile) in at_most(named(&mut profiles, report), "queue profiles", report) {
+                congestion.profiles.insert(name, read_profile(profile, cell_bytes, report));
             }
         }
         congestion
@@ -63,43 +64,43 @@ impl Congestion {
 fn at_most<'d>(
     named: Vec<(String, Section<'d>)>,
     what: &str,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = named.get(MAX_NAMED) {
         let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
-        found.add(&first.place, too_many, format!("a file has at most {MAX_NAMED}"));
+        report.add(&first.place, too_many, format!("a file has at most {MAX_NAMED}"));
     }
     named
 }
 
-fn read_table(mut section: Section, cell_bytes: u32, found: &mut Found) -> WredTable {
+fn read_table(mut section: Section, cell_bytes: u32, report: &mut Report) -> WredTable {
     let mut table = WredTable::default();
     let place = section.place.clone();
-    let queues = section.numbered("queue", PRIORITIES - 1, found);
+    let queues = section.numbered("queue", PRIORITIES - 1, report);
     if queues.is_empty() && !section.has("queue") {
-        found.add(&place, "no queue", format!("write [{}.queue.N] for each queue with WRED", place.setting));
+        report.add(&place, "no queue", format!("write [{}.queue.N] for each queue with WRED", place.setting));
     }
     for (number, queue) in queues {
-        table[number] = Some(read_queue(queue, cell_bytes, found));
+        table[number] = Some(read_queue(queue, cell_bytes, report));
     }
-    section.finish(&[], found);
+    section.finish(&[], report);
     table
 }
 
 /// Reads `wred.NAME.queue.N`.
-fn read_queue(mut section: Section, cell_bytes: u32, found: &mut Found) -> Placed<WredSettings> {
+fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Report) -> Setting<WredSettings> {
     let default = WredSettings::default();
-    let exponent = section.number("weighting_exponent", EXPONENT, found);
-    let ecn = section.boolean("ecn", found);
+    let exponent = section.number("weighting_exponent", EXPONENT, report);
+    let ecn = section.boolean("ecn", report);
     let mark =
-        section.choice("mark", &[("enqueue", MarkAt::Enqueue), ("dequeue", MarkAt::Dequeue)], &[], found);
-    let drop_not_ect = section.boolean("drop_not_ect", found);
+        section.choice("mark", &[("enqueue", MarkAt::Enqueue), ("dequeue", MarkAt::Dequeue)], &[], report);
+    let drop_not_ect = section.boolean("drop_not_ect", report);
     let marks = value_or(&ecn, default.ecn);
     // An `ecn` that could not be read is no reason to complain of what needs it.
     if !marks && (ecn.is_some() || !section.has("ecn")) {
-        let asked = drop_not_ect.as_ref().filter(|asked| asked.value);
-        for place in [mark.as_ref().map(|it| &it.place), asked.map(|it| &it.place)].into_iter().flatten() {
-            found.add(place, "of no effect without ECN", "write ecn = true, or leave this out");
+        let drops = drop_not_ect.as_ref().filter(|drops| drops.value);
+        for place in [mark.as_ref().map(|it| &it.place), drops.map(|it| &it.place)].into_iter().flatten() {
+            report.add(place, "of no effect without ECN", "write ecn = true, or leave this out");
         }
     }
     let levels = Levels {
@@ -112,25 +113,25 @@ fn read_queue(mut section: Section, cell_bytes: u32, found: &mut Found) -> Place
         ecn: marks,
         mark_at: value_or(&mark, default.mark_at),
         drop_not_ect: value_or(&drop_not_ect, default.drop_not_ect),
-        curves: read_curves(&mut section, &levels, cell_bytes, found),
+        curves: read_curves(&mut section, &levels, cell_bytes, report),
     };
     let place = section.place.clone();
-    section.finish(&[], found);
-    Placed { value: settings, place }
+    section.finish(&[], report);
+    Setting { value: settings, place }
 }
 
 /// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it may be switched off for
 /// a while.
-fn read_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> Option<WredSettings> {
+fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
-    /// The size of the seed's whole buffer.
+    /// The whole buffer of docs/sources.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
-    let action = section.choice("action", &ACTIONS, &[], found);
+    let action = section.choice("action", &ACTIONS, &[], report);
     if !section.has("action") {
         let cure = "write action = \"ecn\" to mark, \"wred\" to drop, or \"none\" for tail drop only";
-        found.add(&section.place, "no action", cure);
+        report.add(&section.place, "no action", cure);
     }
-    let exponent = section.number("weighting_exponent", EXPONENT, found);
+    let exponent = section.number("weighting_exponent", EXPONENT, report);
     let high_cells = MAX_THRESHOLD_BYTES.div_ceil(cell_bytes);
     let levels = Levels {
         low: Amount::needed("min_threshold_cells", "min_threshold_bytes"),
@@ -140,144 +141,112 @@ fn read_profile(mut section: Section, cell_bytes: u32, found: &mut Found) -> Opt
     let settings = WredSettings {
         exponent: value_or(&exponent, 0),
         ecn: value_or(&action, None).unwrap_or(false),
-        curves: read_curves(&mut section, &levels, cell_bytes, found),
+        curves: read_curves(&mut section, &levels, cell_bytes, report),
         ..WredSettings::default()
     };
-    section.finish(&[], found);
+    section.finish(&[], report);
     value_or(&action, None).map(|_| settings)
 }
 
-fn read_curves(section: &mut Section, levels: &Levels, cell_bytes: u32, found: &mut Found) -> [Curve; 3] {
-    ["green", "yellow", "red"].map(|level| match section.section(level, found) {
-        Some(line) => read_curve(line, levels, cell_bytes, found),
+fn read_curves(section: &mut Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> [Curve; 3] {
+    ["green", "yellow", "red"].map(|level| match section.section(level, report) {
+        Some(line) => read_curve(line, levels, cell_bytes, report),
         None => levels.default,
     })
 }
 
-fn read_curve(mut section: Section, levels: &Levels, cell_bytes: u32, found: &mut Found) -> Curve {
-    let low = levels.low.read(&mut section, cell_bytes, found);
-    let high = levels.high.read(&mut section, cell_bytes, found);
-    let percent = section.number("probability_percent", 0..=100, found);
-    section.finish(&[], found);
+fn read_curve(mut section: Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> Curve {
+    let low = levels.low.read(&mut section, cell_bytes, report);
+    let high = levels.high.read(&mut section, cell_bytes, report);
+    let percent = section.number("probability_percent", 0..=100, report);
+    section.finish(&[], report);
     let curve = Curve {
         low_cells: value_or(&low, levels.default.low_cells),
         high_cells: value_or(&high, levels.default.high_cells),
         probability_percent: value_or(&percent, levels.default.probability_percent),
     };
-    if let Some(written) = low.or(high)
+    if let Some(limit) = low.or(high)
         && curve.low_cells > curve.high_cells
     {
         let Curve { low_cells, high_cells, .. } = curve;
         let what = format!("it would begin at {low_cells} cells and end at {high_cells}");
         let (low, high) = (levels.low.cells, levels.high.cells);
         let cure = format!("write {low} of at most {high_cells}, or {high} of at least {low_cells}");
-        found.add(&written.place, what, cure);
+        report.add(&limit.place, what, cure);
     }
     curve
 }
 
-/// What a port binds; nothing is filled in.
+/// What a port binds, or the defaults bind: `wred` and `queue_profile`.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct WrittenCongestion {
+pub(crate) struct CongestionBinding {
     /// `wred`.
-    table: Option<Placed<WredTable>>,
+    table: Option<Setting<WredTable>>,
     /// `queue_profile`, by queue.
-    profiles: [Option<Placed<Option<WredSettings>>>; PRIORITIES],
+    profiles: [Option<Setting<Option<WredSettings>>>; PRIORITIES],
 }
 
-impl WrittenCongestion {
+impl CongestionBinding {
     /// Reads a port's `wred` and `queue_profile`.
-    pub(crate) fn read(port: &mut Section, congestion: &Congestion, found: &mut Found) -> Self {
-        let mut written = Self::default();
-        let table = port.string("wred", "table", found);
+    pub(crate) fn read(port: &mut Section, congestion: &Congestion, report: &mut Report) -> Self {
+        let mut binding = Self::default();
+        let table = port.string("wred", "table", report);
         if let Some(name) = &table {
-            let table = bound(&congestion.tables, name, "WRED table", "[wred.NAME.queue.N]", found);
-            written.table = table.map(|value| Placed { value, place: name.place.clone() });
+            let table = bound(&congestion.tables, name, "WRED table", "[wred.NAME.queue.N]", report);
+            binding.table = table.map(|value| Setting { value, place: name.place.clone() });
         }
-        if let Some(profiles) = port.section("queue_profile", found) {
-            written.read_profiles(profiles, congestion, found);
+        if let Some(profiles) = port.section("queue_profile", report) {
+            binding.read_profiles(profiles, congestion, report);
         }
-        if let (Some(name), Some(table)) = (&table, &written.table) {
-            for (q, profile) in written.profiles.iter().enumerate() {
+        if let (Some(name), Some(table)) = (&table, &binding.table) {
+            for (q, profile) in binding.profiles.iter().enumerate() {
                 if let (Some(_), Some(profile)) = (&table.value[q], profile) {
                     let what = format!("the WRED table {} has queue {q} too", quoted(name.value));
-                    found.add(&profile.place, what, "leave it out of one of them");
+                    report.add(&profile.place, what, "leave it out of one of them");
                 }
             }
         }
-        written
+        binding
     }
 
-    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, found: &mut Found) {
+    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Report) {
         let mut name_of_queue = [None; PRIORITIES];
         for (name, place, item) in section.entries() {
-            let binding = Placed { value: name, place };
+            let binding = Setting { value: name, place };
             let profile =
-                bound(&congestion.profiles, &binding, "queue profile", "[queue-profile.NAME]", found);
-            let Some(queues) = item.numbers(0..=7, found) else { continue };
+                bound(&congestion.profiles, &binding, "queue profile", "[queue-profile.NAME]", report);
+            let Some(queues) = item.numbers(0..=7, report) else { continue };
             for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
                 if let Some(other) = name_of_queue[q].replace(name) {
                     let what = format!("queue {q} has profile {} already", quoted(other));
-                    found.add(&queues.place, what, "list each queue once");
+                    report.add(&queues.place, what, "list each queue once");
                 }
-                self.profiles[q] = profile.map(|value| Placed { value, place: queues.place.clone() });
+                self.profiles[q] = profile.map(|value| Setting { value, place: queues.place.clone() });
             }
         }
     }
+}
 
-    /// These settings where they are written, those of `defaults` elsewhere.
-    pub(crate) fn over(&self, defaults: &WrittenCongestion) -> WrittenCongestion {
-        let own_table = self.table.clone();
-        let in_table = |q: usize| own_table.as_ref().is_some_and(|table| table.value[q].is_some());
-        let default_profile = |q: usize| defaults.profiles[q].clone().filter(|_| !in_table(q));
-        WrittenCongestion {
-            profiles: std::array::from_fn(|q| self.profiles[q].clone().or_else(|| default_profile(q))),
-            table: own_table.or(defaults.table.clone()),
-        }
-    }
-
-    /// The WRED of a queue, and where it is said.
-    pub(crate) fn of_queue(&self, q: usize) -> Option<(WredSettings, &Place)> {
-        match &self.profiles[q] {
-            Some(profile) => Some((profile.value?, &profile.place)),
-            None => self.table.as_ref()?.value[q].as_ref().map(|queue| (queue.value, &queue.place)),
-        }
+impl<'t> Layers<'t, CongestionBinding> {
+    /// The WRED of a queue, and the place that says it.
+    pub(crate) fn of_queue(self, q: usize) -> Option<(WredSettings, &'t Place)> {
+        // Of two tables one counts: a port that binds one leaves nothing of the defaults'.
+        let counts = self.setting(|binding| &binding.table);
+        let (settings, place) = self.look_up(|binding| match &binding.profiles[q] {
+            Some(profile) => Some((profile.value, &profile.place)),
+            None => {
+                let table =
+                    binding.table.as_ref().filter(|table| counts.is_some_and(|it| ptr::eq(it, *table)));
+                table?.value[q].as_ref().map(|queue| (Some(queue.value), &queue.place))
+            }
+        })?;
+        Some((settings?, place))
     }
 
     /// Puts the WRED of queues into `queues`.
-    pub(crate) fn fill(&self, queues: &mut [QueueSettings; PRIORITIES]) {
+    pub(crate) fn fill(self, queues: &mut [QueueSettings; PRIORITIES]) {
         for (q, queue) in queues.iter_mut().enumerate() {
             queue.wred = self.of_queue(q).map(|(settings, _)| settings);
         }
     }
-}
-
-/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without being asked for.
-pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, found: &mut Found) {
-    // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
-    let listed = queues(ports, bridge, |port| value_or(&port.effective.pfc.no_drop, 0));
-    let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
-    for port in ports {
-        for q in 0..PRIORITIES {
-            let Some((wred, place)) = port.effective.congestion.of_queue(q) else { continue };
-            if wred.drop_not_ect && listed & 1 << q == 0 {
-                let what = format!("queue {q} is no-drop on no port, and drops what is not ECT anyway");
-                found.add(place, what, "leave drop_not_ect out");
-            }
-            if !wred.ecn && protected & 1 << q != 0 {
-                let what = format!("queue {q} is no-drop: without ECN, WRED does nothing there");
-                found.add(place, what, "turn ECN on, or leave the queue out");
-            }
-        }
-    }
-}
-
-/// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
-fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
-    let of_port = |port: &Port| {
-        let queues = queues_of_priorities(&port.settings.classify, bridge.unknown_unicast_to_queue);
-        let mask = mask(port);
-        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p])
-    };
-    ports.iter().fold(0, |all, port| all | of_port(port))
 }

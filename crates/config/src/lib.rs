@@ -6,6 +6,8 @@
 //!
 //! [dataplane]
 //! cores = [0]                      # several cores do not work yet
+//! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
+//! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //!
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
@@ -84,6 +86,7 @@
 //! tx         = true
 //! no_drop    = [3, 4]
 //! pause_time = 65535               # quanta
+//! pause_speed = "10G"              # whose bit times quanta are; as `speed`, or as the interface says
 //!
 //! [port.server1.pfc.priority.3]    # each _cells can be _bytes instead, rounded up
 //! headroom_cells   = 100
@@ -119,7 +122,7 @@
 //! queue.4  = { weight = 2, rate = "500M" }  # weights are 1 by default
 //! ```
 //!
-//! A port's own settings win over the defaults one by one. A list is one setting, the policy too, and the groups of a
+//! A port's own settings win over the defaults one by one, and those over what holds for the whole switch. A list is one setting, the policy too, and the groups of a
 //! schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each queue. A buffer profile says all
 //! thresholds of a priority or queue, so where a port binds one, nothing is left of the defaults' thresholds.
 //!
@@ -141,6 +144,8 @@ mod changes;
 mod checks;
 mod classify;
 mod congestion;
+mod file;
+mod layers;
 mod mistakes;
 mod ports;
 pub mod reader;
@@ -148,257 +153,11 @@ mod schedule;
 mod section;
 mod thresholds;
 mod values;
+mod words;
 
-use std::ops::RangeInclusive;
-use std::path::PathBuf;
-
-use switch::SwitchSettings;
-use switch::settings::{BridgeSettings, MAX_PORTS};
-
-use crate::buffer::Buffer;
+pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
-use crate::checks::Port;
-use crate::congestion::Congestion;
-use crate::mistakes::{Found, Place};
+pub use crate::file::{Config, Dataplane, Scheduling, parse};
 pub use crate::mistakes::{Mistake, Mistakes};
-use crate::ports::Written;
-pub use crate::ports::{CABLE_M, MTU_BYTES};
-use crate::section::{Section, quoted};
-use crate::values::{NAME_CURE, is_name};
+pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::values::{parse_speed, spell_speed};
-
-/// Bytes of a cell.
-pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
-/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
-pub const MAX_CELLS: u32 = 1 << 24;
-/// Longest path of a Unix socket: `sun_path` less the final zero.
-const SOCKET_BYTES: usize = 107;
-
-/// A whole configuration.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Config {
-    /// The switch's name.
-    pub name: String,
-    /// The poll loops.
-    pub dataplane: Dataplane,
-    /// The switch; its ports are in the order of the file.
-    pub switch: SwitchSettings,
-    /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
-    pub pfc_enabled: bool,
-    /// Network interface of each port, by port number.
-    pub interfaces: Vec<String>,
-    /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
-    pub links: Vec<Link>,
-    /// Path of the Unix socket that the control API listens on.
-    pub control_socket: PathBuf,
-    /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
-    pub warnings: Mistakes,
-}
-
-/// The poll loops.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dataplane {
-    /// CPU of each loop.
-    pub cores: Vec<usize>,
-}
-
-/// What a port's cable is said to be.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Link {
-    /// Its length in metres.
-    pub cable_m: Option<u32>,
-    /// The longest frame on it in bytes, without FCS.
-    pub mtu_bytes: Option<u32>,
-}
-
-/// Reads a configuration. `file_name` only serves to name the file in mistakes.
-///
-/// # Errors
-/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
-/// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
-pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
-    reader::read_file(file_name, text, |file, found| read(file_name, text, file, found))
-}
-
-/// Reads the whole file. What is wrong is noted, and a default taken in its place.
-fn read(file_name: &str, text: &str, mut file: Section, found: &mut Found) -> Config {
-    let name = read_name(&mut file, found);
-    let dataplane = read_dataplane(&mut file, found);
-    let control_socket = read_control(&mut file, &name, found);
-    let mut buffer = Buffer::read(&mut file, found);
-    let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, found);
-    let bridge = read_bridge(&mut file, found);
-    let pfc_enabled = read_pfc(&mut file, found);
-    let usage_percent = read_alarm(&mut file, found);
-    let defaults = read_port_defaults(&mut file, &buffer, &congestion, found);
-    let ports = read_ports(&mut file, &buffer, &congestion, &defaults, found);
-    let place = file.place.clone();
-    file.finish(&["telemetry"], found);
-
-    checks::interfaces(&ports, found);
-    checks::dependences(&defaults, &ports, found);
-    if buffer.fixed_cells.is_none() {
-        let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
-        buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
-    }
-    // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
-    if found.is_empty() {
-        congestion::no_drop_queues(&ports, &bridge, found);
-        checks::buffer(&buffer, &ports, &place, found);
-    }
-
-    let interfaces =
-        ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
-    let links = ports.iter().map(|port| port.effective.link()).collect();
-    let settings = ports.iter().map(|port| port.settings.clone()).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
-    let mut warnings = Found::default();
-    if found.is_empty() {
-        advice::advise(&buffer, &ports, &switch, &mut warnings);
-    }
-    let warnings = Mistakes::warnings(file_name, text, warnings);
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
-}
-
-fn read_name(file: &mut Section, found: &mut Found) -> String {
-    let default = || "sluice".to_owned();
-    let Some(mut section) = file.section("switch", found) else { return default() };
-    let name = section.string("name", "lab", found);
-    section.finish(&[], found);
-    match name {
-        Some(name) if is_name(name.value) => name.value.to_owned(),
-        Some(name) => {
-            found.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
-            default()
-        }
-        None => default(),
-    }
-}
-
-fn read_dataplane(file: &mut Section, found: &mut Found) -> Dataplane {
-    let mut dataplane = Dataplane { cores: vec![0] };
-    let Some(mut section) = file.section("dataplane", found) else { return dataplane };
-    if let Some(cores) = section.numbers("cores", 0..=1023, found) {
-        match cores.value.len() {
-            1 => dataplane.cores = cores.value,
-            0 => found.add(&cores.place, "no core", "name one, as in cores = [0]"),
-            _ => found.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
-        }
-    }
-    section.finish(&[], found);
-    dataplane
-}
-
-fn read_control(file: &mut Section, name: &str, found: &mut Found) -> PathBuf {
-    let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
-    let Some(mut section) = file.section("control", found) else { return default };
-    let socket = section.string("socket", "/run/sluice/lab.sock", found);
-    section.finish(&[], found);
-    let Some(socket) = socket else { return default };
-    if !socket.value.starts_with('/') || socket.value.contains('\0') {
-        found.add(&socket.place, "not an absolute path", "begin it with /, as in \"/run/sluice/lab.sock\"");
-    } else if socket.value.len() > SOCKET_BYTES {
-        let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
-        found.add(&socket.place, what, format!("the kernel takes {SOCKET_BYTES}"));
-    }
-    PathBuf::from(socket.value)
-}
-
-fn read_bridge(file: &mut Section, found: &mut Found) -> BridgeSettings {
-    let mut bridge = BridgeSettings::default();
-    let Some(mut section) = file.section("bridge", found) else { return bridge };
-    if let Some(entries) = section.number("max_entries", 1..=1 << 20, found) {
-        bridge.max_entries = entries.value;
-    }
-    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a hurry.
-    if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, found) {
-        bridge.aging_ns = aging_s.value * 1_000_000_000;
-    }
-    let queues = section.eight("unknown_unicast_to_queue", 0..=7, "priority", found);
-    bridge.unknown_unicast_to_queue = queues.map(|queues| queues.value);
-    section.finish(&[], found);
-    bridge
-}
-
-/// Whether PFC may work.
-fn read_pfc(file: &mut Section, found: &mut Found) -> bool {
-    let Some(mut section) = file.section("pfc", found) else { return true };
-    let enabled = section.boolean("enabled", found);
-    section.finish(&["watchdog"], found);
-    enabled.is_none_or(|enabled| enabled.value)
-}
-
-/// The usage threshold in percent.
-fn read_alarm(file: &mut Section, found: &mut Found) -> u8 {
-    let Some(mut section) = file.section("alarm", found) else { return 100 };
-    let usage_percent = section.number("usage_percent", 1..=100, found);
-    section.finish(&["drop", "egress", "headroom", "ingress"], found);
-    usage_percent.map_or(100, |percent| percent.value)
-}
-
-fn read_port_defaults(
-    file: &mut Section,
-    buffer: &Buffer,
-    congestion: &Congestion,
-    found: &mut Found,
-) -> Written {
-    let Some(section) = file.section("port-defaults", found) else { return Written::default() };
-    if let Some(place) = section.place_of("interface") {
-        found.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
-    }
-    Written::read(section, buffer, congestion, found)
-}
-
-fn read_ports(
-    file: &mut Section,
-    buffer: &Buffer,
-    congestion: &Congestion,
-    defaults: &Written,
-    found: &mut Found,
-) -> Vec<Port> {
-    let example = "write [port.NAME] with an interface for each port";
-    let Some(mut sections) = file.section("port", found) else {
-        let place = Place { setting: "port".to_owned(), span: 0..0 };
-        if !file.has("port") {
-            found.add(&place, "no port", example);
-        }
-        return Vec::new();
-    };
-    let place = sections.place.clone();
-    let mut ports = Vec::new();
-    for (name, section) in sections.sections(found) {
-        ports.push(read_port(name, section, buffer, congestion, defaults, found));
-    }
-    if ports.is_empty() {
-        found.add(&place, "no port", example);
-    } else if let Some(port) = ports.get(MAX_PORTS) {
-        let what = format!("this is the first of {} ports too many", ports.len() - MAX_PORTS);
-        found.add(&port.place, what, format!("a switch has at most {MAX_PORTS} ports"));
-    }
-    ports
-}
-
-fn read_port(
-    name: &str,
-    section: Section,
-    buffer: &Buffer,
-    congestion: &Congestion,
-    defaults: &Written,
-    found: &mut Found,
-) -> Port {
-    let place = section.place.clone();
-    if !is_name(name) {
-        found.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
-    }
-    if !section.has("interface") {
-        found.add(
-            &place,
-            "no interface",
-            "write interface = \"…\", the network interface that the port uses",
-        );
-    }
-    let own = Written::read(section, buffer, congestion, found);
-    let effective = own.over(defaults);
-    let settings = effective.settings(name);
-    Port { place, own, effective, settings }
-}

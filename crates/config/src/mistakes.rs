@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
 
-use crate::section::quoted;
+use crate::words::quoted;
 
 /// Where a setting stands: its full name and its bytes in the file.
 #[derive(Debug, Clone)]
@@ -16,11 +16,11 @@ pub struct Place {
     pub span: Range<usize>,
 }
 
-/// The mistakes, or warnings, found so far.
+/// The mistakes, or warnings, that reading a file has come upon so far, in the order of reading.
 #[derive(Debug, Default)]
-pub struct Found(Vec<(Place, String, Option<String>)>);
+pub struct Report(Vec<(Place, String, Option<String>)>);
 
-impl Found {
+impl Report {
     /// Whether nothing is wrong so far.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -87,23 +87,23 @@ pub struct Mistakes {
 }
 
 impl Mistakes {
-    pub(crate) fn new(file_name: &str, text: &str, found: Found) -> Self {
-        Self::of_severity(Severity::Error, file_name, text, found)
+    pub(crate) fn new(file_name: &str, text: &str, report: Report) -> Self {
+        Self::of_severity(Severity::Error, file_name, text, report)
     }
 
     /// What was found is no reason to refuse the file.
-    pub(crate) fn warnings(file_name: &str, text: &str, found: Found) -> Self {
+    pub(crate) fn warnings(file_name: &str, text: &str, report: Report) -> Self {
         // A file that nothing is said of need not be kept.
-        let text = if found.is_empty() { "" } else { text };
-        Self::of_severity(Severity::Warning, file_name, text, found)
+        let text = if report.is_empty() { "" } else { text };
+        Self::of_severity(Severity::Warning, file_name, text, report)
     }
 
-    fn of_severity(severity: Severity, file_name: &str, text: &str, found: Found) -> Self {
+    fn of_severity(severity: Severity, file_name: &str, text: &str, report: Report) -> Self {
         // Found once: a hostile file may have a mistake on each of its lines.
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
         let locate = |(place, what, cure)| locate(text, &lines, place, what, cure);
-        let mut list: Vec<Mistake> = found.0.into_iter().map(locate).collect();
+        let mut list: Vec<Mistake> = report.0.into_iter().map(locate).collect();
         list.sort_by(|a, b| (a.span.start, &a.setting, &a.what).cmp(&(b.span.start, &b.setting, &b.what)));
         // A mistake in [port-defaults] is found once for each port.
         list.dedup();

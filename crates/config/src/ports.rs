@@ -1,21 +1,21 @@
-//! `[port-defaults]` and `[port.NAME]`: what the file says of a port, and the settings that come of it.
+//! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the settings that come of them.
 //!
-//! Both tables have the same settings and are read the same way, into a [`Written`]; a port's own settings are then laid
-//! over the defaults setting by setting ([`Written::over`]), and [`Written::settings`] fills in what nobody wrote.
+//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks each setting up in its own
+//! table, then in the defaults ([`Layers`]).
 
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
 use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 
-use crate::Link;
 use crate::buffer::Buffer;
-use crate::classify::WrittenClassify;
-use crate::congestion::{Congestion, WrittenCongestion};
-use crate::mistakes::Found;
-use crate::schedule::{WrittenSchedule, burst};
-use crate::section::{Placed, Section, value_or};
-use crate::thresholds::{WrittenGroup, WrittenQueue};
+use crate::classify::ClassifyTable;
+use crate::congestion::{Congestion, CongestionBinding};
+use crate::layers::Layers;
+use crate::mistakes::{Place, Report};
+use crate::schedule::{ScheduleTable, burst};
+use crate::section::{Section, Setting};
+use crate::thresholds::{GroupTable, QueueTable};
 use crate::values;
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
@@ -25,188 +25,225 @@ pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
 pub const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
 
-/// What the file says of a port; nothing is filled in.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Written {
-    pub(crate) interface: Option<Placed<String>>,
-    pub(crate) speed_bps: Option<Placed<u64>>,
-    pub(crate) burst_bytes: Option<Placed<u64>>,
-    pub(crate) wire_overhead: Option<Placed<bool>>,
-    pub(crate) cable_m: Option<Placed<u32>>,
-    pub(crate) mtu_bytes: Option<Placed<u32>>,
-    pub(crate) in_flight_bytes: Option<Placed<u32>>,
-    pub(crate) classify: WrittenClassify,
-    pub(crate) pfc: WrittenPfc,
+/// What a port's cable is said to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its length in metres.
+    pub cable_m: Option<u32>,
+    /// The longest frame on it in bytes, without FCS.
+    pub mtu_bytes: Option<u32>,
+}
+
+/// A port of the file.
+pub(crate) struct Port<'f> {
+    /// Where its table begins.
+    pub(crate) place: Place,
+    /// Its own table.
+    pub(crate) own: PortTable,
+    /// `[port-defaults]`.
+    pub(crate) defaults: &'f PortTable,
+    /// What comes of both.
+    pub(crate) settings: PortSettings,
+}
+
+/// The table of a port, or of the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct PortTable {
+    pub(crate) interface: Option<Setting<String>>,
+    pub(crate) speed_bps: Option<Setting<u64>>,
+    pub(crate) burst_bytes: Option<Setting<u64>>,
+    pub(crate) wire_overhead: Option<Setting<bool>>,
+    pub(crate) cable_m: Option<Setting<u32>>,
+    pub(crate) mtu_bytes: Option<Setting<u32>>,
+    pub(crate) in_flight_bytes: Option<Setting<u32>>,
+    pub(crate) classify: ClassifyTable,
+    pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
-    pub(crate) groups: [WrittenGroup; PRIORITIES],
+    pub(crate) groups: [GroupTable; PRIORITIES],
     /// `buffer.egress.queue`.
-    pub(crate) queues: [WrittenQueue; PRIORITIES],
-    pub(crate) schedule: WrittenSchedule,
+    pub(crate) queues: [QueueTable; PRIORITIES],
+    pub(crate) schedule: ScheduleTable,
     /// `wred` and `queue_profile`.
-    pub(crate) congestion: WrittenCongestion,
+    pub(crate) congestion: CongestionBinding,
 }
 
 /// `pfc` of a port, but for its priorities.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct WrittenPfc {
+#[derive(Debug, Default)]
+pub(crate) struct PfcTable {
     /// `mode`: on or off.
-    pub(crate) on: Option<Placed<bool>>,
-    pub(crate) rx: Option<Placed<bool>>,
-    pub(crate) tx: Option<Placed<bool>>,
+    pub(crate) on: Option<Setting<bool>>,
+    pub(crate) rx: Option<Setting<bool>>,
+    pub(crate) tx: Option<Setting<bool>>,
     /// Bit i: priority i.
-    pub(crate) no_drop: Option<Placed<u8>>,
-    pub(crate) pause_quanta: Option<Placed<u16>>,
+    pub(crate) no_drop: Option<Setting<u8>>,
+    pub(crate) pause_quanta: Option<Setting<u16>>,
+    pub(crate) pause_speed_bps: Option<Setting<u64>>,
 }
 
-impl Written {
+impl PortTable {
     /// Reads the settings of a port, or the defaults of all.
     pub(crate) fn read(
         mut section: Section,
         buffer: &Buffer,
         congestion: &Congestion,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Self {
-        let mut written = Self {
+        let mut table = Self {
             interface: section
-                .string("interface", "veth0", found)
-                .and_then(|name| values::interface(name, found)),
-            speed_bps: section.item("speed").and_then(|item| values::speed(item, found)),
-            burst_bytes: burst(&mut section, found),
-            wire_overhead: section.boolean("wire_overhead", found),
-            cable_m: section.number("cable_m", CABLE_M, found),
-            mtu_bytes: section.number("mtu", MTU_BYTES, found),
-            in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, found),
-            classify: WrittenClassify::read(&mut section, found),
-            congestion: WrittenCongestion::read(&mut section, congestion, found),
+                .string("interface", "veth0", report)
+                .and_then(|name| values::interface(name, report)),
+            speed_bps: section.item("speed").and_then(|item| values::speed(item, report)),
+            burst_bytes: burst(&mut section, report),
+            wire_overhead: section.boolean("wire_overhead", report),
+            cable_m: section.number("cable_m", CABLE_M, report),
+            mtu_bytes: section.number("mtu", MTU_BYTES, report),
+            in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
+            classify: ClassifyTable::read(&mut section, report),
+            congestion: CongestionBinding::read(&mut section, congestion, report),
             ..Self::default()
         };
-        if let Some(pfc) = section.section("pfc", found) {
-            written.read_pfc(pfc, buffer.settings.cell_bytes, found);
+        if let Some(pfc) = section.section("pfc", report) {
+            table.read_pfc(pfc, buffer.settings.cell_bytes, report);
         }
-        if let Some(schedule) = section.section("schedule", found) {
-            written.schedule = WrittenSchedule::read(schedule, found);
+        if let Some(schedule) = section.section("schedule", report) {
+            table.schedule = ScheduleTable::read(schedule, report);
         }
-        if let Some(of_port) = section.section("buffer", found) {
-            written.read_buffer(of_port, buffer, found);
+        if let Some(of_port) = section.section("buffer", report) {
+            table.read_buffer(of_port, buffer, report);
         }
-        section.finish(&["dcbx"], found);
-        written
+        section.finish(&["dcbx"], report);
+        table
     }
 
-    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, found: &mut Found) {
-        self.pfc = WrittenPfc {
-            on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], found),
-            rx: section.boolean("rx", found),
-            tx: section.boolean("tx", found),
-            no_drop: section.numbers("no_drop", 0..=7, found).map(|list| Placed {
+    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Report) {
+        self.pfc = PfcTable {
+            on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], report),
+            rx: section.boolean("rx", report),
+            tx: section.boolean("tx", report),
+            no_drop: section.numbers("no_drop", 0..=7, report).map(|list| Setting {
                 value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
                 place: list.place,
             }),
-            pause_quanta: section.number("pause_time", 1..=u16::MAX, found),
+            pause_quanta: section.number("pause_time", 1..=u16::MAX, report),
+            pause_speed_bps: section.item("pause_speed").and_then(|item| values::speed(item, report)),
         };
-        for (priority, group) in section.numbered("priority", PRIORITIES - 1, found) {
-            self.groups[priority] = WrittenGroup::read(group, cell_bytes, found);
+        for (priority, group) in section.numbered("priority", PRIORITIES - 1, report) {
+            self.groups[priority] = GroupTable::read(group, cell_bytes, report);
         }
-        section.finish(&["watchdog"], found);
+        section.finish(&["watchdog"], report);
     }
 
     /// Comes after `read_pfc`, whose thresholds a profile contradicts.
-    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, found: &mut Found) {
-        if let Some(mut ingress) = section.section("ingress", found) {
-            for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, found) {
-                self.groups[priority].read_buffer(group, buffer, found);
+    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
+        if let Some(mut ingress) = section.section("ingress", report) {
+            for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
+                self.groups[priority].read_buffer(group, &buffer.ingress_profiles, report);
             }
-            ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", found);
-            ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", found);
-            ingress.finish(&[], found);
+            ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", report);
+            ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", report);
+            ingress.finish(&[], report);
         }
-        if let Some(mut egress) = section.section("egress", found) {
-            for (number, queue) in egress.numbered("queue", PRIORITIES - 1, found) {
-                self.queues[number].read_buffer(queue, buffer, found);
+        if let Some(mut egress) = section.section("egress", report) {
+            for (number, queue) in egress.numbered("queue", PRIORITIES - 1, report) {
+                self.queues[number].read_buffer(queue, &buffer.egress_profiles, report);
             }
-            egress.misplaced("pool", "write it in [buffer.egress.pool.N]", found);
-            egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", found);
-            egress.finish(&[], found);
+            egress.misplaced("pool", "write it in [buffer.egress.pool.N]", report);
+            egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", report);
+            egress.finish(&[], report);
         }
-        section.finish(&[], found);
+        section.finish(&[], report);
+    }
+}
+
+impl<'f> Port<'f> {
+    /// A port with this table, whose mistakes have been noted.
+    pub(crate) fn new(name: &str, place: Place, own: PortTable, defaults: &'f PortTable) -> Self {
+        let settings = Layers::new(&own, defaults).settings(name);
+        Self { place, own, defaults, settings }
     }
 
-    /// These settings where they are written, those of `defaults` elsewhere.
-    pub(crate) fn over(&self, defaults: &Written) -> Written {
-        let own = self.clone();
-        let defaults = defaults.clone();
-        Written {
-            interface: own.interface,
-            speed_bps: own.speed_bps.or(defaults.speed_bps),
-            burst_bytes: own.burst_bytes.or(defaults.burst_bytes),
-            wire_overhead: own.wire_overhead.or(defaults.wire_overhead),
-            cable_m: own.cable_m.or(defaults.cable_m),
-            mtu_bytes: own.mtu_bytes.or(defaults.mtu_bytes),
-            in_flight_bytes: own.in_flight_bytes.or(defaults.in_flight_bytes),
-            classify: self.classify.over(&defaults.classify),
-            pfc: self.pfc.over(&defaults.pfc),
-            groups: std::array::from_fn(|priority| self.groups[priority].over(&defaults.groups[priority])),
-            queues: std::array::from_fn(|queue| self.queues[queue].over(&defaults.queues[queue])),
-            schedule: self.schedule.over(&defaults.schedule),
-            congestion: self.congestion.over(&defaults.congestion),
-        }
+    /// Its own table before that of the defaults.
+    pub(crate) fn tables(&self) -> Layers<'_, PortTable> {
+        Layers::new(&self.own, self.defaults)
+    }
+}
+
+impl<'t> Layers<'t, PortTable> {
+    pub(crate) fn classify(self) -> Layers<'t, ClassifyTable> {
+        self.part(|table| &table.classify)
     }
 
-    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all that PFC would need have
-    /// no effect, and the groups are lossy ones.
-    pub(crate) fn protected(&self) -> u8 {
-        if self.pfc.is_on() { value_or(&self.pfc.no_drop, 0) } else { 0 }
+    pub(crate) fn pfc(self) -> Layers<'t, PfcTable> {
+        self.part(|table| &table.pfc)
     }
 
-    /// The settings of a port called `name`, with defaults for what is not written.
-    pub(crate) fn settings(&self, name: &str) -> PortSettings {
-        let mut port = PortSettings::new(name, self.speed_bps.as_ref().map(|speed| speed.value));
-        self.classify.fill(&mut port);
-        port.burst_bytes = self.burst_bytes.as_ref().map(|bytes| bytes.value);
-        if let Some(wire) = &self.wire_overhead {
-            port.overhead_bytes = if wire.value { WIRE_OVERHEAD_BYTES } else { 0 };
+    pub(crate) fn group(self, priority: usize) -> Layers<'t, GroupTable> {
+        self.part(|table| &table.groups[priority])
+    }
+
+    pub(crate) fn queue(self, q: usize) -> Layers<'t, QueueTable> {
+        self.part(|table| &table.queues[q])
+    }
+
+    pub(crate) fn schedule(self) -> Layers<'t, ScheduleTable> {
+        self.part(|table| &table.schedule)
+    }
+
+    pub(crate) fn congestion(self) -> Layers<'t, CongestionBinding> {
+        self.part(|table| &table.congestion)
+    }
+
+    /// The settings of a port called `name`.
+    fn settings(self, name: &str) -> PortSettings {
+        let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
+        self.classify().fill(&mut port);
+        port.burst_bytes = self.optional(|table| &table.burst_bytes);
+        if let Some(wire) = self.optional(|table| &table.wire_overhead) {
+            port.overhead_bytes = if wire { WIRE_OVERHEAD_BYTES } else { 0 };
         }
-        port.in_flight_bytes = value_or(&self.in_flight_bytes, port.in_flight_bytes);
-        port.pfc.rx = self.pfc.is_on() && value_or(&self.pfc.rx, true);
-        port.pfc.tx = self.pfc.is_on() && value_or(&self.pfc.tx, true);
-        port.pfc.no_drop = self.protected();
-        port.pfc.pause_quanta = value_or(&self.pfc.pause_quanta, port.pfc.pause_quanta);
-        for (priority, written) in self.groups.iter().enumerate() {
-            let no_drop = self.protected() & 1 << priority != 0;
-            port.groups[priority] = written.settings(no_drop, port.groups[priority]);
+        port.in_flight_bytes = self.value(|table| &table.in_flight_bytes, port.in_flight_bytes);
+        let pfc = self.pfc();
+        port.pfc.rx = pfc.is_on() && pfc.value(|table| &table.rx, true);
+        port.pfc.tx = pfc.is_on() && pfc.value(|table| &table.tx, true);
+        port.pfc.no_drop = pfc.no_drop();
+        port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
+        port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
+        for priority in 0..PRIORITIES {
+            let no_drop = port.pfc.no_drop & 1 << priority != 0;
+            port.groups[priority] = self.group(priority).settings(no_drop, port.groups[priority]);
         }
-        for (number, written) in self.queues.iter().enumerate() {
-            port.queues[number] = written.settings(port.queues[number]);
+        for q in 0..PRIORITIES {
+            port.queues[q] = self.queue(q).settings(port.queues[q]);
         }
-        self.congestion.fill(&mut port.queues);
-        self.schedule.fill_rates(&mut port.queues);
-        port.schedule = self.schedule.settings();
+        self.congestion().fill(&mut port.queues);
+        self.schedule().fill_rates(&mut port.queues);
+        port.schedule = self.schedule().settings();
         port
     }
 
     /// The cable and what it carries.
-    pub(crate) fn link(&self) -> Link {
+    pub(crate) fn link(self) -> Link {
         Link {
-            cable_m: self.cable_m.as_ref().map(|metres| metres.value),
-            mtu_bytes: self.mtu_bytes.as_ref().map(|bytes| bytes.value),
+            cable_m: self.optional(|table| &table.cable_m),
+            mtu_bytes: self.optional(|table| &table.mtu_bytes),
         }
     }
 }
 
-impl WrittenPfc {
-    pub(crate) fn is_on(&self) -> bool {
-        value_or(&self.on, false)
+impl Layers<'_, PfcTable> {
+    /// `mode` is on.
+    pub(crate) fn is_on(self) -> bool {
+        self.value(|table| &table.on, false)
     }
 
-    fn over(&self, defaults: &WrittenPfc) -> WrittenPfc {
-        let own = self.clone();
-        let defaults = defaults.clone();
-        WrittenPfc {
-            on: own.on.or(defaults.on),
-            rx: own.rx.or(defaults.rx),
-            tx: own.tx.or(defaults.tx),
-            no_drop: own.no_drop.or(defaults.no_drop),
-            pause_quanta: own.pause_quanta.or(defaults.pause_quanta),
-        }
+    /// Bit i: `no_drop` lists priority i, whether or not PFC is on.
+    pub(crate) fn list(self) -> u8 {
+        self.value(|table| &table.no_drop, 0)
+    }
+
+    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all that PFC would need have
+    /// no effect, and the groups are lossy ones.
+    fn no_drop(self) -> u8 {
+        if self.is_on() { self.list() } else { 0 }
     }
 }

@@ -1,15 +1,16 @@
 //! Reading a TOML file with the place of everything in it, so that every mistake can be shown where it is. The configuration
 //! is read by it, and the simulator's scenarios are.
 //!
-//! A reader takes each setting of a [`Section`] by its name, notes in [`Found`] what is wrong, and goes on, so that one run
+//! A reader takes each setting of a [`Section`] by its name, notes in [`Report`] what is wrong, and goes on, so that one run
 //! finds all mistakes; [`Section::finish`] notes what nobody took.
 
 use toml::de::DeTable;
 
-use crate::Mistakes;
-pub use crate::mistakes::{Found, Place};
-pub use crate::section::{Item, Placed, Section, did_you_mean, quoted};
+use crate::mistakes::Mistakes;
+pub use crate::mistakes::{Place, Report};
+pub use crate::section::{Item, Section, Setting};
 pub use crate::values::{NAME_CURE, is_name, parse_units, speed};
+pub use crate::words::{did_you_mean, quoted};
 
 /// Longest file that is read; a real one has a hundredth of that.
 const MAX_FILE_BYTES: usize = 1 << 20;
@@ -21,25 +22,25 @@ const MAX_FILE_BYTES: usize = 1 << 20;
 pub fn read_file<T>(
     file_name: &str,
     text: &str,
-    read: impl FnOnce(Section, &mut Found) -> T,
+    read: impl FnOnce(Section, &mut Report) -> T,
 ) -> Result<T, Mistakes> {
-    let mut found = Found::default();
+    let mut report = Report::default();
     let file = Place { setting: String::new(), span: 0..0 };
     if text.len() > MAX_FILE_BYTES {
-        found.add(
+        report.add(
             &file,
             format!("{} bytes are too many", text.len()),
             format!("{MAX_FILE_BYTES} are the most"),
         );
-        return Err(Mistakes::new(file_name, "", found));
+        return Err(Mistakes::new(file_name, "", report));
     }
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
-        found.add_syntax(error, text);
+        report.add_syntax(error, text);
     }
-    if !found.is_empty() {
-        return Err(Mistakes::new(file_name, text, found));
+    if !report.is_empty() {
+        return Err(Mistakes::new(file_name, text, report));
     }
-    let read = read(Section::new(document.get_ref(), file), &mut found);
-    if found.is_empty() { Ok(read) } else { Err(Mistakes::new(file_name, text, found)) }
+    let read = read(Section::new(document.get_ref(), file), &mut report);
+    if report.is_empty() { Ok(read) } else { Err(Mistakes::new(file_name, text, report)) }
 }

@@ -8,20 +8,21 @@ use switch::settings::PRIORITIES;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::mistakes::{Found, Place};
+use crate::mistakes::{Place, Report};
+use crate::words::{did_you_mean, quoted, quoted_list, shortened};
 
-/// A value and where it stands.
+/// A value of the file and its place.
 #[derive(Debug, Clone)]
-pub struct Placed<T> {
-    /// What is written.
+pub struct Setting<T> {
+    /// What the file says.
     pub value: T,
-    /// Where.
+    /// Where it says so.
     pub place: Place,
 }
 
-/// The value that is written, or else `default`.
-pub(crate) fn value_or<T: Copy>(written: &Option<Placed<T>>, default: T) -> T {
-    written.as_ref().map_or(default, |written| written.value)
+/// The value of a setting, or `default` where the file does not have it.
+pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
+    setting.as_ref().map_or(default, |setting| setting.value)
 }
 
 /// A value of the file that has not been read yet.
@@ -31,12 +32,13 @@ pub struct Item<'d> {
     pub place: Place,
 }
 
-/// A table whose settings are read by name; [`Section::finish`] then complains about what nobody asked for.
+/// A table whose settings are read by name; [`Section::finish`] then complains about the others.
 pub struct Section<'d> {
     /// Where the table begins.
     pub place: Place,
     entries: Vec<Entry<'d>>,
-    asked_for: Vec<&'static str>,
+    /// The names under which a setting was looked for.
+    known: Vec<&'static str>,
 }
 
 struct Entry<'d> {
@@ -55,7 +57,7 @@ impl<'d> Section<'d> {
             .collect();
         // The parser sorts by name; the order of the file gives the ports their numbers.
         entries.sort_by_key(|entry| entry.name_span.start);
-        Self { place, entries, asked_for: Vec::new() }
+        Self { place, entries, known: Vec::new() }
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -84,7 +86,7 @@ impl<'d> Section<'d> {
 
     /// Takes a setting as it is.
     pub fn item(&mut self, name: &'static str) -> Option<Item<'d>> {
-        self.asked_for.push(name);
+        self.known.push(name);
         let setting = self.full_name(name);
         let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
         entry.taken = true;
@@ -96,20 +98,20 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
-        found: &mut Found,
-    ) -> Option<Placed<T>>
+        report: &mut Report,
+    ) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        self.item(name)?.number(range, found)
+        self.item(name)?.number(range, report)
     }
 
     /// Takes true or false.
-    pub fn boolean(&mut self, name: &'static str, found: &mut Found) -> Option<Placed<bool>> {
+    pub fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<Setting<bool>> {
         let item = self.item(name)?;
         match item.value {
-            DeValue::Boolean(value) => Some(Placed { value: *value, place: item.place }),
-            _ => item.wrong("write true or false", found),
+            DeValue::Boolean(value) => Some(Setting { value: *value, place: item.place }),
+            _ => item.wrong("write true or false", report),
         }
     }
 
@@ -118,12 +120,12 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         example: &str,
-        found: &mut Found,
-    ) -> Option<Placed<&'d str>> {
+        report: &mut Report,
+    ) -> Option<Setting<&'d str>> {
         let item = self.item(name)?;
         match item.value {
-            DeValue::String(text) => Some(Placed { value: text.as_ref(), place: item.place }),
-            _ => item.wrong(&format!("write a string, as in \"{example}\""), found),
+            DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
+            _ => item.wrong(&format!("write a string, as in \"{example}\""), report),
         }
     }
 
@@ -133,20 +135,20 @@ impl<'d> Section<'d> {
         name: &'static str,
         words: &[(&str, T)],
         later: &[&str],
-        found: &mut Found,
-    ) -> Option<Placed<T>> {
+        report: &mut Report,
+    ) -> Option<Setting<T>> {
         let item = self.item(name)?;
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
         let cure = format!("write {}", quoted_list(&names, " or "));
-        let DeValue::String(text) = item.value else { return item.wrong(&cure, found) };
+        let DeValue::String(text) = item.value else { return item.wrong(&cure, report) };
         if let Some((_, value)) = words.iter().find(|(word, _)| word == text) {
-            return Some(Placed { value: *value, place: item.place });
+            return Some(Setting { value: *value, place: item.place });
         }
         if later.contains(&text.as_ref()) {
-            found.add(&item.place, format!("{} is not working yet", quoted(text)), cure);
+            report.add(&item.place, format!("{} is not working yet", quoted(text)), cure);
         } else {
             let cure = did_you_mean(text, &names).unwrap_or(cure);
-            found.add(&item.place, format!("unknown value {}", quoted(text)), cure);
+            report.add(&item.place, format!("unknown value {}", quoted(text)), cure);
         }
         None
     }
@@ -156,12 +158,12 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
-        found: &mut Found,
-    ) -> Option<Placed<Vec<T>>>
+        report: &mut Report,
+    ) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
-        self.item(name)?.numbers(range, found)
+        self.item(name)?.numbers(range, report)
     }
 
     /// Takes a list of eight whole numbers, one for each `index` from 0 to 7.
@@ -170,14 +172,14 @@ impl<'d> Section<'d> {
         name: &'static str,
         range: RangeInclusive<u8>,
         index: &str,
-        found: &mut Found,
-    ) -> Option<Placed<[u8; PRIORITIES]>> {
-        let list = self.numbers(name, range, found)?;
+        report: &mut Report,
+    ) -> Option<Setting<[u8; PRIORITIES]>> {
+        let list = self.numbers(name, range, report)?;
         match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
-            Ok(value) => Some(Placed { value, place: list.place }),
+            Ok(value) => Some(Setting { value, place: list.place }),
             Err(_) => {
                 let what = format!("found a list of {}", list.value.len());
-                found.add(&list.place, what, format!("write 8 numbers, one for each {index} from 0 to 7"));
+                report.add(&list.place, what, format!("write 8 numbers, one for each {index} from 0 to 7"));
                 None
             }
         }
@@ -188,25 +190,25 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         cure: &str,
-        found: &mut Found,
-    ) -> Option<Placed<Vec<Section<'d>>>> {
+        report: &mut Report,
+    ) -> Option<Setting<Vec<Section<'d>>>> {
         let item = self.item(name)?;
-        let Some(elements) = item.list() else { return item.wrong(cure, found) };
+        let Some(elements) = item.list() else { return item.wrong(cure, report) };
         let mut sections = Vec::new();
         for element in elements {
             let place = element.place.clone();
-            sections.extend(element.section(place, cure, found));
+            sections.extend(element.section(place, cure, report));
         }
-        Some(Placed { value: sections, place: item.place })
+        Some(Setting { value: sections, place: item.place })
     }
 
     /// Takes a table.
-    pub fn section(&mut self, name: &'static str, found: &mut Found) -> Option<Section<'d>> {
+    pub fn section(&mut self, name: &'static str, report: &mut Report) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
         let place = self.place_of(name)?;
         let cure = format!("write a table, as in [{}]", place.setting);
-        item.section(place, &cure, found)
+        item.section(place, &cure, report)
     }
 
     /// Takes all settings whatever they are called, in the order of the file: name, the name's place, value.
@@ -223,11 +225,11 @@ impl<'d> Section<'d> {
     }
 
     /// Takes all tables below this one, in the order of the file, with their names.
-    pub fn sections(&mut self, found: &mut Found) -> Vec<(&'d str, Section<'d>)> {
+    pub fn sections(&mut self, report: &mut Report) -> Vec<(&'d str, Section<'d>)> {
         let mut sections = Vec::new();
         for (name, place, item) in self.entries() {
             let cure = format!("write a table, as in [{}]", place.setting);
-            sections.extend(item.section(place, &cure, found).map(|section| (name, section)));
+            sections.extend(item.section(place, &cure, report).map(|section| (name, section)));
         }
         sections
     }
@@ -237,15 +239,15 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         last: usize,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Vec<(usize, Section<'d>)> {
-        let Some(mut table) = self.section(name, found) else { return Vec::new() };
+        let Some(mut table) = self.section(name, report) else { return Vec::new() };
         let mut numbered = Vec::new();
-        for (text, section) in table.sections(found) {
+        for (text, section) in table.sections(report) {
             // Spelt as we would, so that no number is there twice.
             match (0..=last).find(|number| number.to_string() == text) {
                 Some(number) => numbered.push((number, section)),
-                None => found.add(
+                None => report.add(
                     &section.place,
                     format!("there is no {name} {text}"),
                     format!("write a number from 0 to {last}"),
@@ -256,13 +258,13 @@ impl<'d> Section<'d> {
     }
 
     /// Complains where several of `names` are there, of which each says the same in its own way.
-    pub fn at_most_one(&self, names: &[&str], found: &mut Found) {
+    pub fn at_most_one(&self, names: &[&str], report: &mut Report) {
         let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first @ .., last] = &there[..]
             && let Some(place) = first.first().and_then(|name| self.place_of(name))
         {
             let what = format!("{} and {last} contradict each other", first.join(", "));
-            found.add(
+            report.add(
                 &place,
                 what,
                 if first.len() == 1 { "leave one of them out" } else { "leave one only" },
@@ -271,31 +273,31 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a setting that belongs elsewhere; `cure` says where.
-    pub(crate) fn misplaced(&mut self, name: &str, cure: &str, found: &mut Found) {
+    pub(crate) fn misplaced(&mut self, name: &str, cure: &str, report: &mut Report) {
         let Some(place) = self.place_of(name) else { return };
-        found.add(&place, "does not belong here", cure);
+        report.add(&place, "does not belong here", cure);
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
     /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
-    pub fn finish(self, later: &[&str], found: &mut Found) {
+    pub fn finish(self, later: &[&str], report: &mut Report) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
             let place = Place { setting: self.full_name(entry.name), span: entry.name_span.clone() };
             if later.contains(&entry.name) {
-                found.add(&place, "not working yet", "leave it out");
+                report.add(&place, "not working yet", "leave it out");
                 continue;
             }
-            let cure = did_you_mean(entry.name, &self.asked_for)
-                .unwrap_or_else(|| format!("known here: {}", self.asked_for.join(", ")));
-            found.add(&place, "unknown setting", cure);
+            let cure = did_you_mean(entry.name, &self.known)
+                .unwrap_or_else(|| format!("known here: {}", self.known.join(", ")));
+            report.add(&place, "unknown setting", cure);
         }
     }
 }
 
 impl<'d> Item<'d> {
     /// Notes that the value is of the wrong type.
-    pub fn wrong<T>(&self, cure: &str, found: &mut Found) -> Option<T> {
-        found.add(&self.place, format!("found {}", describe(self.value)), cure);
+    pub fn wrong<T>(&self, cure: &str, report: &mut Report) -> Option<T> {
+        report.add(&self.place, format!("found {}", describe(self.value)), cure);
         None
     }
 
@@ -315,42 +317,42 @@ impl<'d> Item<'d> {
     }
 
     /// The value as a whole number.
-    pub fn number<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<T>>
+    pub fn number<T>(self, range: RangeInclusive<T>, report: &mut Report) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
         let cure = format!("write a whole number from {} to {}", range.start(), range.end());
-        let DeValue::Integer(digits) = self.value else { return self.wrong(&cure, found) };
+        let DeValue::Integer(digits) = self.value else { return self.wrong(&cure, report) };
         let number = i64::from_str_radix(digits.as_str(), digits.radix()).ok();
         match number.and_then(|number| T::try_from(number).ok()).filter(|number| range.contains(number)) {
-            Some(value) => Some(Placed { value, place: self.place }),
+            Some(value) => Some(Setting { value, place: self.place }),
             None => {
-                found.add(&self.place, format!("{} is out of range", describe(self.value)), cure);
+                report.add(&self.place, format!("{} is out of range", describe(self.value)), cure);
                 None
             }
         }
     }
 
     /// The value as a list of whole numbers.
-    pub fn numbers<T>(self, range: RangeInclusive<T>, found: &mut Found) -> Option<Placed<Vec<T>>>
+    pub fn numbers<T>(self, range: RangeInclusive<T>, report: &mut Report) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
         let Some(elements) = self.list() else {
             let cure = format!("write a list of whole numbers from {} to {}", range.start(), range.end());
-            return self.wrong(&cure, found);
+            return self.wrong(&cure, report);
         };
         let numbers: Vec<_> =
-            elements.into_iter().map(|element| element.number(range.clone(), found)).collect();
+            elements.into_iter().map(|element| element.number(range.clone(), report)).collect();
         let value = numbers.into_iter().map(|number| Some(number?.value)).collect::<Option<Vec<T>>>()?;
-        Some(Placed { value, place: self.place })
+        Some(Setting { value, place: self.place })
     }
 
     /// The value as a table that is to be shown at `name_place`.
-    pub fn section(self, name_place: Place, cure: &str, found: &mut Found) -> Option<Section<'d>> {
+    pub fn section(self, name_place: Place, cure: &str, report: &mut Report) -> Option<Section<'d>> {
         match self.value {
             DeValue::Table(table) => Some(Section::new(table, name_place)),
-            _ => self.wrong(cure, found),
+            _ => self.wrong(cure, report),
         }
     }
 }
@@ -366,41 +368,4 @@ pub(crate) fn describe(value: &DeValue) -> String {
         DeValue::Array(_) => "a list".to_owned(),
         DeValue::Table(_) => "a table".to_owned(),
     }
-}
-
-/// Text from the file in quotes, on one line and not too long.
-pub fn quoted(text: &str) -> String {
-    format!("{:?}", shortened(text))
-}
-
-fn shortened(text: &str) -> String {
-    const MOST_CHARS: usize = 60;
-    match text.char_indices().nth(MOST_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-fn quoted_list(words: &[&str], between: &str) -> String {
-    words.iter().map(|word| format!("\"{word}\"")).collect::<Vec<_>>().join(between)
-}
-
-/// The known word that was probably meant: one that differs in few letters for its length, or one or two that begin with
-/// what is there (as when the unit was left out). `None` when none or several would do.
-pub fn did_you_mean(word: &str, known: &[&str]) -> Option<String> {
-    // Comparing takes length × length steps, so a monster is not compared at all.
-    if word.len() > 64 {
-        return None;
-    }
-    let word = word.to_lowercase();
-    let distance = |known: &str| strsim::damerau_levenshtein(&word, known);
-    let shortest = known.iter().map(|known| distance(known)).min()?;
-    let limit = (word.len() / 3).max(1);
-    let likely = |likely: &dyn Fn(&str) -> bool, most: usize| {
-        let likely: Vec<&str> = known.iter().copied().filter(|known| likely(known)).collect();
-        (1..=most).contains(&likely.len()).then_some(likely)
-    };
-    let meant = likely(&|known| shortest <= limit && distance(known) == shortest, 1)
-        .or_else(|| likely(&|known| word.len() >= 3 && known.starts_with(&word), 2))?;
-    Some(format!("did you mean {}?", quoted_list(&meant, " or ")))
 }

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use crate::mistakes::Found;
-use crate::section::{Item, Placed, Section, did_you_mean, quoted};
+use crate::mistakes::Report;
+use crate::section::{Item, Section, Setting};
+use crate::words::{did_you_mean, quoted};
 
 /// The fastest port: what the fastest Ethernet of today carries.
 pub(crate) const MAX_SPEED_BPS: u64 = 800_000_000_000;
@@ -17,18 +18,18 @@ const INTERFACE_BYTES: usize = 15;
 const NAME_BYTES: usize = 64;
 
 /// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
-pub fn speed(item: Item, found: &mut Found) -> Option<Placed<u64>> {
+pub fn speed(item: Item, report: &mut Report) -> Option<Setting<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_speed(text),
         DeValue::Integer(digits) => {
             u64::from_str_radix(digits.as_str(), digits.radix()).ok().filter(is_speed)
         }
-        _ => return item.wrong(CURE, found),
+        _ => return item.wrong(CURE, report),
     };
     match bps {
-        Some(value) => Some(Placed { value, place: item.place }),
-        None => item.wrong(CURE, found),
+        Some(value) => Some(Setting { value, place: item.place }),
+        None => item.wrong(CURE, report),
     }
 }
 
@@ -79,11 +80,11 @@ pub(crate) fn digits(text: &str) -> Option<u64> {
 }
 
 /// The name of a network interface.
-pub(crate) fn interface(name: Placed<&str>, found: &mut Found) -> Option<Placed<String>> {
+pub(crate) fn interface(name: Setting<&str>, report: &mut Report) -> Option<Setting<String>> {
     let text = name.value;
     if text.len() > INTERFACE_BYTES {
         let what = format!("{} is {} bytes long", quoted(text), text.len());
-        found.add(&name.place, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
+        report.add(&name.place, what, format!("the kernel's names have at most {INTERFACE_BYTES}"));
         return None;
     }
     // As `dev_valid_name` in the kernel has it.
@@ -92,14 +93,14 @@ pub(crate) fn interface(name: Placed<&str>, found: &mut Found) -> Option<Placed<
         && text != ".."
         && !text.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
     if !legal {
-        found.add(
+        report.add(
             &name.place,
             format!("{} cannot be an interface", quoted(text)),
             "write a name that `ip link` shows",
         );
         return None;
     }
-    Some(Placed { value: text.to_owned(), place: name.place })
+    Some(Setting { value: text.to_owned(), place: name.place })
 }
 
 /// Whether a switch, a port, a profile or a table can have this name: it is shown in tables, and a switch's is part of its
@@ -113,13 +114,13 @@ pub fn is_name(text: &str) -> bool {
 pub const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
 
 /// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
-pub(crate) fn named<'d>(section: &mut Section<'d>, found: &mut Found) -> Vec<(String, Section<'d>)> {
+pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
     let mut named = Vec::new();
-    for (name, section) in section.sections(found) {
+    for (name, section) in section.sections(report) {
         if is_name(name) {
             named.push((name.to_owned(), section));
         } else {
-            found.add(&section.place, format!("{} is no name", quoted(name)), NAME_CURE);
+            report.add(&section.place, format!("{} is no name", quoted(name)), NAME_CURE);
         }
     }
     named
@@ -128,10 +129,10 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, found: &mut Found) -> Vec<(St
 /// What `binding` names: one of `known`, each of which is a `what` and written as `example`.
 pub(crate) fn bound<T: Clone>(
     known: &BTreeMap<String, T>,
-    binding: &Placed<&str>,
+    binding: &Setting<&str>,
     what: &str,
     example: &str,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<T> {
     let value = known.get(binding.value);
     if value.is_none() {
@@ -140,7 +141,7 @@ pub(crate) fn bound<T: Clone>(
             0 => format!("define it as {example}"),
             _ => format!("known: {}", names.join(", ")),
         });
-        found.add(&binding.place, format!("there is no {what} {}", quoted(binding.value)), cure);
+        report.add(&binding.place, format!("there is no {what} {}", quoted(binding.value)), cure);
     }
     value.cloned()
 }

@@ -190,7 +190,7 @@ fn a_default_is_blamed_once() {
     assert_eq!(warnings.to_string(), expected.join("\n"));
 }
 
-/// The examples of the seeds and of this house are as they should be.
+/// The vendors' examples and our own are as they should be.
 #[test]
 fn the_examples() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config");

@@ -32,7 +32,7 @@ fn the_smallest_file() {
         config,
         Config {
             name: "sluice".to_owned(),
-            dataplane: Dataplane { cores: vec![0] },
+            dataplane: Dataplane::default(),
             switch: SwitchSettings {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),
@@ -160,7 +160,8 @@ fn every_setting() {
     expected.rewrite =
         RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
-    expected.pfc = PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000 };
+    expected.pfc =
+        PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
     expected.groups = [GroupSettings::lossy(); 8];
     expected.groups[3] = GroupSettings {
         pool: 3,
@@ -223,7 +224,10 @@ fn a_ports_own_settings_win_one_by_one() {
     );
     let [plain, own, off] = &config.switch.ports[..] else { panic!("three ports") };
 
-    assert_eq!(plain.pfc, PfcSettings { rx: true, tx: false, no_drop: 8, pause_quanta: 65_535 });
+    assert_eq!(
+        plain.pfc,
+        PfcSettings { rx: true, tx: false, no_drop: 8, pause_quanta: 65_535, pause_speed_bps: None }
+    );
     assert_eq!((plain.speed_bps, plain.classify.trust), (Some(1_000_000_000), Trust::None));
     assert_eq!(plain.groups[3].xoff, Threshold::Static(70));
     assert_eq!(
@@ -231,7 +235,10 @@ fn a_ports_own_settings_win_one_by_one() {
         (Some(Threshold::Static(30)), Guaranteed::Percent(5))
     );
 
-    assert_eq!(own.pfc, PfcSettings { rx: true, tx: false, no_drop: 0b1_1000, pause_quanta: 65_535 });
+    assert_eq!(
+        own.pfc,
+        PfcSettings { rx: true, tx: false, no_drop: 0b1_1000, pause_quanta: 65_535, pause_speed_bps: None }
+    );
     assert_eq!((own.speed_bps, own.classify.trust), (Some(2_000_000_000), Trust::None));
     assert_eq!(own.groups[3].xoff, Threshold::Dynamic(Alpha::from_percent(50)));
     assert_eq!((own.groups[3].headroom_cells, own.groups[3].reserved_cells), (50, 9));
@@ -240,7 +247,10 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!(own.queues[2].guaranteed, Guaranteed::Percent(5));
 
     // PFC off: priority 3 is a lossy priority like all others. What the file says of its cells stays.
-    assert_eq!(off.pfc, PfcSettings { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535 });
+    assert_eq!(
+        off.pfc,
+        PfcSettings { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535, pause_speed_bps: None }
+    );
     assert_eq!(off.groups[0], GroupSettings::lossy());
     assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Threshold::Static(70)));
 }
@@ -380,7 +390,7 @@ fn every_file_in_config() {
     assert_eq!(names, expected);
 }
 
-/// The seeds' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
+/// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.
 #[test]
 fn the_examples_of_the_seeds() {
     let mut table = String::new();
@@ -462,7 +472,10 @@ fn the_incast_file() {
     let (fast, slow) = (Some(1_000_000_000), Some(500_000_000));
     assert_eq!(ports, [("sender1", fast), ("sender2", fast), ("receiver", slow)]);
     for port in &config.switch.ports {
-        assert_eq!(port.pfc, PfcSettings { rx: true, tx: true, no_drop: 8, pause_quanta: 65_535 });
+        assert_eq!(
+            port.pfc,
+            PfcSettings { rx: true, tx: true, no_drop: 8, pause_quanta: 65_535, pause_speed_bps: None }
+        );
         assert_eq!((port.groups[3].headroom_cells, port.groups[3].xoff), (16_384, Threshold::Static(4096)));
     }
     assert_eq!(config.switch.buffer.headroom_cells, 49_152);

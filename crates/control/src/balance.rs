@@ -1,5 +1,5 @@
-//! The conservation of frames (docs/architecture.md, invariant 5): everything that came in, and every copy of it, has
-//! left, been dropped with a reason, been lost by the kernel that was to send it, or waits.
+//! The conservation of frames (docs/law.md, "Invariants", 5): everything that came in, and every copy of it, has left,
+//! been dropped with a reason, been lost by the kernel that was to send it, or waits.
 //!
 //! ```text
 //! received + flood copies = transmitted + dropped + lost by the kernel + waiting

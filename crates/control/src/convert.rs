@@ -45,7 +45,7 @@ impl From<&[Count; 3]> for v1::ByDropLevel {
 }
 
 /// `impl From<&struct of the switch> for message`, for all of them.
-#[allow(clippy::all, reason = "written by build.rs")]
+#[allow(clippy::useless_conversion, reason = "generated: not all fields are of other types there")]
 mod written {
     use crate::v1::*;
     include!(concat!(env!("OUT_DIR"), "/from_switch.rs"));

@@ -1,9 +1,9 @@
 //! The server of the control API. It never touches the switch: it hands each request for a snapshot and each order to
 //! whoever owns the way to the poll loop, and waits for the answer on the client's behalf.
 //!
-//! Rule: whatever clients do, memory stays bounded (design §7.7). So many connections, so many streams on each, so
-//! many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its next
-//! snapshot only when it has taken the last.
+//! Rule: whatever clients do, memory stays bounded (docs/law.md, "Invariants", 7). So many connections, so many streams
+//! on each, so many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its
+//! next snapshot only when it has taken the last.
 
 use std::io;
 use std::path::PathBuf;

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
-use switch::{FrameId, HeapMemory, Instant, Memory, Received, Switch};
+use switch::{Arrival, FrameId, HeapMemory, Instant, Memory, Received, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
 
@@ -21,6 +21,14 @@ const ROUNDS: usize = 20_000;
 const REPEATS: usize = 7;
 
 fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, ports, frames, rounds] = &arguments[..] {
+        let number = |text: &String| text.parse().expect("a number");
+        let mut lab = Lab::new(number(ports), number(frames));
+        let run = if what == "bare" { bare } else { whole };
+        println!("{:.1}", run(&mut lab, number(rounds)));
+        return;
+    }
     println!(
         "{:>6} {:>8} {:>16} {:>14} {:>7}",
         "ports", "frames", "switch ns/frame", "bare ns/frame", "ratio"
@@ -30,8 +38,8 @@ fn main() {
             let mut switch_ns = Vec::new();
             let mut bare_ns = Vec::new();
             for _ in 0..REPEATS {
-                bare_ns.push(bare(&mut Lab::new(ports, frames)));
-                switch_ns.push(whole(&mut Lab::new(ports, frames)));
+                bare_ns.push(bare(&mut Lab::new(ports, frames), ROUNDS));
+                switch_ns.push(whole(&mut Lab::new(ports, frames), ROUNDS));
             }
             let (switch_ns, bare_ns) = (median(switch_ns), median(bare_ns));
             println!("{ports:>6} {frames:>8} {switch_ns:>16.1} {bare_ns:>14.1} {:>7.2}", switch_ns / bare_ns);
@@ -85,7 +93,8 @@ struct Lab {
     switch: Switch,
     memory: Fetching,
     ring: VecDeque<FrameId>,
-    ports: usize,
+    /// The port that each frame comes in on.
+    port_of: Vec<u8>,
 }
 
 impl Lab {
@@ -113,7 +122,8 @@ impl Lab {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             ring.swap(i, (random >> 33) as usize % (i + 1));
         }
-        Self { switch: Switch::new(&settings, &macs, frames), memory, ring: ring.into(), ports }
+        let port_of = (0..frames).map(|n| (n % ports) as u8).collect();
+        Self { switch: Switch::new(&settings, &macs, frames), memory, ring: ring.into(), port_of }
     }
 }
 
@@ -128,45 +138,48 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 1, n as u8])
 }
 
-/// All that the switch does, in turns of [`BATCH`] frames.
-fn whole(lab: &mut Lab) -> f64 {
+/// All that the switch does, in turns of [`BATCH`] frames, handed over as the daemon's loop does: a batch is looked at,
+/// each header fetched [`AHEAD`] frames before, then received; each port's frames that have left are completed together.
+fn whole(lab: &mut Lab, rounds: usize) -> f64 {
+    let mut arrivals: Vec<Arrival> = Vec::with_capacity(BATCH);
     let mut out = Vec::with_capacity(BATCH);
     let mut now = 1_000;
     let start = cpu_ns();
     let mut sent = 0;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         now += 2_000;
         for _ in 0..BATCH {
             lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]); // as the loop does
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
-            let port = frame.index() % lab.ports;
-            lab.switch.receive(port, Received { frame, len: 64 }, Instant(now), &mut lab.memory);
+            let port = usize::from(lab.port_of[frame.index()]);
+            let bytes = lab.memory.bytes(&frame, 64);
+            arrivals.push(lab.switch.look(port, Received { frame, len: 64 }, bytes));
         }
+        lab.switch.receive_all(&mut arrivals, Instant(now), &mut lab.memory);
         lab.switch.tick(Instant(now));
         let mut work = lab.switch.ports_with_work();
         while work != 0 {
             let port = work.trailing_zeros() as usize;
             work &= work - 1;
             lab.switch.transmit(port, BATCH, Instant(now), &mut lab.memory, &mut out);
-            for outgoing in out.drain(..) {
-                sent += 1;
-                lab.switch.complete(port, outgoing.frame, Instant(now), &mut lab.memory);
-            }
+            sent += out.len();
+            let left = out.drain(..).map(|outgoing| outgoing.frame);
+            lab.switch.complete_all(port, left, Instant(now), &mut lab.memory);
         }
         // What was flooded while addresses were unknown, and freed frames, go back to the ring.
         while let Some(frame) = lab.memory.alloc() {
             lab.ring.push_back(frame);
         }
     }
-    assert!(sent > ROUNDS * BATCH * 9 / 10, "the switch forwarded only {sent} frames");
-    (cpu_ns() - start) / (ROUNDS * BATCH) as f64
+    assert!(sent > rounds * BATCH * 9 / 10, "the switch forwarded only {sent} frames");
+    (cpu_ns() - start) / (rounds * BATCH) as f64
 }
 
 /// The least that a forwarder could do with the same frames: read the header, hand the frame on.
-fn bare(lab: &mut Lab) -> f64 {
+fn bare(lab: &mut Lab, rounds: usize) -> f64 {
     let mut out = Vec::with_capacity(BATCH);
     let start = cpu_ns();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         for _ in 0..BATCH {
             lab.memory.prefetch(&lab.ring[AHEAD.min(lab.ring.len() - 1)]);
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
@@ -179,5 +192,5 @@ fn bare(lab: &mut Lab) -> f64 {
             lab.ring.push_back(frame);
         }
     }
-    (cpu_ns() - start) / (ROUNDS * BATCH) as f64
+    (cpu_ns() - start) / (rounds * BATCH) as f64
 }

@@ -1,20 +1,17 @@
-//! One core's loop. A turn is one breath: read the clock once, take what has left, take what came in, do what is due,
-//! send, answer. Source: design §2.
+//! One core's loop: it reads the clock, takes a turn ([`Turn`]), answers the daemon, and sleeps when nothing has moved for
+//! a while; told to stop, it drains. Source: `docs/architecture.md`, "The way of a frame".
 
 use std::io;
+use std::sync::Arc;
 
+use crate::heartbeat::Heartbeat;
 use crate::mailbox::{Command, Mailbox, Reply};
-use switch::{FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Snapshot, Switch};
-use wire::checksum;
-use wire::ethernet::Header;
-use xdp::{PortIo, Waiter};
+use crate::port::Port;
+use crate::turn::Turn;
+use crate::wait::Wait;
+use switch::{FrameId, Instant, Mark, Memory, Nanos, Snapshot, Switch};
+use wire::set::Set64;
 
-/// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
-const RX_BATCH: usize = 64;
-/// Headers are fetched into the cache so many frames before they are read.
-const LOOK_AHEAD: usize = 6;
-/// Frames given to a port in one turn.
-const TX_BATCH: usize = 256;
 /// A loop that has had nothing to do for this long sleeps.
 const SPIN_NS: Nanos = 20_000;
 /// No sleep is shorter: what would be due sooner is worth waiting for awake.
@@ -25,36 +22,36 @@ const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 const DRAIN_NS: Nanos = 1_000_000_000;
 
 /// What a loop is told at its start.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CoreSettings {
+    /// Where it says that it turns.
+    pub heartbeat: Arc<Heartbeat>,
+    /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its neighbours.
+    pub watches_rings: bool,
     /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
     pub finish_checksums: Vec<bool>,
 }
 
 /// A loop with all that it owns.
 #[derive(Debug)]
-pub struct Core<P: PortIo> {
+pub struct Core<P: Port> {
     switch: Switch,
     ports: Vec<P>,
-    /// Bit i: port i is open.
-    open: u64,
+    turn: Turn,
     memory: P::Memory,
     memory_frames: usize,
     mailbox: Mailbox,
-    settings: CoreSettings,
-    receiving: bool,
+    heartbeat: Arc<Heartbeat>,
     stop: Option<Box<Snapshot>>,
-    // Scratch, allocated once.
-    received: Vec<Received>,
-    completed: Vec<FrameId>,
-    outgoing: Vec<Outgoing>,
+    /// Frames of a port that closes; otherwise empty.
+    unsent: Vec<FrameId>,
     // What it knows of itself.
     turns: u64,
     last_turn: Option<Instant>,
     worst_stall_ns: Nanos,
 }
 
-impl<P: PortIo> Core<P> {
+impl<P: Port> Core<P> {
     /// A loop over `ports`, which are the switch's ports in order; `memory_frames` is the number of frames in all.
     pub fn new(
         switch: Switch,
@@ -65,19 +62,18 @@ impl<P: PortIo> Core<P> {
         settings: CoreSettings,
     ) -> Self {
         assert_eq!(ports.len(), settings.finish_checksums.len(), "one setting a port");
+        let mut turn = Turn::new(settings.finish_checksums);
+        turn.watch_rings(settings.watches_rings);
         Self {
-            open: ports.iter().enumerate().fold(0, |mask, (i, _)| mask | 1 << i),
             switch,
             ports,
+            turn,
             memory,
             memory_frames,
             mailbox,
-            settings,
-            receiving: true,
+            heartbeat: settings.heartbeat,
             stop: None,
-            received: Vec::with_capacity(RX_BATCH),
-            completed: Vec::with_capacity(4096),
-            outgoing: Vec::with_capacity(TX_BATCH),
+            unsent: Vec::with_capacity(4096),
             turns: 0,
             last_turn: None,
             worst_stall_ns: 0,
@@ -88,107 +84,35 @@ impl<P: PortIo> Core<P> {
     /// totals.
     ///
     /// # Errors
-    /// The kernel cannot let it sleep.
-    pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut Waiter) -> io::Result<()> {
+    /// `waiter` cannot let it sleep.
+    pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Wait) -> io::Result<()> {
         let mut idle_since = clock();
-        let mut watched = 0;
+        let mut watched = Set64::EMPTY;
         while self.stop.is_none() {
             let now = clock();
-            if watched != self.open {
-                watched = self.open;
-                waiter.watch(
-                    self.ports
-                        .iter()
-                        .enumerate()
-                        .filter(|(i, _)| watched & (1 << i) != 0)
-                        .map(|(_, port)| port),
-                );
+            if watched != self.turn.open_ports() {
+                watched = self.turn.open_ports();
+                waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
             if self.turn(now) {
                 idle_since = now;
             } else if let Some(nanos) = self.may_sleep(now, idle_since) {
+                self.heartbeat.sleep();
                 waiter.wait(nanos)?;
                 self.last_turn = None; // a sleep is no stall
             }
         }
         self.wind_up(clock);
+        self.heartbeat.end();
         Ok(())
     }
 
-    /// One turn. True if anything moved.
+    /// One turn, and what the daemon wants of it. True if anything moved.
     pub fn turn(&mut self, now: Instant) -> bool {
         self.note_turn(now);
-        let mut moved = false;
-        let mut open = self.open;
-        while open != 0 {
-            let port = open.trailing_zeros() as usize;
-            open &= open - 1;
-            moved |= self.take_completed(port, now);
-            moved |= self.take_received(port, now);
-        }
-        self.switch.tick(now);
-        let mut open = self.open;
-        while open != 0 {
-            let port = open.trailing_zeros() as usize;
-            open &= open - 1;
-            moved |= self.send(port, now);
-        }
+        self.heartbeat.take(&mut self.switch, self.ports.len());
+        let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.answer(now) || moved
-    }
-
-    /// Releases what the kernel is done with.
-    #[inline]
-    fn take_completed(&mut self, port: usize, now: Instant) -> bool {
-        self.ports[port].complete(&mut self.completed);
-        let moved = !self.completed.is_empty();
-        for frame in self.completed.drain(..) {
-            self.switch.complete(port, frame, now, &mut self.memory);
-        }
-        moved
-    }
-
-    /// Puts a batch of received frames through the switch.
-    #[inline]
-    fn take_received(&mut self, port: usize, now: Instant) -> bool {
-        let most = if self.receiving { RX_BATCH } else { 0 };
-        self.ports[port].receive(&mut self.memory, now, most, &mut self.received);
-        let moved = !self.received.is_empty();
-        let finish_checksums = self.settings.finish_checksums[port];
-        let mut batch = self.received.drain(..);
-        while let Some(received) = batch.next() {
-            if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
-                self.memory.prefetch(&ahead.frame);
-            }
-            if finish_checksums {
-                let bytes = self.memory.bytes_mut(&received.frame, usize::from(received.len));
-                if let Ok(header) = Header::parse(bytes) {
-                    checksum::finish_transport(bytes, &header);
-                }
-            }
-            self.switch.receive(port, received, now, &mut self.memory);
-        }
-        moved
-    }
-
-    /// Gives a port what may leave now, and makes the kernel send it and what it did not take before.
-    #[inline]
-    fn send(&mut self, port: usize, now: Instant) -> bool {
-        let io = &mut self.ports[port];
-        if self.switch.ports_with_work() & (1 << port) != 0 {
-            let room = io.transmit_room().min(TX_BATCH);
-            self.switch.transmit(port, room, now, &mut self.memory, &mut self.outgoing);
-        }
-        let moved = !self.outgoing.is_empty();
-        if moved {
-            io.transmit(&mut self.outgoing);
-        }
-        if io.outstanding() > 0 {
-            let lost = io.kick();
-            if lost > 0 {
-                self.switch.kernel_lost(port, lost);
-            }
-        }
-        moved
     }
 
     /// Commands from the daemon, events to it, and ports that went away by themselves.
@@ -202,7 +126,7 @@ impl<P: PortIo> Core<P> {
             self.mailbox.tell(at, event);
         }
         for port in 0..self.ports.len() {
-            if self.open & (1 << port) != 0 && !self.ports[port].is_up() {
+            if self.turn.open_ports().contains(port) && !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
             }
@@ -241,14 +165,18 @@ impl<P: PortIo> Core<P> {
 
     /// Closes a port for good; what it held is dropped and counted.
     fn close(&mut self, port: usize, now: Instant) {
-        if port >= self.ports.len() || self.open & (1 << port) == 0 {
+        if port >= self.ports.len() || !self.turn.close(port) {
             return;
         }
-        self.open &= !(1 << port);
-        self.take_completed(port, now);
+        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         self.switch.port_down(port, now, &mut self.memory);
-        self.ports[port].close(&mut self.memory, &mut self.completed);
-        for frame in self.completed.drain(..) {
+        self.take_back(port, now);
+    }
+
+    /// Closes what a closed port is made of; what it had not sent is counted.
+    fn take_back(&mut self, port: usize, now: Instant) {
+        self.ports[port].close(&mut self.memory, &mut self.unsent);
+        for frame in self.unsent.drain(..) {
             self.switch.unsent(port, frame, now, &mut self.memory);
         }
     }
@@ -262,10 +190,11 @@ impl<P: PortIo> Core<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more frames in, held ports released, queues out, what cannot leave dropped and counted, XON told,
-    /// ports closed.
+    /// The end: no more data in, but neighbours' pauses obeyed, and ours go on; held ports released, queues out, what cannot
+    /// leave dropped and counted, ports closed.
     fn wind_up(&mut self, clock: impl Fn() -> Instant) {
-        self.receiving = false;
+        self.turn.stop_forwarding();
+        self.switch.stop();
         (0..self.ports.len()).for_each(|port| self.switch.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
@@ -273,7 +202,10 @@ impl<P: PortIo> Core<P> {
         }
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
-            self.close_quietly(port, clock());
+            // That it is down now is no event.
+            if self.turn.close(port) {
+                self.take_back(port, clock());
+            }
         }
         let mut snapshot = self.stop.take().unwrap_or_default();
         self.snapshot(clock(), &mut snapshot);
@@ -288,17 +220,6 @@ impl<P: PortIo> Core<P> {
             // A PFC frame may still have been due in the turn that emptied the switch: one more turn without it.
             if now >= end || (!moved && done(self)) {
                 return;
-            }
-        }
-    }
-
-    /// Closes a port at the end: that it is down now is no event.
-    fn close_quietly(&mut self, port: usize, now: Instant) {
-        if self.open & (1 << port) != 0 {
-            self.open &= !(1 << port);
-            self.ports[port].close(&mut self.memory, &mut self.completed);
-            for frame in self.completed.drain(..) {
-                self.switch.unsent(port, frame, now, &mut self.memory);
             }
         }
     }
@@ -318,6 +239,7 @@ impl<P: PortIo> Core<P> {
 
     #[inline]
     fn note_turn(&mut self, now: Instant) {
+        self.heartbeat.beat(now);
         self.turns += 1;
         if let Some(last) = self.last_turn.replace(now) {
             self.worst_stall_ns = self.worst_stall_ns.max(now.since(last));

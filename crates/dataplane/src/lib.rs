@@ -1,10 +1,31 @@
 //! The poll loop of one core: rings in, switch, rings out. It owns its ports, its switch and its memory, never blocks
 //! but where it sleeps, never allocates after the start, and never locks; the rest of the daemon talks to it through a
 //! [`Handle`].
+//!
+//! ```text
+//! Core ─▶ Turn ─▶ Port: xdp::XdpPort, MemoryPort, the simulator's lines
+//!   │      └────▶ switch::Switch
+//!   ├───▶ Mailbox ◀─▶ Handle: the daemon
+//!   └───▶ Wait: xdp::Waiter
+//! ```
+//! Pure: what a port and a sleep are made of is behind [`Port`] and [`Wait`], time is a parameter, and a simulated
+//! software switch takes the very same [`Turn`].
 #![forbid(unsafe_code)]
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod core;
+pub mod heartbeat;
 pub mod mailbox;
+pub mod memory_port;
+pub mod port;
+pub mod turn;
+pub mod vigil;
+pub mod wait;
 
 pub use crate::core::{Core, CoreSettings};
+pub use heartbeat::{Heartbeat, Pulse};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
+pub use memory_port::{Calls, MemoryPort, Wire};
+pub use port::Port;
+pub use turn::{RX_BATCH, TX_BATCH, Turn};
+pub use wait::Wait;

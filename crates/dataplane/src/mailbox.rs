@@ -1,10 +1,10 @@
 //! How the rest of the daemon talks to a loop: two bounded rings, so that neither side ever waits for the other.
 
 use std::sync::Arc;
+use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
-use xdp::Waker;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
@@ -93,7 +93,7 @@ impl Handle {
     /// Tells the loop something and wakes it; gives the command back if the ring is full.
     pub fn send(&mut self, command: Command) -> Result<(), Command> {
         self.commands.push(command)?;
-        self.waker.wake();
+        self.waker.wake_by_ref();
         Ok(())
     }
 

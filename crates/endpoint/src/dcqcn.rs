@@ -2,7 +2,7 @@
 //!
 //! Rule: a CNP says that a frame of the flow came marked. It cuts the rate by the part alpha/2, and the rate before
 //! becomes the target. alpha estimates how often marks come: each CNP moves it towards 1, each alpha interval without one
-//! towards 0. The rate comes back in steps, one for each increase interval and one for every so many bytes:
+//! towards 0. The rate comes back in steps, one for each step interval and one for each `step_bytes` of the flow:
 //!
 //! ```text
 //!            CNP: target = rate, rate ·= 1 − alpha/2, steps = 0
@@ -12,26 +12,26 @@
 //!   rate → half way to target    target += R_AI          target += R_HAI    (5 steps of both kinds)
 //!                                rate → half way         rate → half way
 //! ```
-//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3; the seeds'
-//! figures 3-2 to 3-7 (inspur-ecn-pfc-white-paper-zh.txt).
+//! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3;
+//! docs/sources.md, "Inspur white paper" (figures 3-2 to 3-7).
 
 use switch::{Instant, Nanos};
 
 /// Steps of fast recovery (F of the paper).
 const FAST_STEPS: u32 = 5;
 
-/// How quickly marks are told, and how strongly they are followed.
+/// How soon a sender is told of marks, and how strongly it follows them.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct DcqcnSettings {
     /// A receiver sends at most one CNP a flow in this time.
     pub cnp_interval_ns: Nanos,
-    /// Without a CNP for so long alpha decays, and again each time.
+    /// Without a CNP, alpha decays each time that this passes.
     pub alpha_interval_ns: Nanos,
-    /// The rate takes a step back up so often …
+    /// The rate takes a step back up each time that this passes …
     pub step_interval_ns: Nanos,
-    /// … and with every so many bytes of the flow.
+    /// … and each time that the flow has sent this many bytes.
     pub step_bytes: u64,
-    /// Weight of the newest sign in alpha (g), from 0 to 1.
+    /// Weight in alpha of the newest interval, with a CNP or without (g), from 0 to 1.
     pub gain: f64,
     /// What an additive step adds to the target (R_AI), in bit/s.
     pub additive_bps: f64,
@@ -39,7 +39,8 @@ pub struct DcqcnSettings {
     pub hyper_bps: f64,
     /// No flow becomes slower, in bit/s.
     pub least_bps: f64,
-    /// A sender that comes late catches up with so much of its rate; 0: each frame keeps its distance to the one before.
+    /// A sender that comes late catches up with what its rate carries in this time; 0: each frame keeps its distance to
+    /// the one before.
     pub burst_ns: Nanos,
 }
 
@@ -137,8 +138,11 @@ impl Dcqcn {
         while self.step_at <= now {
             self.time_steps += 1;
             self.step();
-            self.step_at =
-                if self.is_free() { Instant::NEVER } else { self.step_at + self.settings.step_interval_ns };
+            self.step_at = if self.is_at_full_rate() {
+                Instant::NEVER
+            } else {
+                self.step_at + self.settings.step_interval_ns
+            };
         }
     }
 
@@ -147,7 +151,7 @@ impl Dcqcn {
         let gap_ns = (f64::from(bytes) * 8e9 / self.rate_bps) as Nanos;
         self.free_at = self.free_at.max(now - self.settings.burst_ns) + gap_ns;
         self.bytes += u64::from(bytes);
-        if self.bytes >= self.settings.step_bytes && !self.is_free() {
+        if self.bytes >= self.settings.step_bytes && !self.is_at_full_rate() {
             self.bytes = 0;
             self.byte_steps += 1;
             self.step();
@@ -168,8 +172,8 @@ impl Dcqcn {
         }
     }
 
-    /// It sends as fast as it ever will.
-    fn is_free(&self) -> bool {
+    /// Congestion leaves it its whole rate.
+    fn is_at_full_rate(&self) -> bool {
         self.rate_bps >= self.most_bps
     }
 
@@ -207,7 +211,7 @@ mod tests {
 
     /// The life of a flow of 600 Mbit/s, by the formulas: rate and target in Mbit/s.
     #[test]
-    fn cut_decay_and_the_three_ways_back() {
+    fn a_cnp_cuts_the_rate_and_it_comes_back_in_three_ways() {
         let mut flow = Dcqcn::new(SETTINGS, 600_000_000, Instant(0));
         flow.advance(Instant(100 * MS));
         assert_eq!(mbps(&flow), (600, 600), "nothing happens without a CNP");
@@ -242,13 +246,13 @@ mod tests {
         assert_eq!((flow.lowest_bps(), flow.cnps()), (300_000_000, 2));
     }
 
-    /// alpha after so many decays from 1.
+    /// alpha after this many decays from 1.
     fn flow_alpha(decays: i32) -> f64 {
         (1.0 - SETTINGS.gain).powi(decays)
     }
 
     #[test]
-    fn bytes_make_steps_too_and_frames_leave_at_the_rate() {
+    fn bytes_make_steps_and_frames_leave_at_the_rate() {
         let mut flow = Dcqcn::new(SETTINGS, 800_000_000, Instant(0));
         flow.cut(Instant(0));
         flow.step_at = Instant::NEVER;

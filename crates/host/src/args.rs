@@ -27,7 +27,7 @@ pub struct Args {
     ///
     /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
     /// with the tag, 64 to 1514 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
-    /// however long that takes within --duration. start=DURATION: begin so much later (0). vid=0-4094: VLAN of the tag
+    /// however long that takes within --duration. start=DURATION: wait before it begins (0). vid=0-4094: VLAN of the tag
     /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets (to port 4791, as
     /// RoCEv2) with this ECN field, size 100 at least; without it frames are no IP, and no switch can mark them. May be
     /// given more than once; the flows number from 0.
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_of_a_receiver() {
+    fn a_receiver_has_defaults_for_all_but_its_interface() {
         let args = parse(&[]).unwrap();
         assert_eq!((args.interface.as_str(), args.flows.len(), args.mac), ("veth0", 0, None));
         assert_eq!((args.speed, args.obeyed(), args.reaction_delay), (None, 1 << 3, 0));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn flows() {
+    fn a_flow_is_read_from_its_parts() {
         let to = MacAddr([2, 0, 0, 0, 0, 2]);
         let plain = FlowArgs {
             to,
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn priorities_that_are_obeyed() {
+    fn no_drop_and_no_pfc_say_which_priorities_are_obeyed() {
         for (words, mask) in [
             (&["--no-drop", "3,4"][..], 0b0001_1000),
             (&["--no-drop", "0", "--no-drop", "7"], 0b1000_0001),

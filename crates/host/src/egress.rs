@@ -3,7 +3,8 @@
 //! Rule: a queue serves its flows in the order in which their frames fell due (it is a FIFO). Between the queues, round
 //! robin by bytes (deficit round robin): every priority that has something to send and is not paused gets the same
 //! share of the host's speed, so that none can starve another. A paused queue loses its turn and saves nothing up.
-//! Source: IEEE 802.1Q-2022 36 (PFC at an end station), Shreedhar and Varghese 1996 (DRR).
+//! Source: IEEE 802.1Q-2022 36 (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
+//! deficit round robin" (1995).
 
 use crate::pace::Pace;
 use crate::shaper::Shaper;
@@ -18,7 +19,7 @@ const TURN_BYTES: u32 = 1514;
 /// Frames that fall due within this time leave together, so that a host does not wake for each.
 pub const GATHER_NS: Nanos = 200_000;
 
-/// What a flow needs to know here.
+/// A flow in its queue.
 #[derive(Debug, Clone)]
 pub struct FlowQueue {
     /// When its frames fall due.
@@ -328,7 +329,7 @@ mod tests {
 
     /// Frames are gathered over 200 µs where they come faster, and leave at their time where they do not.
     #[test]
-    fn when_to_wake() {
+    fn the_next_send_gathers_frames_and_waits_for_pauses_and_the_shaper() {
         let table = [
             (flow(3, 1000, 8_000_000), None, 1_000_000),  // one a millisecond
             (flow(3, 1000, 80_000_000), None, 200_000),   // one each 100 µs

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_fields() {
+    fn a_frame_byte_by_byte() {
         let frame = frame(64, Some(Tag::priority(3)));
         assert_eq!(frame[..18], [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 0x88, 0xb5]);
         assert_eq!(frame[18..34], *b"SLUH\x02\0\0\0\x01\x02\x03\x04\x05\x06\x07\x08");
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_packet() {
+    fn a_packet_byte_by_byte() {
         let frame = packet(100, Some(Tag::priority(3)), 2);
         assert_eq!(frame[12..18], [0x81, 0, 0x60, 0, 8, 0]);
         assert_eq!(frame[18..28], [0x45, 2, 0, 82, 0, 0, 0x40, 0, 64, 17], "82 bytes, ECT(0), UDP");

@@ -9,7 +9,8 @@
 //! ```
 //!
 //! A turn: take completions and received frames, judge these (PFC frames among them), then send. So a pause that has
-//! come is known before anything is sent, and what the kernel holds is bounded: [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) at most leave late.
+//! come is known before anything is sent. What the kernel has is bounded: at most
+//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
 use crate::args::FlowArgs;
 use crate::egress::{Departure, Egress, FlowQueue};
@@ -18,15 +19,15 @@ use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
 use crate::pace::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
+use dataplane::Port;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
-use switch::pause::quanta_ns;
+use switch::pfc_received::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
 use wire::MacAddr;
 use wire::ethernet::{Header, MAC_CONTROL, Tag};
 use wire::pause::{Control, decode};
-use xdp::PortIo;
 
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
@@ -34,19 +35,19 @@ const RECEIVE_BATCH: usize = 256;
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
 const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
-/// Priority of CNPs, and their ECN field (the seeds: ECT(1)).
+/// Priority of CNPs, and their ECN field, ECT(1): docs/sources.md, "Inspur white paper" (figure 3-5).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
 /// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for as long.
 const MAX_CNPS: usize = 2 * MAX_FLOWS;
-/// Announcements come this often at first …
+/// Time between the first announcements …
 const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
-/// … for so many …
+/// … of which there are this many …
 const FIRST_ANNOUNCEMENTS: u64 = 5;
-/// … then this often.
+/// … and between all later ones.
 const ANNOUNCEMENTS_NS: Nanos = 1_000_000_000;
 
-/// What a host is to do.
+/// How a host is set up: its address, what it sends, what it obeys.
 #[derive(Debug, Clone)]
 pub struct HostSettings {
     /// Name of its interface, for the report.
@@ -59,7 +60,7 @@ pub struct HostSettings {
     pub speed_bps: Option<u64>,
     /// Bit i: a pause of priority i is obeyed.
     pub obeyed: u8,
-    /// Senders are told of congestion marks, and its own flows follow what they are told.
+    /// It tells senders of congestion marks, and its own flows slow down when it is told of theirs.
     pub reacts: bool,
     /// Time between reading a pause and stopping.
     pub reaction_delay_ns: Nanos,
@@ -83,7 +84,7 @@ enum Stage {
 
 /// A host on a port.
 #[derive(Debug)]
-pub struct Host<P: PortIo> {
+pub struct Host<P: Port> {
     settings: HostSettings,
     port: P,
     memory: P::Memory,
@@ -121,7 +122,7 @@ struct Sent {
     bytes: u64,
 }
 
-impl<P: PortIo> Host<P> {
+impl<P: Port> Host<P> {
     /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
         let loads = vec![Load::default(); frames];
@@ -244,7 +245,7 @@ impl<P: PortIo> Host<P> {
         self.change_stage(now, received_none);
     }
 
-    /// Does what a frame that came asks for.
+    /// Acts on what a received frame asks for.
     fn heed(&mut self, wish: Option<Wish>, now: Instant) {
         match wish {
             Some(Wish::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
@@ -313,7 +314,7 @@ impl<P: PortIo> Host<P> {
             self.note_late_frames(priority, was_paused);
         }
         self.announce(now);
-        self.tell_marks(now);
+        self.send_cnps(now);
         if matches!(self.stage, Stage::Sending { .. })
             && self.egress.next_send().is_some_and(|due| due <= now)
         {
@@ -355,8 +356,8 @@ impl<P: PortIo> Host<P> {
         }
     }
 
-    /// Sends the CNPs that are due.
-    fn tell_marks(&mut self, now: Instant) {
+    /// Sends the CNPs that wait, as far as there is room and no pause.
+    fn send_cnps(&mut self, now: Instant) {
         while !self.egress.is_paused(usize::from(CNP_PRIORITY))
             && self.in_flight.has_room()
             && self.memory.free_frames() > 0
@@ -460,7 +461,7 @@ impl<P: PortIo> Host<P> {
         }
     }
 
-    /// The port, for waiting on it.
+    /// The port, so that a loop can sleep until it has something.
     pub fn port(&self) -> &P {
         &self.port
     }
@@ -476,7 +477,7 @@ impl<P: PortIo> Host<P> {
         }
     }
 
-    /// Frames that nobody holds.
+    /// Frames of the memory that are free.
     pub fn free_frames(&self) -> usize {
         self.memory.free_frames()
     }

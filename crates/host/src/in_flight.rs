@@ -7,7 +7,8 @@ use switch::settings::PRIORITIES;
 
 /// Most bytes handed to the kernel and not yet completed.
 pub const IN_FLIGHT_BYTES: usize = 16_384;
-/// Most frames handed to the kernel and not yet completed: what a veth's ring holds.
+/// Most frames handed to the kernel and not yet completed: the entries of a veth's ring (docs/kernel.md, "Where frames
+/// vanish").
 pub const IN_FLIGHT_FRAMES: usize = 256;
 
 /// Frames with the kernel.
@@ -28,7 +29,7 @@ pub(crate) struct Load {
     pub(crate) len: u16,
 }
 
-/// … whose it is.
+/// Whose frame it is.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) enum LoadKind {
     #[default]
@@ -38,7 +39,7 @@ pub(crate) enum LoadKind {
 }
 
 impl InFlight {
-    /// A longest frame more may be handed to the kernel.
+    /// One more frame, even of the largest size, may be handed to the kernel.
     pub(crate) fn has_room(&self) -> bool {
         self.frames < IN_FLIGHT_FRAMES && self.bytes + usize::from(MAX_BYTES) <= IN_FLIGHT_BYTES
     }

@@ -76,8 +76,8 @@ struct Flow {
 }
 
 impl Receiver {
-    /// The receiver of the host with address `mac`; how often at most it wishes the sender of a flow to be told of marks
-    /// (`None`: never).
+    /// The receiver of the host with address `mac`, which asks for a CNP to the sender of a flow at most once in
+    /// `cnp_interval_ns` (`None`: never).
     pub fn new(mac: MacAddr, cnp_interval_ns: Option<Nanos>) -> Self {
         Self {
             mac,
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_and_latency_by_hand() {
+    fn goodput_and_latency_are_those_worked_out_by_hand() {
         let mut receiver = Receiver::new(ME, None);
         // 1001 frames of 1000 bytes, one each 8 µs (1 Gbit/s), frame k with a latency of k µs.
         for k in 0..=1000 {
@@ -257,7 +257,7 @@ mod tests {
 
     /// What is not addressed to us, not of our type, from ourselves, or no frame at all is counted apart.
     #[test]
-    fn frames_that_are_not_ours_to_judge() {
+    fn frames_that_are_not_ours_to_judge_are_counted_apart() {
         let mut receiver = Receiver::new(ME, None);
         let stranger = MacAddr([2, 0, 0, 0, 0, 7]);
         let mut own = frame(MacAddr::BROADCAST, 64, &data(0, 0, 0));
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_runs_announcements_and_broadcast_data() {
+    fn flows_and_runs_are_counted_apart_and_announcements_are_no_flow() {
         let mut receiver = Receiver::new(ME, None);
         receive(&mut receiver, &frame(ME, 64, &data(2, 0, 0)), 0);
         receive(&mut receiver, &frame(ME, 64, &data(1, 0, 0)), 0);
@@ -360,7 +360,7 @@ mod tests {
         Corrupts {
             bit: usize,
         },
-        /// Is overtaken by the next so many.
+        /// Is overtaken by this many later ones.
         Delays(usize),
     }
 

@@ -24,7 +24,7 @@ pub struct Report {
     pub interface: String,
     /// The host's MAC address.
     pub mac: String,
-    /// Nanoseconds since the host began to send, until everything was sent or the host was stopped.
+    /// Nanoseconds from the moment the host began to send until everything was sent, or it was stopped.
     pub elapsed_ns: u64,
     /// The flows that this host sends, in the order given.
     pub sent: Vec<FlowSent>,
@@ -141,6 +141,6 @@ pub struct Pause {
     /// Frames handed to the kernel after an XOFF had been read and the reaction delay had passed: 0, or the pause is
     /// not obeyed.
     pub sent_while_paused: u64,
-    /// The most frames that the kernel still held, not yet completed, when a pause began: so many may leave late.
+    /// The most frames that the kernel still held, not yet completed, when a pause began: these may leave late.
     pub late_frames_peak: u64,
 }

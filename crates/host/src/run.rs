@@ -5,15 +5,17 @@ use crate::host::{Host, HostSettings};
 use crate::report::{Line, Report};
 use crate::table;
 use anyhow::{Context, anyhow, bail};
+use dataplane::{Port, Wait};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Waker;
 use std::time::Duration;
 use switch::{Instant, Nanos};
 use wire::MacAddr;
-use xdp::{MAX_POSTED, PortIo, PortSetup, Umem, Waiter, Waker, XdpPort};
+use xdp::{MAX_POSTED, PortSetup, Umem, Waiter, XdpPort};
 
 /// Frames of a host's memory: a full fill ring, as much again in the RX ring, and what is on its way out.
 const FRAMES: usize = 2 * MAX_POSTED + 4_096;
@@ -174,13 +176,13 @@ impl Orders {
     /// Begin to send.
     pub fn begin(&self) {
         self.begin.store(true, Relaxed);
-        self.waker.wake();
+        self.waker.wake_by_ref();
     }
 
     /// Send no more, report and end.
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
-        self.waker.wake();
+        self.waker.wake_by_ref();
     }
 
     fn may_begin(&self) -> bool {

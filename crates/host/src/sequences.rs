@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn arrivals_by_hand() {
+    fn arrivals_are_counted_as_by_hand() {
         for (arrivals, expected) in [
             (vec![], (0, 0, 0, 0, 0)),
             (vec![0, 1, 2, 3], (4, 0, 0, 0, 0)),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_final_report() {
+    fn the_final_report_has_tables_of_what_was_sent_received_and_paused() {
         assert_eq!(
             report(&sample()),
             "\
@@ -229,9 +229,8 @@ veth0 02:00:00:00:00:01, 2.000 s
         );
     }
 
-    /// Marks and what they do are shown where there are any.
     #[test]
-    fn marks_and_reactions() {
+    fn marks_and_reactions_are_shown_where_there_are_any() {
         let mut sample = sample();
         let reacting = FlowSent {
             cnps_received: 25,
@@ -265,7 +264,7 @@ no pauses received
     }
 
     #[test]
-    fn a_line_of_progress() {
+    fn progress_is_one_line() {
         let before = Report {
             elapsed_ns: 1_000_000_000,
             sent: sample().sent,

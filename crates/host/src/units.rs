@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates() {
+    fn rates_are_read_exactly_or_refused() {
         for (text, bps) in [
             ("600M", Some(600_000_000)),
             ("2.5G", Some(2_500_000_000)),
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
+    fn durations_are_read_exactly_or_refused() {
         for (text, ns) in [
             ("10us", Some(10_000)),
             ("10µs", Some(10_000)),

@@ -1,5 +1,6 @@
 //! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to the frame.
 
+use dataplane::{MemoryPort, Wire};
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
 use host::in_flight::IN_FLIGHT_BYTES;
@@ -7,7 +8,6 @@ use host::report::{FlowReceived, Report};
 use switch::{HeapMemory, Instant, Nanos};
 use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::{MemoryPort, Wire};
 
 const FRAMES: usize = 2048;
 const ALICE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);

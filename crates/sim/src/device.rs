@@ -2,13 +2,16 @@
 //!
 //! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next frame goes out. A
 //! software switch looks at its ports once a turn, takes what came in since, hands each line what may leave, and sees then
-//! which frames have left (`dataplane::Core::turn`).
+//! which frames have left: it takes the daemon's own turn ([`Turn`]), over lines.
 
 use std::collections::VecDeque;
 
-use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, frames_needed};
+use dataplane::{Port, RX_BATCH, Turn};
+use switch::{
+    FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed,
+};
 
-use crate::line::Wires;
+use crate::line::{Line, Wires};
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
 use crate::queue::Event;
 use crate::scenario::{Scenario, SwitchNode};
@@ -16,13 +19,10 @@ use crate::time::{NS, Picos, instant, of_ns, picos};
 
 /// A chip looks at thresholds that others have moved so often, if frames move.
 const TICK: Picos = 100 * NS;
-/// Frames that a software loop takes from a port, and gives to one, in a turn: as `dataplane` does.
-const RX_BATCH: usize = 64;
-const TX_BATCH: usize = 256;
 /// Bytes of a frame of memory: what is carried, and a whole cache line.
 const MEMORY_BYTES: usize = 64;
-/// Frames of memory for those that come in and are refused.
-const SPARE_FRAMES: usize = 64;
+/// Frames of memory for those that come in and are refused: a software loop takes a batch before it looks at any.
+const SPARE_FRAMES: usize = RX_BATCH;
 
 /// A switch.
 #[derive(Debug)]
@@ -32,8 +32,8 @@ pub(crate) struct Device {
     memory: HeapMemory,
     memory_frames: usize,
     ports: Vec<PortLine>,
-    /// 0: a chip.
-    turn: Picos,
+    /// `None`: a chip.
+    software: Option<Software>,
     /// When the last turn, or tick, was.
     looked_at: Picos,
     /// A turn, or tick, is planned.
@@ -41,6 +41,34 @@ pub(crate) struct Device {
     outgoing: Vec<Outgoing>,
     /// Frames that came in, PFC included.
     pub(crate) received: u64,
+}
+
+/// The lines that leave a node.
+fn lines_from(node: usize, wires: &Wires) -> impl Iterator<Item = &Line> {
+    wires.lines.iter().filter(move |line| line.from.node == node)
+}
+
+/// The settings of the switch that is node `node`.
+fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Wires) -> SwitchSettings {
+    let mut settings = settings.settings.clone();
+    settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
+    // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
+    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
+    for line in lines_from(node, wires) {
+        let port = &mut settings.ports[line.from.port];
+        // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.
+        port.speed_bps.get_or_insert(line.speed_bps());
+        port.keeps_rate = false;
+    }
+    settings
+}
+
+/// What a software switch has and a chip has not.
+#[derive(Debug)]
+struct Software {
+    turn: Turn,
+    /// Time from one turn to the next.
+    every: Picos,
 }
 
 /// What is between a port of the switch and its cable.
@@ -66,23 +94,12 @@ impl Device {
         scenario: &Scenario,
         wires: &Wires,
     ) -> Self {
-        let turn = of_ns(settings.turn_ns);
-        let lines = wires.lines.iter().filter(|line| line.from.node == node);
-        let lines: Vec<_> = lines.map(|line| (line.from.port, line.number)).collect();
-        let mut settings = settings.settings.clone();
-        settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
-        // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
-        settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
-        for &(port, line) in &lines {
-            let port = &mut settings.ports[port];
-            // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.
-            port.speed_bps.get_or_insert(wires.lines[line].speed_bps());
-            port.keeps_rate = false;
-        }
+        let every = of_ns(settings.turn_ns);
+        let settings = switch_settings(node, settings, scenario, wires);
         let memory_frames = frames_needed(&settings) + SPARE_FRAMES;
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
-        lines.iter().for_each(|&(port, line)| ports[port].line = Some(line));
+        lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
         let mut switch = Switch::new(&settings, &macs, memory_frames);
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
@@ -93,8 +110,8 @@ impl Device {
             switch,
             memory,
             memory_frames,
+            software: (every > 0).then(|| Software { turn: Turn::new(vec![false; ports.len()]), every }),
             ports,
-            turn,
             looked_at: 0,
             will_look: false,
             outgoing: Vec::new(),
@@ -106,27 +123,19 @@ impl Device {
     #[inline]
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
-        if self.turn == 0 {
-            self.take(port, packet, now);
+        if self.software.is_none() {
+            let received = put(packet, &mut self.memory);
+            self.switch.receive(port, received, instant(now), &mut self.memory);
         } else {
             self.ports[port].arrived.push_back(*packet);
         }
-    }
-
-    #[inline]
-    fn take(&mut self, port: usize, packet: &Packet, now: Picos) {
-        // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
-        let frame = self.memory.alloc().expect("memory for every cell");
-        let bytes = self.memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
-        *bytes.expect("frames of memory have room for that") = packet.bytes;
-        self.switch.receive(port, Received { frame, len: packet.len }, instant(now), &mut self.memory);
     }
 
     /// A line that leaves the switch has sent its frame.
     #[inline]
     pub(crate) fn line_free(&mut self, port: usize, wires: &mut Wires) {
         let Some(sent) = self.ports[port].sending.take() else { return };
-        if self.turn == 0 {
+        if self.software.is_none() {
             self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
             self.transmit(port, wires);
         } else {
@@ -138,7 +147,7 @@ impl Device {
 
     /// A time that [`Switch::deadline_of`] gave has come.
     pub(crate) fn wake(&mut self, port: usize, wires: &mut Wires) {
-        if self.turn == 0 {
+        if self.software.is_none() {
             self.transmit(port, wires);
         }
         self.act(wires);
@@ -148,7 +157,7 @@ impl Device {
     /// looked at, but not each time. A software switch: its loop turns once more.
     #[inline]
     pub(crate) fn act(&mut self, wires: &mut Wires) {
-        if self.turn != 0 {
+        if self.software.is_some() {
             return self.plan_turn(wires);
         }
         self.transmit_fresh(wires);
@@ -212,9 +221,9 @@ impl Device {
 
     /// A software switch turns once more, a turn after the last.
     fn plan_turn(&mut self, wires: &mut Wires) {
-        if !self.will_look {
+        if let (Some(Software { every, .. }), false) = (&self.software, self.will_look) {
             self.will_look = true;
-            wires.queue.plan((self.looked_at + self.turn).max(wires.now), Event::Turn(self.number));
+            wires.queue.plan((self.looked_at + every).max(wires.now), Event::Turn(self.number));
         }
     }
 
@@ -222,22 +231,10 @@ impl Device {
     pub(crate) fn turn(&mut self, wires: &mut Wires) {
         (self.will_look, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
+        let Some(Software { turn, .. }) = &mut self.software else { return };
+        turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         for port in 0..self.ports.len() {
-            for sent in std::mem::take(&mut self.ports[port].landed) {
-                self.switch.complete(port, sent.frame, now, &mut self.memory);
-            }
-            for _ in 0..RX_BATCH {
-                let Some(packet) = self.ports[port].arrived.pop_front() else { break };
-                self.take(port, &packet, wires.now);
-            }
-        }
-        self.switch.tick(now);
-        for port in 0..self.ports.len() {
-            if self.switch.ports_with_work() & 1 << port != 0 {
-                self.switch.transmit(port, TX_BATCH, now, &mut self.memory, &mut self.outgoing);
-                self.ports[port].with_line.extend(self.outgoing.drain(..));
-                self.send_next(port, wires);
-            }
+            self.send_next(port, wires);
         }
         let has_more = |port: &PortLine| !port.arrived.is_empty() || !port.landed.is_empty();
         if self.ports.iter().any(has_more) || self.switch.is_watching() {
@@ -312,8 +309,54 @@ impl Device {
     }
 }
 
+impl Port for PortLine {
+    type Memory = HeapMemory;
+
+    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+        let batch = max.min(self.arrived.len());
+        out.extend(self.arrived.drain(..batch).map(|packet| put(&packet, memory)));
+    }
+
+    /// What is with a line is bounded by the switch, in bytes.
+    fn transmit_room(&self) -> usize {
+        usize::MAX
+    }
+
+    /// They leave one by one, as the line is free.
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        self.with_line.extend(frames.drain(..));
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        out.extend(self.landed.drain(..).map(|sent| sent.frame));
+    }
+
+    fn outstanding(&self) -> usize {
+        usize::from(self.sending.is_some()) + self.with_line.len() + self.landed.len()
+    }
+
+    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+        self.complete(unsent);
+        unsent.extend(self.sending.take().into_iter().chain(self.with_line.drain(..)).map(|sent| sent.frame));
+        self.arrived.clear();
+    }
+}
+
+/// Puts a frame that has come in into memory.
+#[inline]
+fn put(packet: &Packet, memory: &mut HeapMemory) -> Received {
+    // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
+    let frame = memory.alloc().expect("memory for every cell");
+    let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
+    *bytes.expect("frames of memory have room for that") = packet.bytes;
+    Received { frame, len: packet.len }
+}
+
 /// What a frame of memory carries.
 #[inline]
 fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
     memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,9 @@
 use std::collections::VecDeque;
 
 use switch::Instant;
-use switch::pause::{Pauses, quanta_ns};
+use switch::pfc_received::{Pauses, quanta_ns};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
+use wire::set::Set8;
 
 use crate::flow::Flow;
 use crate::line::Wires;
@@ -56,7 +57,7 @@ impl Host {
         Self {
             node,
             line,
-            pauses: Pauses::new(no_drop, speed_bps),
+            pauses: Pauses::new(Set8::from_bits(no_drop), speed_bps),
             ready: Default::default(),
             ready_mask: 0,
             last: 7,
@@ -103,7 +104,7 @@ impl Host {
             wires.send(self.line, packet.len, &packet.bytes);
             return;
         }
-        let paused = self.pauses.paused(instant(wires.now));
+        let paused = self.pauses.paused(instant(wires.now)).bits();
         if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
             let Some(flow) = self.cnps.pop_front() else { return };
             self.sent_frames += 1;

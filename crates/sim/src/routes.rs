@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::scenario::{End, Link, Node, NodeKind, Route};
+use crate::scenario::types::{End, Link, Node, NodeKind, Route};
 
 /// An entry for each switch and each host that it has a path to, by switch and then by host.
 pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {

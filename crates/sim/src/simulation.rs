@@ -12,14 +12,12 @@ use crate::device::Device;
 use crate::flow::Flow;
 use crate::host::Host;
 use crate::line::{Line, Wires};
-use crate::outcome::Outcome;
 use crate::packet::{Content, Look, host_mac};
 use crate::queue::Event;
 use crate::record::Record;
 use crate::routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
 use crate::time::{Picos, instant, of_ns};
-use crate::totals;
 
 /// A frame of a captured link.
 #[derive(Debug, Clone, Copy)]
@@ -161,12 +159,6 @@ impl<'s> Simulation<'s> {
             self.happen(event, tap);
         }
         self.wires.now = until;
-    }
-
-    /// Ends the run, wherever it is: what came of it.
-    pub fn finish(mut self) -> Outcome {
-        self.record.end(self.wires.now);
-        totals::outcome(&mut self)
     }
 
     #[inline]

@@ -1,6 +1,6 @@
 //! The outcome of a run: the totals of every node, and whether they add up.
 //!
-//! What must add up, on every node and link at any time (design §7):
+//! What must add up, on every node and link at any time (docs/law.md, "Invariants"):
 //! - frames that came into a switch and copies that it made = frames that left, were dropped, or are held;
 //! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
 //! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;
@@ -20,8 +20,15 @@ use crate::scenario::{End, NodeKind, Scenario};
 use crate::simulation::{Place, Simulation};
 use crate::time::{NS, Picos, instant, of_ns};
 
-/// What came of the run.
-pub(crate) fn outcome(simulation: &mut Simulation) -> Outcome {
+impl Simulation<'_> {
+    /// Ends the run, wherever it is: what came of it.
+    pub fn finish(mut self) -> Outcome {
+        self.record.end(self.wires.now);
+        outcome(&mut self)
+    }
+}
+
+fn outcome(simulation: &mut Simulation) -> Outcome {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
     let now = instant(simulation.wires.now);
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {

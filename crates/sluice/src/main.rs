@@ -4,6 +4,7 @@
 
 mod check;
 mod headroom;
+mod nic;
 mod orders;
 mod output;
 mod show;
@@ -38,6 +39,7 @@ enum Task {
     Headroom(headroom::Arguments),
     /// Run a network of switches in virtual time: the daemon's own switch, from its own configuration files.
     Sim(sim::Arguments),
+    Nic(nic::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
 }
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
+        Task::Nic(arguments) => nic::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };
     match done {

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{debug, error, info, warn};
 
 use crate::carrier::{Change, Seen};
+use crate::guard::Guard;
 use crate::links::Notice;
 use crate::live::Live;
 use crate::machine::Machine;
@@ -100,6 +101,8 @@ pub struct Conductor {
     handle: Handle,
     ports: Vec<String>,
     facts: Vec<PortFacts>,
+    /// Stands in for the loop, unless that is not wanted.
+    guard: Option<Guard>,
     /// What the loop runs with, after all that it has answered so far.
     live: Live,
     /// Commands that found the ring full.
@@ -118,11 +121,12 @@ pub struct Conductor {
 
 impl Conductor {
     /// For a loop that runs with `live`; `facts` are its ports' in their order.
-    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>) -> Self {
+    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>, guard: Option<Guard>) -> Self {
         Self {
             handle,
             ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
+            guard,
             live,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
@@ -224,7 +228,13 @@ impl Conductor {
         while let Some(reply) = self.handle.receive() {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
-                Reply::Done | Reply::Applied(_) => self.finish_order(),
+                Reply::Done => self.finish_order(),
+                Reply::Applied(settings) => {
+                    if let Some(guard) = &self.guard {
+                        guard.apply(&settings.switch);
+                    }
+                    self.finish_order();
+                }
                 Reply::Event(_, event) => self.log(event),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
@@ -327,7 +337,18 @@ impl Conductor {
                     priority, "frames of a no-drop priority are lost: headroom is exhausted; give it more"
                 );
             }
+            Event::KernelDropped { port, frames } => {
+                error!(
+                    port = self.ports[port],
+                    frames,
+                    "the kernel dropped frames that came in, whatever their priority: the loop had posted no empty frame \
+                     for them"
+                );
+            }
             Event::PortDown { port } => {
+                if let Some(guard) = &self.guard {
+                    guard.forget(port);
+                }
                 let interface = &self.facts[port].interface;
                 warn!(port = self.ports[port], interface, "port down");
             }

@@ -31,6 +31,8 @@ pub struct Interface {
     pub mtu: u32,
     /// What it is made of.
     pub kind: Kind,
+    /// Speed of its link in bit/s, if the driver tells it.
+    pub speed_bps: Option<u64>,
     /// Whether it carries frames.
     pub seen: Seen,
 }
@@ -60,6 +62,13 @@ impl Kind {
             Kind::Hardware => "NIC",
         }
     }
+}
+
+/// The speed that the driver of an interface tells, in bit/s; a link that is down, and some drivers, tell none.
+fn speed_bps(interface: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbps = text.trim().parse::<u64>().ok()?; // −1: not known
+    (mbps > 0 && mbps < u64::from(u32::MAX)).then_some(mbps * 1_000_000)
 }
 
 /// A change of a port's interface.
@@ -232,6 +241,7 @@ fn describe(link: &LinkMessage) -> Interface {
         mac: MacAddr::default(),
         mtu: 0,
         kind: Kind::Hardware,
+        speed_bps: None,
         seen: seen(link),
     };
     for attribute in &link.attributes {
@@ -252,6 +262,7 @@ fn describe(link: &LinkMessage) -> Interface {
             _ => {}
         }
     }
+    interface.speed_bps = speed_bps(&interface.name);
     interface
 }
 

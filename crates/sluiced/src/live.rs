@@ -21,13 +21,21 @@ pub struct Live {
     config: Config,
     /// Frames of memory that were set aside for the switch at the start.
     frames: usize,
+    /// Speed of each port's link in bit/s, where the driver tells it.
+    link_speeds_bps: Vec<Option<u64>>,
 }
 
 impl Live {
     /// A switch that starts with `config`, which was read from `file`.
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        Self { frames: frames_needed(&config.switch), file, config }
+        let link_speeds_bps = vec![None; config.switch.ports.len()];
+        Self { frames: frames_needed(&config.switch), file, config, link_speeds_bps }
+    }
+
+    /// The same on these links, in the order of the ports; speeds in bit/s.
+    pub fn on_links(self, link_speeds_bps: Vec<Option<u64>>) -> Self {
+        Self { link_speeds_bps, ..self }
     }
 
     /// The file that a reload reads.
@@ -43,8 +51,12 @@ impl Live {
     /// What the loop is given.
     pub fn settings(&self) -> Settings {
         let Config { switch, pfc_enabled, .. } = &self.config;
+        let mut settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
+        for (port, &speed) in settings.ports.iter_mut().zip(&self.link_speeds_bps) {
+            port.link_speed_bps = speed;
+        }
         Settings {
-            switch: if *pfc_enabled { switch.clone() } else { switch.without_pfc() },
+            switch: settings,
             // Also while PFC is off, so that it can be turned on at any time.
             min_posted: switch.ports.iter().map(ports::min_posted).collect(),
         }

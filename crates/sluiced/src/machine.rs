@@ -2,17 +2,21 @@
 
 use std::io;
 use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
+use config::Scheduling;
 use dataplane::Core;
+use tracing::warn;
 use xdp::{Waiter, XdpPort};
 
 /// How late a sleep of the loop may end: its deadlines are pause times and shapers.
 const TIMER_SLACK_NS: u64 = 1_000;
+
+/// Real-time priority of a loop: below the guard's, which must see it stand still.
+const FIFO_PRIORITY: u32 = 40;
 
 /// Fails if this process may not use `core`.
 pub fn check_core(core: usize) -> Result<()> {
@@ -27,6 +31,18 @@ pub fn check_core(core: usize) -> Result<()> {
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
 }
 
+/// Has this thread, which is the loop's, scheduled as configured; where the kernel refuses, it goes on as it is.
+fn schedule(scheduling: Scheduling) {
+    let scheduling = match scheduling {
+        Scheduling::Normal => xdp::Scheduling::Normal,
+        Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
+        Scheduling::Fifo => xdp::Scheduling::Fifo(FIFO_PRIORITY),
+    };
+    if let Err(error) = xdp::set_scheduling(scheduling) {
+        warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
+    }
+}
+
 /// A running loop.
 #[derive(Debug)]
 pub struct Machine {
@@ -34,17 +50,18 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts the loop on `core`. Its time counts from `started`.
+    /// Starts the loop on `core`, on this clock.
     pub fn start(
         mut loop_of_core: Core<XdpPort>,
         mut waiter: Waiter,
         core: usize,
-        started: Instant,
+        scheduling: Scheduling,
+        clock: impl Fn() -> switch::Instant + Send + 'static,
     ) -> Result<Self> {
-        let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
         let run = move || {
             xdp::set_affinity(core)?;
             xdp::set_timer_slack(TIMER_SLACK_NS)?;
+            schedule(scheduling);
             loop_of_core.run(clock, &mut waiter)
         };
         let thread =

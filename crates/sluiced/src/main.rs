@@ -5,6 +5,7 @@
 mod carrier;
 mod conductor;
 mod file;
+mod guard;
 mod links;
 mod live;
 mod machine;
@@ -44,8 +45,8 @@ struct Arguments {
 }
 
 const AFTER_HELP: &str = "\
-It logs to standard error; `sluiced is ready` says that frames are forwarded. SIGINT or SIGTERM stops it: it takes no \
-more frames, lets its queues drain, releases whom it paused and prints totals on standard output. A second signal ends \
+It logs to standard error; `sluiced is ready` says that frames are forwarded. SIGINT or SIGTERM stops it: it forwards \
+no more of what comes in, lets its queues drain and prints totals on standard output. A second signal ends \
 it at once. SIGHUP, or `sluice reload`, makes it read FILE again and apply it, whole or not at all. Look into it with \
 `sluice show`.
 

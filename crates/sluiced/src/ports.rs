@@ -58,12 +58,12 @@ impl OpenPorts {
 }
 
 /// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
-/// their priority, so where one of them is no-drop, and the rate is known, enough are posted for a stall at that rate.
+/// their priority, so where one of them is no-drop, enough are posted for a stall at the rate of the port or of its link.
 pub fn min_posted(settings: &PortSettings) -> u32 {
     let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
-    if let (true, Some(speed_bps)) = (settings.pfc.no_drop != 0, settings.speed_bps) {
-        let frames =
-            u128::from(speed_bps) * u128::from(STALL_NS) / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
+    if settings.pfc.no_drop != 0 {
+        let frames = u128::from(settings.pause_speed_bps()) * u128::from(STALL_NS)
+            / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
         return frames.clamp(min_posted.into(), max_posted.into()) as u32;
     }
     min_posted
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(posted(Some(1_000_000_000), 0b1000), 4464);
         assert_eq!(posted(Some(1_000_000), 0b1000), min_posted);
         assert_eq!(posted(Some(u64::MAX), 0b1000), max_posted);
-        assert_eq!((posted(Some(1_000_000_000), 0), posted(None, 0b1000)), (min_posted, min_posted));
+        assert_eq!((posted(Some(1_000_000_000), 0), posted(None, 0b1000)), (min_posted, max_posted));
     }
 
     #[test]

@@ -4,12 +4,13 @@
 //! loop. Each of them undoes itself when a later one fails.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use config::Config;
 use control::server::{self, About, MAX_REQUESTS};
-use dataplane::{Core, CoreSettings, mailbox};
+use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
@@ -17,6 +18,7 @@ use tracing::{error, info, warn};
 use xdp::Waiter;
 
 use crate::conductor::{Conductor, End, Signals};
+use crate::guard::Guard;
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
 use crate::machine::{Machine, check_core};
@@ -46,6 +48,7 @@ async fn run_live(live: Live) -> Result<()> {
     check_core(core)?;
     socket::must_be_free(&config.control_socket)?;
     let interfaces = look_up(&config.interfaces).await?;
+    let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
@@ -58,8 +61,15 @@ async fn run_live(live: Live) -> Result<()> {
 
     let waiter = Waiter::new().context("a way to sleep")?;
     let (handle, core_mailbox) = mailbox(waiter.waker());
-    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox);
-    let machine = Machine::start(loop_of_core, waiter, core, started)?;
+    if let Err(error) = xdp::lock_memory() {
+        warn!(%error, "memory is not locked: the loop stands still when the kernel swaps it out");
+    }
+    let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
+    let heartbeat = Arc::new(Heartbeat::default());
+    let guard = start_guard(&live, &interfaces, &open, &heartbeat, clock)?;
+    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat);
+    let machine = Machine::start(loop_of_core, waiter, core, config.dataplane.scheduling, clock)?;
+    xdp::leave_core(core).context("keeping other threads off the loop's core")?;
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
@@ -80,8 +90,9 @@ async fn run_live(live: Live) -> Result<()> {
         "sluiced is ready"
     );
 
-    let end =
-        Conductor::new(handle, live, facts).run(requested, links.notices(), &machine, &mut signals).await;
+    let end = Conductor::new(handle, live, facts, guard)
+        .run(requested, links.notices(), &machine, &mut signals)
+        .await;
     drop(socket_file);
     drop(end_api);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
@@ -112,12 +123,38 @@ fn assemble(
     interfaces: &[Interface],
     open: OpenPorts,
     mailbox: dataplane::Mailbox,
+    heartbeat: Arc<Heartbeat>,
 ) -> Core<xdp::XdpPort> {
     let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
     let memory_frames = open.memory.frames();
     let switch = Switch::new(&live.settings().switch, &macs, memory_frames);
     let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
-    Core::new(switch, open.ports, open.memory, memory_frames, mailbox, CoreSettings { finish_checksums })
+    let watches_rings = live.config().dataplane.pauses_on_overload;
+    let settings = CoreSettings { finish_checksums, heartbeat, watches_rings };
+    Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings)
+}
+
+/// A guard over the loop, unless overload is to be left to the kernel.
+fn start_guard(
+    live: &Live,
+    interfaces: &[Interface],
+    open: &OpenPorts,
+    heartbeat: &Arc<Heartbeat>,
+    clock: impl Fn() -> switch::Instant + Send + 'static,
+) -> Result<Option<Guard>> {
+    if !live.config().dataplane.pauses_on_overload {
+        warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
+        return Ok(None);
+    }
+    let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
+    let sockets = |port: &xdp::XdpPort| {
+        let mut fds = Vec::new();
+        port.poll_fds(&mut fds);
+        fds
+    };
+    let fds = open.ports.iter().map(sockets).collect();
+    let settings = live.settings().switch;
+    Guard::start(Arc::clone(heartbeat), &settings, &live.config().interfaces, &macs, fds, clock).map(Some)
 }
 
 fn about(live: &Live, started: Instant) -> About {

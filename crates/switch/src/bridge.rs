@@ -21,10 +21,10 @@ const AGED_PER_CALL: usize = 16;
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
 const TICK_SHIFT: u32 = 26;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Entry {
-    /// The address in the lower 48 bits and [`VALID`]; 0: empty.
-    key: u64,
+    /// The address; the default: empty.
+    address: Address,
     seen_tick: u32,
     port: u32,
 }
@@ -32,8 +32,40 @@ struct Entry {
 /// Time of static entries: they were seen after every other.
 const STATIC: u32 = u32::MAX;
 
-const EMPTY: Entry = Entry { key: 0, seen_tick: 0, port: 0 };
-const VALID: u64 = 1 << 63;
+const EMPTY: Entry = Entry { address: Address(0), seen_tick: 0, port: 0 };
+
+/// A MAC address as one number, which is what the table compares and hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Address(u64);
+
+impl Address {
+    /// Set in every address, so that none is like an empty slot.
+    const VALID: u64 = 1 << 63;
+    /// The bit that group addresses have (IEEE 802-2014 8.2).
+    const GROUP: u64 = 1 << 40;
+
+    /// The number of an address.
+    #[inline]
+    pub fn of(mac: MacAddr) -> Self {
+        Self::of_number(mac.number())
+    }
+
+    /// The same from [`MacAddr::number`].
+    #[inline]
+    pub fn of_number(number: u64) -> Self {
+        Self(number | Self::VALID)
+    }
+
+    /// A multicast address or the broadcast address.
+    #[inline]
+    pub fn is_group(self) -> bool {
+        self.0 & Self::GROUP != 0
+    }
+
+    fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// The addresses that a switch knows.
 #[derive(Debug)]
@@ -72,30 +104,33 @@ impl Bridge {
         self.aging_ticks = tick_of(aging_ns).max(1);
     }
 
-    /// Notes that `mac` was seen on `port`.
+    /// Notes that `address` was seen on `port`.
     #[inline]
-    pub fn learn(&mut self, mac: MacAddr, port: usize, now: Instant) {
-        let key = key_of(mac);
-        let now = tick_of(now.0);
-        let mut index = self.slot_of(key);
+    pub fn learn(&mut self, address: Address, port: usize, now: Instant) {
+        let entry = Entry { address, seen_tick: tick_of(now.0), port: port as u32 };
+        let home = self.slot_of(address);
+        // Nearly every frame comes from where the last one of its sender came from, less than a tick ago.
+        if self.slots[home] != entry {
+            self.note(entry, home);
+        }
+    }
+
+    /// Makes an entry, or renews it; `home` is its first slot.
+    #[inline(never)]
+    fn note(&mut self, entry: Entry, home: usize) {
+        let mut index = home;
         for _ in 0..MAX_PROBES {
-            let entry = &mut self.slots[index];
-            if entry.key == key {
-                if entry.seen_tick == STATIC {
-                    return;
-                }
-                if entry.port != port as u32 {
-                    entry.port = port as u32;
-                    self.moves += 1;
-                }
-                if entry.seen_tick != now {
-                    entry.seen_tick = now;
+            let slot = &mut self.slots[index];
+            if slot.address == entry.address {
+                if slot.seen_tick != STATIC {
+                    self.moves += u64::from(slot.port != entry.port);
+                    *slot = entry;
                 }
                 return;
             }
-            if entry.key == 0 {
+            if slot.address.is_empty() {
                 if self.entries < self.max_entries {
-                    *entry = Entry { key, seen_tick: now, port: port as u32 };
+                    *slot = entry;
                     self.entries += 1;
                     return;
                 }
@@ -107,32 +142,33 @@ impl Bridge {
     }
 
     /// Makes a static entry, or moves one.
-    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
-        let key = key_of(mac);
-        let mask = self.slots.len() - 1;
-        let mut chain = (0..MAX_PROBES).map(|probe| (self.slot_of(key) + probe) & mask);
-        match chain.find(|&index| self.slots[index].key == key) {
-            Some(index) => self.slots[index] = Entry { key, seen_tick: STATIC, port: port as u32 },
-            None => self.learn(mac, port, Instant(u64::from(STATIC) << TICK_SHIFT)),
+    pub fn set_static(&mut self, address: Address, port: usize) {
+        let entry = Entry { address, seen_tick: STATIC, port: port as u32 };
+        let home = self.slot_of(address);
+        let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+        match chain.find(|&index| self.slots[index].address == address) {
+            Some(index) => self.slots[index] = entry,
+            None => self.note(entry, home),
         }
     }
 
-    /// The port of `mac`, if it is known and was seen within the aging time.
+    /// The port of `address`, if it is known and was seen within the aging time.
     #[inline]
-    pub fn look_up(&self, mac: MacAddr, now: Instant) -> Option<usize> {
-        let key = key_of(mac);
-        let mut index = self.slot_of(key);
-        for _ in 0..MAX_PROBES {
-            let entry = &self.slots[index];
-            if entry.key == key {
-                return (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize);
-            }
-            if entry.key == 0 {
-                return None;
-            }
-            index = (index + 1) & (self.slots.len() - 1);
+    pub fn look_up(&self, address: Address, now: Instant) -> Option<usize> {
+        let home = self.slot_of(address);
+        let mut entry = &self.slots[home];
+        if entry.address != address {
+            entry = self.find(address, home)?;
         }
-        None
+        (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
+    }
+
+    /// The entry of an address that is not in its first slot.
+    fn find(&self, address: Address, home: usize) -> Option<&Entry> {
+        let mask = self.slots.len() - 1;
+        let chain = (home..home + MAX_PROBES).map(|index| &self.slots[index & mask]);
+        let mut chain = chain.take_while(|entry| !entry.address.is_empty());
+        chain.find(|entry| entry.address == address)
     }
 
     /// Forgets aged addresses among the next few slots; called each turn, it gets round in the end.
@@ -141,7 +177,7 @@ impl Bridge {
         for _ in 0..AGED_PER_CALL {
             let index = self.next_to_age;
             let entry = self.slots[index];
-            if entry.key != 0 && self.is_aged(&entry, now) {
+            if !entry.address.is_empty() && self.is_aged(&entry, now) {
                 self.remove(index); // another entry may have come into this slot: it is looked at next
             } else {
                 self.next_to_age = (index + 1) & (self.slots.len() - 1);
@@ -151,8 +187,9 @@ impl Bridge {
 
     /// Forgets every address learned on a port that went down.
     pub fn forget_port(&mut self, port: usize) {
-        let is_there =
-            |entry: &Entry| entry.key != 0 && entry.port == port as u32 && entry.seen_tick != STATIC;
+        let is_there = |entry: &Entry| {
+            !entry.address.is_empty() && entry.port == port as u32 && entry.seen_tick != STATIC
+        };
         let mut index = 0;
         while index < self.slots.len() {
             if is_there(&self.slots[index]) {
@@ -177,9 +214,9 @@ impl Bridge {
     }
 
     #[inline]
-    fn slot_of(&self, key: u64) -> usize {
+    fn slot_of(&self, address: Address) -> usize {
         // Fibonacci hashing: the golden ratio spreads addresses that differ in any part over the upper bits.
-        (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        (address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
@@ -189,10 +226,10 @@ impl Bridge {
         loop {
             index = (index + 1) & mask;
             let entry = self.slots[index];
-            if entry.key == 0 {
+            if entry.address.is_empty() {
                 break;
             }
-            let home = self.slot_of(entry.key);
+            let home = self.slot_of(entry.address);
             let may_move = (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask);
             if may_move {
                 self.slots[hole] = entry;
@@ -202,12 +239,6 @@ impl Bridge {
         self.slots[hole] = EMPTY;
         self.entries -= 1;
     }
-}
-
-#[inline]
-fn key_of(mac: MacAddr) -> u64 {
-    let [a, b, c, d, e, f] = mac.0;
-    u64::from_be_bytes([0, 0, a, b, c, d, e, f]) | VALID
 }
 
 #[inline]
@@ -223,9 +254,9 @@ mod tests {
 
     const SECOND: Nanos = 1_000_000_000;
 
-    fn mac(n: u32) -> MacAddr {
+    fn mac(n: u32) -> Address {
         let [a, b, c, d] = n.to_be_bytes();
-        MacAddr([2, 0, a, b, c, d])
+        Address::of(MacAddr([2, 0, a, b, c, d]))
     }
 
     #[test]

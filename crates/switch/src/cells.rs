@@ -1,7 +1,7 @@
 //! Cells: a frame of L bytes (without FCS) takes ceil(L / cell) cells, at least one.
 //!
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Cell resources" (208 bytes: a 128-byte frame takes one cell, a
-//! 300-byte frame two); design §3.
+//! Source: docs/law.md, "Cells"; docs/sources.md, "H3C reference" (Cell resources, of 208 bytes: a 128-byte frame takes
+//! one, a 300-byte frame two).
 
 /// The size of a cell, ready to divide by.
 #[derive(Debug, Clone, Copy)]

@@ -15,15 +15,16 @@
 //! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
 //!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
 //! ```
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Packet priority-to-queue mappings"; its Chinese version, "ETS" (the
-//! policy wins over the map); seeds/huawei-pfc.txt, table 3-1 (unknown unicast); IEEE 802.1Q-2022 6.9.3, 8.6.6.
+//! Source: docs/law.md, "Classification"; docs/sources.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
+//! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
+//! 6.9.3, 8.6.6.
 
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
-use wire::ethernet::{Header, Tag};
-use wire::ip;
+use wire::set::Set8;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(4))]
 pub struct Class {
     /// 802.1p priority: the group.
     pub priority: u8,
@@ -38,7 +39,7 @@ pub struct Class {
 pub struct Classifier {
     /// Frames without tag.
     untagged: Class,
-    /// Frames with a tag, by PCP + 8 · DEI.
+    /// Frames with a tag, by PCP · 2 + DEI.
     tagged: [Class; 2 * PRIORITIES],
     /// IP packets by DSCP, where DSCP is trusted.
     by_dscp: Option<Box<[Class; DSCPS]>>,
@@ -51,13 +52,12 @@ impl Classifier {
     pub fn new(settings: &ClassifySettings) -> Self {
         let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
         let tagged = std::array::from_fn(|n| {
-            let (pcp, dei) = (n % PRIORITIES, n >= PRIORITIES);
+            let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
                 Trust::Dot1p => priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp]),
                 Trust::Dscp | Trust::None => of_port,
             };
-            let tag = Tag { dei, ..Tag::priority(pcp as u8) };
-            with_tag(class, tag, &settings.policy, settings.dei_drop_level)
+            with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
         });
         let by_dscp = |dscp: usize| {
             let priority = settings.dscp_to_dot1p[dscp];
@@ -74,22 +74,26 @@ impl Classifier {
         }
     }
 
-    /// The class of a frame with this header.
+    /// The class of a frame whose outer tag has this PCP · 2 + DEI, if it has a tag.
     #[inline]
-    pub fn classify(&self, header: &Header, frame: &[u8]) -> Class {
-        if let Some(by_dscp) = &self.by_dscp
-            && let Some(dscp) = ip::dscp(frame, header)
-        {
-            let class = by_dscp[usize::from(dscp & 63)];
-            return match header.outer {
-                Some(tag) => with_tag(class, tag, &self.policy, self.dei_drop_level),
-                None => class,
-            };
-        }
-        match header.outer {
-            Some(tag) => self.tagged[usize::from(tag.pcp & 7 | u8::from(tag.dei) << 3)],
+    pub fn by_tag(&self, pcp_and_dei: Option<u8>) -> Class {
+        match pcp_and_dei {
+            Some(tag) => self.tagged[usize::from(tag & 15)],
             None => self.untagged,
         }
+    }
+
+    /// The class of an IP packet in such a frame, where DSCP is trusted.
+    #[inline]
+    pub fn by_dscp(&self, dscp: u8, pcp_and_dei: Option<u8>) -> Option<Class> {
+        let class = self.by_dscp.as_ref()?[usize::from(dscp & 0x3f)];
+        Some(match pcp_and_dei {
+            Some(tag) => {
+                let tag = (usize::from(tag >> 1), tag & 1 != 0);
+                with_tag(class, tag, &self.policy, self.dei_drop_level)
+            }
+            None => class,
+        })
     }
 }
 
@@ -101,30 +105,36 @@ fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLeve
 
 /// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
 #[inline]
-fn with_tag(class: Class, tag: Tag, policy: &[Option<u8>; PRIORITIES], dei_drop_level: DropLevel) -> Class {
-    let queue = policy[usize::from(tag.pcp & 7)].map_or(class.queue, |queue| queue & 7);
-    let drop_level = if tag.dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
+fn with_tag(
+    class: Class,
+    (pcp, dei): (usize, bool),
+    policy: &[Option<u8>; PRIORITIES],
+    dei_drop_level: DropLevel,
+) -> Class {
+    let queue = policy[pcp & 7].map_or(class.queue, |queue| queue & 7);
+    let drop_level = if dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
     Class { queue, drop_level, ..class }
 }
 
-/// The queues that frames of each priority may be in on a port with these settings, as masks: what a pause of that
-/// priority stops.
+/// The queues that frames of each priority may be in on a port with these settings: what a pause of that priority stops.
 pub fn queues_of_priorities(
     settings: &ClassifySettings,
     unknown_unicast: Option<[u8; PRIORITIES]>,
-) -> [u8; PRIORITIES] {
-    let mut queues = [0; PRIORITIES];
+) -> [Set8; PRIORITIES] {
+    let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
     let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
     for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
-        queues[usize::from(class.priority)] |= 1 << class.queue;
+        queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     for (priority, queues) in queues.iter_mut().enumerate() {
         // A priority that no frame can have here is still a name for its queue.
-        if *queues == 0 {
-            *queues = 1 << (settings.dot1p_to_queue[priority] & 7);
+        if queues.is_empty() {
+            queues.set(settings.dot1p_to_queue[priority].into(), true);
         }
-        *queues |= unknown_unicast.map_or(0, |map| 1 << (map[priority] & 7));
+        if let Some(map) = unknown_unicast {
+            queues.set(map[priority].into(), true);
+        }
     }
     queues
 }
@@ -133,7 +143,9 @@ pub fn queues_of_priorities(
 mod tests {
     use super::*;
     use DropLevel::{Green, Red, Yellow};
-    use wire::ethernet::{EXPERIMENTAL, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, VLAN, write_header};
+    use wire::ethernet::{
+        EXPERIMENTAL, Header, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, Tag, VLAN, write_header,
+    };
     use wire::mac::MacAddr;
 
     /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or around neither.
@@ -166,11 +178,14 @@ mod tests {
 
     fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
         let header = Header::parse(frame).expect("a whole header");
-        let class = Classifier::new(settings).classify(&header, frame);
+        let tag = header.outer.map(|tag| tag.pcp * 2 + u8::from(tag.dei));
+        let classifier = Classifier::new(settings);
+        let by_dscp = wire::ip::dscp(frame, &header).and_then(|dscp| classifier.by_dscp(dscp, tag));
+        let class = by_dscp.unwrap_or(classifier.by_tag(tag));
         (class.priority, class.queue, class.drop_level)
     }
 
-    /// The seeds' default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
+    /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
     /// for all that has no tag, and for everything where nothing is trusted.
     #[test]
     fn trust_dot1p_and_no_trust() {
@@ -281,13 +296,13 @@ mod tests {
     fn a_pause_stops_every_queue_that_the_priority_may_be_in() {
         let mut settings = ClassifySettings::default();
         let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
-        assert_eq!(queues_of_priorities(&settings, None), by_map);
+        assert_eq!(queues_of_priorities(&settings, None), by_map.map(Set8::from_bits));
         settings.policy[3] = Some(6);
-        assert_eq!(queues_of_priorities(&settings, None)[3], 0b100_0000);
+        assert_eq!(queues_of_priorities(&settings, None)[3].bits(), 0b100_0000);
         settings.policy[3] = None;
         (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
-        assert_eq!(queues_of_priorities(&settings, None)[5], 0b10_0001);
+        assert_eq!(queues_of_priorities(&settings, None)[5].bits(), 0b10_0001);
         let unknown = Some(crate::settings::UNKNOWN_UNICAST_TO_QUEUE);
-        assert_eq!(queues_of_priorities(&settings, unknown)[3], 0b1010);
+        assert_eq!(queues_of_priorities(&settings, unknown)[3].bits(), 0b1010);
     }
 }

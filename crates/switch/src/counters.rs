@@ -87,6 +87,14 @@ impl Count {
     }
 }
 
+impl std::ops::Add for Count {
+    type Output = Count;
+
+    fn add(self, other: Count) -> Count {
+        Count { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
+    }
+}
+
 /// One pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolSnapshot {
@@ -146,8 +154,8 @@ pub struct Snapshot {
 
 /// One port.
 ///
-/// Conservation, over all ports, once idle: Σ received + flood copies = Σ transmitted + Σ drops + Σ lost by the kernel.
-/// Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
+/// Conservation (docs/law.md, "Invariants", 5), over all ports, once idle: Σ received + flood copies = Σ transmitted + Σ drops
+/// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
     /// The port's name.
@@ -183,6 +191,8 @@ pub struct PortSnapshot {
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in (counted, not obeyed).
     pub pause_received_frames: u64,
+    /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
+    pub rx_ring_episodes: u64,
     /// The priority groups. In JSON they are a list of their own, and so are the queues.
     #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],

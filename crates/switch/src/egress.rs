@@ -1,37 +1,33 @@
 //! The egress half of a port: queues, scheduler, rate, and the pauses that it honours.
 //!
-//! Rule: a frame leaves when the line is free, its queue is picked among those that hold frames and are not paused, and
-//! the bytes with the kernel are below their bound (a pause cannot call back what the kernel has).
-//! Source: design §2, §4 ("bounded per port"), the way BQL bounds a driver.
+//! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued. It leaves when the line is
+//! free, its queue is picked among those that hold frames and are not paused, and the bytes with the kernel are below
+//! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
+//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
+use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
 use crate::frame::FrameId;
-use crate::held::{Charge, Held};
-use crate::pause::Pauses;
+use crate::limits::EgressLimits;
+use crate::pfc_received::Pauses;
 use crate::pool::Pools;
-use crate::queue::{Limits, Queue};
+use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings};
+use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::shaper::Shaper;
+use crate::store::{Charge, Store};
 use crate::time::Instant;
-use crate::wred::Random;
-
-/// What the settings of the whole switch say of a port's egress half.
-#[derive(Debug, Clone, Copy)]
-pub struct Given {
-    /// What each queue may hold.
-    pub limits: [Limits; PRIORITIES],
-    /// Share of that above which use is a violation.
-    pub usage_percent: u8,
-    /// The queues, as masks, that frames of each priority are in.
-    pub queues_of_priorities: [u8; PRIORITIES],
-}
+use crate::watermark::Mark;
+use crate::wred::{Random, Verdict};
+use wire::ip::Ecn;
+use wire::pause::{self, Control};
+use wire::set::Set8;
 
 /// Queues that keep a rate together.
 #[derive(Debug)]
 struct Shaped {
-    /// Bit q: queue q.
-    queues: u8,
+    queues: Set8,
+    rate: Rate,
     shaper: Shaper,
 }
 
@@ -40,8 +36,8 @@ struct Shaped {
 pub struct Dequeued {
     /// The frame.
     pub frame: FrameId,
-    /// What is charged for it.
-    pub charge: Charge,
+    /// Its length in bytes.
+    pub len: u16,
     /// It is to be marked, if its sender understands marks.
     pub mark: bool,
 }
@@ -50,190 +46,331 @@ pub struct Dequeued {
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Egress {
-    /// Bit q: queue q holds frames that wait.
-    backlogged: u8,
+    queues: [Queue; PRIORITIES],
+    /// Queues that hold frames that wait.
+    backlogged: Set8,
     /// Nothing but PFC leaves.
-    held: bool,
+    on_hold: bool,
     rewrites: bool,
     in_flight_bytes: u32,
     in_flight_limit_bytes: u32,
     in_flight_peak_bytes: u32,
     /// The line.
     shaper: Shaper,
+    scheduler: Scheduler,
     /// Groups and queues with a rate of their own.
     shaped: Vec<Shaped>,
-    scheduler: Scheduler,
     /// What the neighbour has paused.
-    pub pauses: Pauses,
-    /// The queues.
-    pub queues: [Queue; PRIORITIES],
+    pauses: Pauses,
     /// For WRED: the same on every run of the same port number.
-    pub random: Random,
-    /// What a pause of each priority stops, as masks of queues.
-    queues_of_priorities: [u8; PRIORITIES],
+    random: Random,
+    /// What a pause of each priority stops.
+    queues_of_priorities: [Set8; PRIORITIES],
     rewrite: RewriteSettings,
+    schedule: ScheduleSettings,
+    drops: [Count; DropReason::ALL.len()],
+    kernel_lost_frames: u64,
+    pfc_malformed: u64,
+    pause_received: u64,
 }
 
 impl Egress {
     /// The egress half of a port; `seed` decides its random numbers.
-    pub fn new(settings: &PortSettings, given: &Given, seed: u64) -> Self {
+    pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
         Self {
-            queues: given.limits.map(|limits| Queue::new(limits, given.usage_percent)),
-            pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
-            scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
-            shaper: Shaper::new(line(settings), settings.overhead_bytes),
-            shaped: shaped(settings),
-            random: Random::new(seed),
-            backlogged: 0,
-            queues_of_priorities: stopped_by_pauses(settings, given),
+            queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
+            backlogged: Set8::EMPTY,
+            on_hold: false,
             rewrites: settings.rewrite != RewriteSettings::default(),
-            rewrite: settings.rewrite,
-            held: false,
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
+            shaper: Shaper::new(line(settings), settings.overhead_bytes),
+            scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
+            shaped: shaped(settings),
+            pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
+            random: Random::new(seed),
+            queues_of_priorities: stopped_by_pauses(settings, limits),
+            rewrite: settings.rewrite,
+            schedule: settings.schedule.clone(),
+            drops: Default::default(),
+            kernel_lost_frames: 0,
+            pfc_malformed: 0,
+            pause_received: 0,
         }
     }
 
-    /// Other settings. The queues' cells are charged anew: each was withdrawn before. What waits goes on waiting; the
-    /// scheduler begins a new round.
-    pub(crate) fn reconfigure(
-        &mut self,
-        settings: &PortSettings,
-        given: &Given,
-        pools: &mut Pools,
-        now: Instant,
-    ) {
-        for (queue, limits) in self.queues.iter_mut().zip(given.limits) {
-            queue.reconfigure(limits, given.usage_percent, pools);
+    /// A frame of `cells` fits in its queue.
+    #[inline]
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
+        self.queues[charge.queue()].admit(charge.cells(), pools)
+    }
+
+    /// What WRED makes of a frame that fits.
+    #[inline]
+    pub fn judge(&mut self, charge: &Charge, ecn: Ecn) -> Verdict {
+        let queue = &mut self.queues[charge.queue()];
+        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random)
+    }
+
+    /// Counts a frame that its queue, or WRED, did not take.
+    #[cold]
+    pub fn refuse(&mut self, reason: DropReason, charge: &Charge) {
+        self.count_drop(reason, charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        match reason {
+            DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
+            _ => queue.count_drop(charge.len),
         }
-        self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
-        self.queues_of_priorities = stopped_by_pauses(settings, given);
-        self.rewrites = settings.rewrite != RewriteSettings::default();
-        self.rewrite = settings.rewrite;
-        self.scheduler = Scheduler::new(&settings.schedule, settings.overhead_bytes);
-        self.shaper.set_rate(line(settings), settings.overhead_bytes);
-        self.shaped = shaped(settings);
-        self.in_flight_limit_bytes = settings.in_flight_bytes;
     }
 
-    /// Holds transmission, or lets it go on: nothing but PFC leaves a held port. For tests.
-    pub fn hold(&mut self, held: bool) {
-        self.held = held;
+    /// Counts a frame that was to leave here and was dropped.
+    pub fn count_drop(&mut self, reason: DropReason, len: u16) {
+        self.drops[reason as usize].add(len);
     }
 
-    /// Transmission is held.
-    pub fn is_held(&self) -> bool {
-        self.held
+    /// Marks a frame as having met congestion, if its sender understands that.
+    #[cold]
+    pub fn mark(&mut self, charge: &Charge, frame: &mut [u8]) {
+        if let Some(field) = charge.ds_field {
+            self.queues[charge.queue()].mark(field, frame);
+        }
     }
 
-    /// What frames that leave are marked with; `None`: they leave as they came.
+    /// Charges a frame that fits and puts it at the end of its queue.
     #[inline]
-    pub fn rewrite(&self) -> Option<&RewriteSettings> {
-        self.rewrites.then_some(&self.rewrite)
+    pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
+        let q = charge.queue();
+        let queue = &mut self.queues[q];
+        queue.charge(charge.cells(), pools);
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Set8::of(q));
     }
 
-    /// Puts a frame that fits at the end of its queue.
+    /// Queues that do not send now: paused, or over their rate. All of them, while the line is busy or on hold.
     #[inline]
-    pub fn enqueue(&mut self, frame: FrameId, charge: Charge, held: &mut Held, pools: &mut Pools) {
-        let queue = &mut self.queues[usize::from(charge.queue)];
-        queue.charge(u32::from(charge.cells), pools);
-        held.push(&mut queue.waiting, frame, charge);
-        self.backlogged |= 1 << charge.queue;
+    pub fn blocked(&mut self, now: Instant) -> Set8 {
+        if self.on_hold || !self.shaper.is_free(now) {
+            return Set8::ALL;
+        }
+        self.paused_queues(now).with(self.over_rate(now))
     }
 
-    /// Takes the next frame that may leave now.
+    /// Takes the next frame that may leave now; `blocked` queues do not send.
     #[inline]
-    pub fn dequeue(&mut self, held: &mut Held, now: Instant) -> Option<Dequeued> {
-        if self.in_flight_bytes >= self.in_flight_limit_bytes || !self.shaper.is_free(now) || self.held {
+    pub fn dequeue(&mut self, blocked: Set8, store: &mut Store, now: Instant) -> Option<Dequeued> {
+        if self.in_flight_bytes >= self.in_flight_limit_bytes {
             return None;
         }
-        let ready = self.backlogged & !self.paused_queues(now) & !self.over_rate(now);
-        let (queues, held_ref) = (&self.queues, &*held);
-        let q = self.scheduler.pick(ready, |q| held_ref.front_len(&queues[q].waiting))?;
-        let (frame, charge) = held.pop(&mut self.queues[q].waiting)?;
-        if self.queues[q].waiting.is_empty() {
-            self.backlogged &= !(1 << q);
+        let (queues, slots) = (&self.queues, &*store);
+        let ready = self.backlogged.without(blocked);
+        let q = self.scheduler.pick(ready.bits(), |q| slots.front_len(&queues[q & 7].waiting))?;
+        let queue = &mut self.queues[q & 7];
+        let (frame, &Charge { len, cells, class, .. }) = store.pop(&mut queue.waiting)?;
+        if queue.waiting.is_empty() {
+            self.backlogged.set(q, false);
         }
-        self.scheduler.sent(q, charge.len, self.backlogged);
-        self.shaper.take(charge.len, now);
-        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues & 1 << q != 0) {
-            shaped.shaper.take(charge.len, now);
+        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random);
+        self.scheduler.sent(q, len, self.backlogged.bits());
+        self.shaper.take(len, now);
+        if !self.shaped.is_empty() {
+            self.take_rates(q, len, now);
         }
-        let cells = u32::from(charge.cells);
-        let mark = self.queues[q].hand_out(cells, charge.drop_level, &mut self.random);
-        self.in_flight_bytes += u32::from(charge.len);
+        self.in_flight_bytes += u32::from(len);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-        Some(Dequeued { frame, charge, mark })
+        Some(Dequeued { frame, len, mark })
     }
 
-    /// Queues whose own rate, or that of their group, does not let them send now.
-    #[inline]
-    fn over_rate(&self, now: Instant) -> u8 {
-        let held_back = self.shaped.iter().filter(|shaped| !shaped.shaper.is_free(now));
-        held_back.fold(0, |mask, shaped| mask | shaped.queues)
-    }
-
-    /// Takes a frame out of a queue without sending it, as when the port goes down.
-    pub fn flush_one(&mut self, held: &mut Held) -> Option<(FrameId, Charge)> {
-        let q = self.backlogged.trailing_zeros() as usize;
-        let (frame, charge) = held.pop(&mut self.queues.get_mut(q)?.waiting)?;
-        self.queues[q].hand_out(u32::from(charge.cells), charge.drop_level, &mut self.random);
-        if self.queues[q].waiting.is_empty() {
-            self.backlogged &= !(1 << q);
-            self.scheduler.emptied(q, self.backlogged);
+    #[inline(never)]
+    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
+        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
+            shaped.shaper.take(len, now);
         }
+    }
+
+    /// Whether `blocked` may change with each frame that leaves.
+    #[inline]
+    pub fn is_shaped(&self) -> bool {
+        self.shaper.has_rate() || !self.shaped.is_empty()
+    }
+
+    /// Frames that leave are marked with something.
+    #[inline]
+    pub fn rewrites(&self) -> bool {
+        self.rewrites
+    }
+
+    /// Changes a frame that leaves: marks it as having met congestion, if `mark`, and with what the settings say.
+    #[inline(never)]
+    pub fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
+        if mark {
+            self.mark(charge, frame);
+        }
+        if self.rewrites {
+            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
+        }
+    }
+
+    /// Releases a frame whose transmission is complete.
+    #[inline]
+    pub fn complete(&mut self, charge: &Charge, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        queue.count_transmitted(charge.len);
+        queue.release(charge.cells(), pools);
+    }
+
+    /// Releases a frame that `dequeue` gave out and that will never leave.
+    pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        self.drop_queued(charge, pools);
+    }
+
+    /// Takes a frame out of a queue without sending it, as when the port goes down, and releases it.
+    pub fn flush_one(&mut self, store: &mut Store, pools: &mut Pools) -> Option<(FrameId, Charge)> {
+        let q = self.backlogged.first()?;
+        let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
+        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
+        if self.queues[q].waiting.is_empty() {
+            self.backlogged.set(q, false);
+            self.scheduler.emptied(q, self.backlogged.bits());
+        }
+        self.drop_queued(&charge, pools);
         Some((frame, charge))
     }
 
-    /// A frame that `dequeue` gave out is no longer with the kernel.
-    #[inline]
-    pub fn landed(&mut self, len: u16) {
-        self.in_flight_bytes -= u32::from(len);
+    fn drop_queued(&mut self, charge: &Charge, pools: &mut Pools) {
+        self.count_drop(DropReason::PortDown, charge.len);
+        self.queues[charge.queue()].release(charge.cells(), pools);
+    }
+
+    /// Of the frames that complete, the kernel lost so many: it does not say which.
+    pub fn kernel_lost(&mut self, frames: u32) {
+        self.kernel_lost_frames += u64::from(frames);
+    }
+
+    /// Obeys a MAC control frame. True: frames that wait may have been set free.
+    pub fn obey(&mut self, frame: &[u8], now: Instant) -> bool {
+        match pause::decode(frame) {
+            Ok(Control::Pfc(pfc)) => {
+                self.pauses.apply(&pfc, now);
+                return self.is_backlogged();
+            }
+            Ok(Control::Pause { .. }) => self.pause_received += 1,
+            Ok(Control::Unknown { .. }) | Err(_) => self.pfc_malformed += 1,
+        }
+        false
+    }
+
+    /// All pauses end, as when the port goes down.
+    pub fn clear_pauses(&mut self, now: Instant) {
+        self.pauses.clear(now);
+    }
+
+    /// Holds transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    pub fn hold(&mut self, on_hold: bool) {
+        self.on_hold = on_hold;
     }
 
     /// Frames wait in some queue.
     #[inline]
     pub fn is_backlogged(&self) -> bool {
-        self.backlogged != 0
-    }
-
-    /// The most bytes that were with the kernel at once.
-    pub fn in_flight_peak_bytes(&self) -> u32 {
-        self.in_flight_peak_bytes
+        !self.backlogged.is_empty()
     }
 
     /// Queues whose priority is paused.
     #[inline]
-    pub fn paused_queues(&mut self, now: Instant) -> u8 {
-        let mut priorities = self.pauses.paused(now);
-        let mut queues = 0;
-        while priorities != 0 {
-            queues |= self.queues_of_priorities[priorities.trailing_zeros() as usize];
-            priorities &= priorities - 1;
-        }
-        queues
+    fn paused_queues(&mut self, now: Instant) -> Set8 {
+        let priorities = self.pauses.paused(now);
+        priorities.into_iter().fold(Set8::EMPTY, |set, p| set.with(self.queues_of_priorities[p & 7]))
     }
 
-    /// Whether a pause of priority `p` stops queue `q` here.
-    pub fn uses_queue(&self, p: usize, q: usize) -> bool {
-        self.queues_of_priorities[p] & 1 << q != 0
+    /// Queues whose own rate, or that of their group, does not let them send now.
+    #[inline]
+    fn over_rate(&self, now: Instant) -> Set8 {
+        let busy = self.shaped.iter().filter(|shaped| !shaped.shaper.is_free(now));
+        busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
     }
 
     /// When `dequeue` may give something though nothing happens before: the line and the rates of some queue are free, or a
-    /// pause ends. [`None`]: nothing waits.
-    pub fn next_deadline(&mut self, now: Instant) -> Option<Instant> {
-        if self.backlogged == 0 || self.held {
-            return None;
+    /// pause ends. [`Instant::NEVER`]: nothing waits.
+    pub fn next_deadline(&mut self, now: Instant) -> Instant {
+        if self.backlogged.is_empty() || self.on_hold {
+            return Instant::NEVER;
         }
-        let unpaused = self.backlogged & !self.paused_queues(now);
+        let unpaused = self.backlogged.without(self.paused_queues(now));
         let free_at = |q: usize| {
-            let rates = self.shaped.iter().filter(|shaped| shaped.queues & 1 << q != 0);
+            let rates = self.shaped.iter().filter(|shaped| shaped.queues.contains(q));
             rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()
         };
-        let queues = (0..PRIORITIES).filter(|q| unpaused & 1 << q != 0).map(free_at);
-        let some_queue = queues.min().unwrap_or(Instant::NEVER).min(self.pauses.next_end());
-        Some(some_queue.max(self.shaper.free_at()).max(now))
+        let some_queue = unpaused.into_iter().map(free_at).min().unwrap_or(Instant::NEVER);
+        some_queue.min(self.pauses.next_end()).max(self.shaper.free_at()).max(now)
+    }
+
+    /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        self.queues.iter().for_each(|queue| queue.withdraw(pools));
+    }
+
+    /// Other settings. What waits goes on waiting; the scheduler begins a new round only if its own settings are others,
+    /// and so does the rate of what is shaped.
+    pub(crate) fn reconfigure(
+        &mut self,
+        settings: &PortSettings,
+        limits: &EgressLimits,
+        pools: &mut Pools,
+        now: Instant,
+    ) {
+        for (queue, queue_limits) in self.queues.iter_mut().zip(limits.queues) {
+            queue.reconfigure(queue_limits, limits.usage_percent, pools);
+        }
+        self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
+        self.queues_of_priorities = stopped_by_pauses(settings, limits);
+        self.rewrites = settings.rewrite != RewriteSettings::default();
+        self.rewrite = settings.rewrite;
+        self.in_flight_limit_bytes = settings.in_flight_bytes;
+        let overhead_changes = self.shaper.overhead_bytes() != settings.overhead_bytes;
+        if overhead_changes || self.schedule != settings.schedule {
+            self.schedule.clone_from(&settings.schedule);
+            self.scheduler = Scheduler::new(&settings.schedule, settings.overhead_bytes);
+        }
+        let new = shaped(settings);
+        let same = |(old, new): (&Shaped, &Shaped)| (old.queues, old.rate) == (new.queues, new.rate);
+        if overhead_changes || self.shaped.len() != new.len() || !self.shaped.iter().zip(&new).all(same) {
+            self.shaped = new;
+        }
+        self.shaper.set_rate(line(settings), settings.overhead_bytes);
+    }
+
+    /// One watermark of every queue begins anew.
+    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+        self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
+    }
+
+    /// Fills in what this half counts.
+    pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
+        out.held = self.on_hold;
+        out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
+        out.pfc_received = self.pauses.count();
+        out.pfc_malformed_frames = self.pfc_malformed;
+        out.pause_received_frames = self.pause_received;
+        let paused = self.paused_queues(now);
+        let (episodes, paused_ns) = self.pauses.history(now);
+        for (q, out) in out.queues.iter_mut().enumerate() {
+            let priorities = (0..PRIORITIES).filter(|&p| self.queues_of_priorities[p].contains(q));
+            *out = QueueSnapshot {
+                paused: paused.contains(q),
+                pauses: priorities.clone().map(|p| episodes[p]).sum(),
+                paused_ns: priorities.map(|p| paused_ns[p]).sum(),
+                ..self.queues[q].snapshot(pools)
+            };
+        }
+        out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
+        out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost_frames);
+        for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
+            *out = *out + *drops;
+        }
+        out.kernel_lost_frames = self.kernel_lost_frames;
     }
 }
 
@@ -245,18 +382,19 @@ fn line(settings: &PortSettings) -> Option<Rate> {
 
 /// What has a rate of its own.
 fn shaped(settings: &PortSettings) -> Vec<Shaped> {
-    let groups = settings.schedule.groups.iter().map(|group| (group.queues, group.rate));
-    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (1 << q, queue.rate));
+    let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
+    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
+    let with_rate = groups.chain(queues).filter_map(|(queues, rate)| Some((queues, rate?)));
     let shaper = |rate| Shaper::new(Some(rate), settings.overhead_bytes);
-    groups.chain(queues).filter_map(|(queues, rate)| Some(Shaped { queues, shaper: shaper(rate?) })).collect()
+    with_rate.map(|(queues, rate)| Shaped { queues, rate, shaper: shaper(rate) }).collect()
 }
 
 /// Priorities whose pauses are obeyed.
-fn honoured(settings: &PortSettings) -> u8 {
-    if settings.pfc.rx { settings.pfc.no_drop } else { 0 }
+fn honoured(settings: &PortSettings) -> Set8 {
+    if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
 }
 
 /// What a pause of each priority stops: the neighbour means the priorities that it sees.
-fn stopped_by_pauses(settings: &PortSettings, given: &Given) -> [u8; PRIORITIES] {
-    rewrite::queues_by_priority(&settings.rewrite).unwrap_or(given.queues_of_priorities)
+fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [Set8; PRIORITIES] {
+    rewrite::queues_by_priority(&settings.rewrite).unwrap_or(limits.queues_of_priorities)
 }

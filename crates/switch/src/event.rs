@@ -30,6 +30,13 @@ pub enum Event {
         /// 802.1p priority.
         priority: usize,
     },
+    /// The kernel had nowhere to put frames that came in: the loop had posted none. Their priorities nobody knows.
+    KernelDropped {
+        /// Port number.
+        port: usize,
+        /// Frames since the last such event.
+        frames: u64,
+    },
     /// The port no longer carries frames.
     PortDown {
         /// Port number.

@@ -1,7 +1,7 @@
 //! A frame is a token: whoever holds the [`FrameId`] owns the frame's memory, and nobody else does.
 //!
-//! Source: design §2 ("Memory"). The token can neither be copied nor cloned, so the compiler sees to it that a frame
-//! is in one place at a time: free, in a fill ring, in a queue of the switch, or on its way out.
+//! Source: docs/law.md, "Invariants", 1. The token can neither be copied nor cloned, so the compiler sees to it that a
+//! frame is in one place at a time: free, in a fill ring, in a queue of the switch, or on its way out.
 
 /// The number of one frame of the memory. Holding it is owning the frame.
 #[derive(Debug, PartialEq, Eq)]

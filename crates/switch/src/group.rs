@@ -16,12 +16,13 @@
 //! ```
 //! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
 //!
-//! Source: design §3; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" (figure 12). Once headroom is in
-//! use all goes there: SONiC's model, see reference/switches.md, "Models in simulators".
+//! Source: docs/law.md, "Priority groups" and "XOFF and XON"; docs/sources.md, "H3C reference" (Setting PFC thresholds,
+//! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
 
 use crate::counters::{Count, GroupSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{GroupSettings, Threshold};
+use crate::threshold::Limit;
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 
@@ -43,19 +44,31 @@ pub enum Change {
     Xon,
 }
 
-/// One priority group. What the way of a frame touches comes first, and fits one cache line: 64 ports have 512 groups.
+/// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Group {
     received: Count,
     /// Cells outside headroom.
     used_cells: u32,
+    /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no pool has a say in it.
+    own_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
     no_drop: bool,
     xoff: bool,
     /// Frames were dropped since headroom was last empty: the event has been told.
     losing: bool,
+    /// Service pool of the shared cells.
+    pool: u8,
+    reserved_cells: u32,
+    xoff_limit: Limit,
+    rest: Box<Rest>,
+}
+
+/// What few frames touch.
+#[derive(Debug)]
+struct Rest {
     usage: Usage,
     settings: GroupSettings,
     dropped: Count,
@@ -74,20 +87,34 @@ struct Peaks {
 impl Group {
     /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
     pub fn new(settings: GroupSettings, no_drop: bool, usage_percent: u8) -> Self {
-        Self {
+        let mut group = Self {
             received: Count::default(),
             used_cells: 0,
+            own_cells: 0,
             headroom_cells: 0,
             peaks: Peaks::default(),
             no_drop,
             xoff: false,
             losing: false,
-            usage: Usage::new(usage_percent),
-            settings,
-            dropped: Count::default(),
-            xoff_episodes: 0,
-            watermarks: Default::default(),
-        }
+            pool: settings.pool & 3,
+            reserved_cells: settings.reserved_cells,
+            xoff_limit: Limit::of(settings.xoff),
+            rest: Box::new(Rest {
+                usage: Usage::new(usage_percent),
+                settings,
+                dropped: Count::default(),
+                xoff_episodes: 0,
+                watermarks: Default::default(),
+            }),
+        };
+        group.set_own_cells();
+        group
+    }
+
+    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere.
+    fn set_own_cells(&mut self) {
+        let in_headroom = self.headroom_cells > 0;
+        self.own_cells = if in_headroom { 0 } else { self.rest.usage.unnoted_cells(self.reserved_cells) };
     }
 
     /// PFC protects this group.
@@ -103,7 +130,7 @@ impl Group {
     /// Cells in use beyond the reserved ones, headroom not counted.
     #[inline]
     pub fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.settings.reserved_cells)
+        self.used_cells.saturating_sub(self.reserved_cells)
     }
 
     /// All cells in use.
@@ -114,18 +141,18 @@ impl Group {
 
     #[inline]
     fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
-        &pools.ingress[usize::from(self.settings.pool & 3)]
+        &pools.ingress[usize::from(self.pool & 3)]
     }
 
     #[inline]
     fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
-        &mut pools.ingress[usize::from(self.settings.pool & 3)]
+        &mut pools.ingress[usize::from(self.pool & 3)]
     }
 
     /// The XOFF threshold as it stands, in shared cells.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        self.settings.xoff.cells(self.pool(pools).free_cells())
+        self.xoff_limit.cells(self.pool(pools).free_cells())
     }
 
     /// A frame came in, whatever becomes of it.
@@ -136,86 +163,124 @@ impl Group {
 
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
-    pub fn place(&self, cells: u32, pools: &Pools) -> Option<Area> {
+    pub fn admit(&self, cells: u32, pools: &Pools) -> Option<Area> {
+        if self.used_cells + cells <= self.own_cells {
+            return Some(Area::ReservedAndShared);
+        }
+        self.admit_to_pools(cells, pools)
+    }
+
+    fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<Area> {
         if self.headroom_cells == 0 {
-            let after = (self.used_cells + cells).saturating_sub(self.settings.reserved_cells);
+            let after = (self.used_cells + cells).saturating_sub(self.reserved_cells);
             let free_cells = self.pool(pools).free_cells();
             let fits = after - self.shared_cells() <= free_cells;
-            if fits && after <= self.settings.xoff.cells(free_cells) {
+            if fits && after <= self.xoff_limit.cells(free_cells) {
                 return Some(Area::ReservedAndShared);
             }
         }
         let fits = self.no_drop
-            && self.headroom_cells + cells <= self.settings.headroom_cells
+            && self.headroom_cells + cells <= self.rest.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
         fits.then_some(Area::Headroom)
     }
 
-    /// Charges a frame where `place` said.
+    /// Charges a frame of `cells` where `admit` said.
     #[inline]
     pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
         match area {
-            Area::ReservedAndShared => {
-                let before = self.shared_cells();
+            Area::ReservedAndShared if self.used_cells + cells <= self.own_cells => {
                 self.used_cells += cells;
-                let after = self.shared_cells();
-                self.pool_mut(pools).take(after - before);
-                self.peaks.shared.lift(after);
-                self.note_usage(pools);
+                self.peaks.total.lift(self.used_cells); // nothing is in headroom
             }
-            Area::Headroom => {
-                self.headroom_cells += cells;
-                pools.headroom.take(cells);
-                self.peaks.headroom.lift(self.headroom_cells);
-            }
+            Area::ReservedAndShared => self.charge_to_shared(cells, pools),
+            Area::Headroom => self.charge_to_headroom(cells, pools),
         }
-        self.peaks.total.lift(self.cells());
     }
 
-    /// A frame of `cells` has left the switch.
+    fn charge_to_shared(&mut self, cells: u32, pools: &mut Pools) {
+        let before = self.shared_cells();
+        self.used_cells += cells;
+        let after = self.shared_cells();
+        self.pool_mut(pools).take(after - before);
+        self.peaks.shared.lift(after);
+        self.peaks.total.lift(self.cells());
+        self.note_usage(pools);
+    }
+
+    #[cold]
+    fn charge_to_headroom(&mut self, cells: u32, pools: &mut Pools) {
+        self.headroom_cells += cells;
+        pools.headroom.take(cells);
+        self.peaks.headroom.lift(self.headroom_cells);
+        self.peaks.total.lift(self.cells());
+        self.set_own_cells();
+    }
+
+    /// Releases a frame of `cells`, which has left the switch: headroom first, then shared, then reserved cells.
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
-        let from_headroom = cells.min(self.headroom_cells);
-        if from_headroom > 0 {
-            self.headroom_cells -= from_headroom;
-            pools.headroom.give(from_headroom);
-            self.losing &= self.headroom_cells > 0;
+        // What is not in use outside headroom is in it.
+        if self.used_cells <= self.own_cells && cells <= self.used_cells {
+            self.used_cells -= cells;
+        } else {
+            self.release_to_pools(cells, pools);
+        }
+    }
+
+    fn release_to_pools(&mut self, cells: u32, pools: &mut Pools) {
+        let mut cells = cells;
+        if self.headroom_cells > 0 {
+            cells -= self.release_from_headroom(cells, pools);
         }
         let before = self.shared_cells();
-        debug_assert!(cells - from_headroom <= self.used_cells, "released more cells than were charged");
-        self.used_cells -= cells - from_headroom;
+        debug_assert!(cells <= self.used_cells, "released more cells than were charged");
+        self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
-        if self.usage.is_above() {
+        if self.rest.usage.is_above() {
             self.note_usage(pools);
         }
     }
 
-    #[inline]
+    /// Releases at most `cells` of headroom, and says how many.
+    #[cold]
+    fn release_from_headroom(&mut self, cells: u32, pools: &mut Pools) -> u32 {
+        let from_headroom = cells.min(self.headroom_cells);
+        self.headroom_cells -= from_headroom;
+        pools.headroom.give(from_headroom);
+        self.losing &= self.headroom_cells > 0;
+        self.set_own_cells();
+        from_headroom
+    }
+
     fn note_usage(&mut self, pools: &Pools) {
-        let allowed = self.settings.reserved_cells.saturating_add(self.threshold_cells(pools));
-        self.usage.note(self.used_cells, allowed);
+        let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
+        self.rest.usage.note(self.used_cells, allowed);
+        self.set_own_cells();
     }
 
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
     pub fn count_drop(&mut self, len: u16) -> bool {
-        self.dropped.add(len);
+        self.rest.dropped.add(len);
         self.no_drop && !std::mem::replace(&mut self.losing, true)
     }
 
-    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told.
+    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told. Where RX rings are long, a
+    /// no-drop group is in XOFF whatever it holds.
     #[inline]
-    pub fn examine(&mut self, pools: &Pools) -> Option<Change> {
+    pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<Change> {
         let threshold = self.threshold_cells(pools);
         let shared = self.shared_cells();
-        let over = self.no_drop && (self.headroom_cells > 0 || (shared > 0 && shared >= threshold));
+        let full = self.headroom_cells > 0 || (shared > 0 && shared >= threshold);
+        let over = self.no_drop && (full || rings_are_long);
         if over != self.xoff {
             if over {
                 self.xoff = true;
-                self.xoff_episodes += 1;
+                self.rest.xoff_episodes += 1;
                 return Some(Change::Xoff);
             }
-            let below = threshold.saturating_sub(self.settings.xon_offset_cells);
-            if shared <= self.settings.resume_cells.max(below) || !self.no_drop {
+            let below = threshold.saturating_sub(self.rest.settings.xon_offset_cells);
+            if shared <= self.rest.settings.resume_cells.max(below) || !self.no_drop {
                 self.xoff = false;
                 return Some(Change::Xon);
             }
@@ -242,9 +307,12 @@ impl Group {
         usage_percent: u8,
         pools: &mut Pools,
     ) {
-        (self.settings, self.no_drop) = (settings, no_drop);
+        (self.rest.settings, self.no_drop) = (settings, no_drop);
+        (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
+        self.xoff_limit = Limit::of(settings.xoff);
         self.losing &= no_drop;
-        self.usage.set_percent(usage_percent);
+        self.rest.usage.set_percent(usage_percent);
+        self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());
         self.peaks.shared.lift(self.shared_cells());
     }
@@ -254,7 +322,7 @@ impl Group {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
         for (watermarks, (cells, peak)) in
-            self.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
+            self.rest.watermarks.iter_mut().zip([(shared, p0), (headroom, p1), (total, p2)])
         {
             watermarks.mark(mark, cells, peak);
         }
@@ -262,24 +330,24 @@ impl Group {
 
     /// What it holds and has counted.
     pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
-        let [shared, headroom, total] = self.watermarks;
+        let [shared, headroom, total] = self.rest.watermarks;
         GroupSnapshot {
             no_drop: self.no_drop,
-            pool: self.settings.pool,
+            pool: self.rest.settings.pool,
             xoff: self.xoff,
-            xoff_episodes: self.xoff_episodes,
-            reserved_cells: self.used_cells.min(self.settings.reserved_cells),
-            reserved_size_cells: self.settings.reserved_cells,
+            xoff_episodes: self.rest.xoff_episodes,
+            reserved_cells: self.used_cells.min(self.rest.settings.reserved_cells),
+            reserved_size_cells: self.rest.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),
             headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
-            headroom_size_cells: if self.no_drop { self.settings.headroom_cells } else { 0 },
+            headroom_size_cells: if self.no_drop { self.rest.settings.headroom_cells } else { 0 },
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
-            is_dynamic: matches!(self.settings.xoff, Threshold::Dynamic(_)),
-            usage_percent: self.usage.percent(),
-            violations: self.usage.violations(),
+            is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
+            usage_percent: self.rest.usage.percent(),
+            violations: self.rest.usage.violations(),
             received: self.received,
-            dropped: self.dropped,
+            dropped: self.rest.dropped,
         }
     }
 }
@@ -287,6 +355,11 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+        assert_eq!(size_of::<Group>(), 64);
+    }
     use crate::settings::{Alpha, BufferSettings};
 
     struct Lab {
@@ -306,19 +379,19 @@ mod tests {
         }
 
         fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {
-            let area = self.group.place(cells, &self.pools);
+            let area = self.group.admit(cells, &self.pools);
             match area {
                 Some(area) => self.group.charge(cells, area, &mut self.pools),
                 None => {
                     self.group.count_drop(64);
                 }
             }
-            (area, self.group.examine(&self.pools))
+            (area, self.group.examine(false, &self.pools))
         }
 
         fn leave(&mut self, cells: u32) -> Option<Change> {
             self.group.release(cells, &mut self.pools);
-            self.group.examine(&self.pools)
+            self.group.examine(false, &self.pools)
         }
     }
 
@@ -396,7 +469,7 @@ mod tests {
         assert_eq!(lab.pools.headroom.level().peak_cells, 0);
     }
 
-    /// A lone group settles at α/(1+α) of the pool: the seeds' table 6 (share of the total in percent).
+    /// A lone group settles at α/(1+α) of the pool: docs/sources.md, "H3C reference" (table 6: percent of the total).
     #[test]
     fn a_lone_dynamic_group_settles_at_the_seeds_share() {
         for (percent, share) in [
@@ -434,7 +507,7 @@ mod tests {
             GroupSettings { reserved_cells: 0, xoff: Threshold::Dynamic(Alpha::from_percent(50)), ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         lab.pools.ingress[0].take(100);
-        assert_eq!(lab.group.examine(&lab.pools), None, "an empty group has nothing to stop");
+        assert_eq!(lab.group.examine(false, &lab.pools), None, "an empty group has nothing to stop");
         lab.pools.ingress[0].give(20);
         assert_eq!(
             lab.arrive(10),
@@ -449,7 +522,7 @@ mod tests {
         let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
         let mut lab = Lab::new(settings, true, 100);
         assert_eq!(lab.arrive(3).1, Some(Change::Xoff));
-        assert_eq!(lab.group.examine(&lab.pools), None, "resume is above T, yet T rules");
+        assert_eq!(lab.group.examine(false, &lab.pools), None, "resume is above T, yet T rules");
         assert_eq!(lab.leave(1), Some(Change::Xon));
     }
 }

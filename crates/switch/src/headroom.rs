@@ -9,8 +9,8 @@
 //! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
 //! Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more
 //! than it.
-//! Source: design §3, "Headroom needed"; seeds/h3c-rdma-technical-reference.txt, "Setting PFC thresholds" and the example
-//! "Configuring PFC thresholds". SONiC's figure: reference/switches.md, "SONiC / SAI".
+//! Source: docs/law.md, "Headroom needed"; docs/sources.md, "H3C reference" (Setting PFC thresholds, and the example
+//! Configuring PFC thresholds). SONiC's figure: docs/sources.md, "SONiC".
 //!
 //! In software both loops may be held up by others on their cores, and the neighbour's kernel has frames that a pause
 //! cannot call back: [`Software`] is the part of the "cable" that no metre of it explains.
@@ -151,7 +151,7 @@ mod tests {
 
     const GBPS: u64 = 1_000_000_000;
 
-    /// "Configuring PFC thresholds" of the seeds, number by number.
+    /// The example of docs/sources.md, "H3C reference" (Configuring PFC thresholds), number by number.
     #[test]
     fn the_examples_of_the_seeds() {
         let cell = CellSize::new(256);

@@ -1,120 +1,253 @@
-//! The ingress half of a port: classifier, priority groups, and the PFC that it sends.
+//! The ingress half of a port: what a frame that comes in is charged for, and what the neighbour is told.
 //!
-//! It is a struct of its own, apart from [`crate::egress::Egress`], because one day the two ends of a frame's way may
-//! belong to different cores. Source: design §2, "Halves".
+//! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no room for it), charged, and
+//! released when it has left the switch. Whenever the use of a no-drop group has changed it is examined, and a change
+//! between XOFF and XON goes into the next PFC frame.
+//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of `group` and `pfc_sent`.
 
+use crate::arrival::Arrival;
 use crate::classify::Classifier;
-use crate::counters::{Count, DropReason};
-use crate::group::{Change, Group};
-use crate::pfc::PfcSender;
+use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
+use crate::group::{Area, Change, Group};
+use crate::pfc_sent::{PfcSender, Timing};
 use crate::pool::Pools;
+use crate::rx_rings::RxRings;
 use crate::settings::{DropLevel, PRIORITIES, PortSettings};
+use crate::store::Charge;
+use crate::time::Instant;
+use crate::watermark::Mark;
+use wire::mac::MacAddr;
+use wire::pause;
+use wire::set::Set8;
 
 /// The ingress half of a port. What the way of a frame touches comes first.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Ingress {
-    received: Count,
-    /// Bit p: group p of this port must be looked at each turn, as others move its threshold.
-    watched: u8,
+    groups: [Group; PRIORITIES],
+    classifier: Classifier,
+    /// Groups that must be examined each turn, as others move their threshold.
+    watched: Set8,
     /// PFC frames are sent.
     sends_pfc: bool,
-    /// Which priority and queue a frame has.
-    pub classifier: Classifier,
-    /// What the neighbour is told.
-    pub pfc: PfcSender,
-    /// Cells by 802.1p priority.
-    pub groups: [Group; PRIORITIES],
+    rx_rings: RxRings,
+    pfc: PfcSender,
+    /// Where PFC frames come from.
+    mac: MacAddr,
     /// Of the received frames those of drop level 1 and 2.
     coloured: [u64; 2],
+    /// Frames that no bridge forwards. All others are counted by their group.
+    refused: Count,
     drops: [Count; DropReason::ALL.len()],
 }
 
 impl Ingress {
-    /// The ingress half of a port with these settings; `usage_percent` counts violations.
-    pub fn new(settings: &PortSettings, usage_percent: u8) -> Self {
+    /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent` counts violations.
+    pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
         let no_drop = settings.pfc.no_drop;
         Self {
-            classifier: Classifier::new(&settings.classify),
             groups: std::array::from_fn(|p| {
                 Group::new(settings.groups[p], no_drop & (1 << p) != 0, usage_percent)
             }),
-            pfc: PfcSender::new(settings.pfc.pause_quanta, settings.pause_speed_bps()),
+            classifier: Classifier::new(&settings.classify),
+            watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx,
-            watched: 0,
-            received: Count::default(),
+            rx_rings: RxRings::default(),
+            pfc: PfcSender::new(Timing::of(settings)),
+            mac,
             coloured: [0; 2],
+            refused: Count::default(),
             drops: Default::default(),
         }
     }
 
-    /// Other settings. The groups' cells are charged anew: each was withdrawn before, and must be examined after.
+    /// What frames are treated as here.
+    #[inline]
+    pub fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    /// Counts a data frame that came in. True: it came in spite of XOFF, and the neighbour must be told again.
+    #[inline]
+    pub fn receive(&mut self, arrival: &Arrival, now: Instant) -> bool {
+        let priority = arrival.charge.priority();
+        let group = &mut self.groups[priority];
+        group.count_received(arrival.charge.len);
+        let is_xoff = group.is_xoff();
+        match arrival.charge.class.drop_level {
+            DropLevel::Green => {}
+            DropLevel::Yellow => self.coloured[0] += 1,
+            DropLevel::Red => self.coloured[1] += 1,
+        }
+        is_xoff && self.pfc.insist(priority, now)
+    }
+
+    /// Counts a frame that came in and that no bridge forwards.
+    #[cold]
+    pub fn refuse(&mut self, reason: DropReason, len: u16) {
+        self.refused.add(len);
+        self.count_drop(reason, len);
+    }
+
+    /// Where a frame of `cells` would be charged, or why it must drop.
+    #[inline]
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+        let group = &self.groups[charge.priority()];
+        match group.admit(charge.cells(), pools) {
+            Some(area) => Ok(area),
+            None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
+            None => Err(DropReason::IngressLossy),
+        }
+    }
+
+    /// Counts a frame that found no room. True: it is the first no-drop frame lost since headroom was last empty.
+    #[cold]
+    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
+        self.count_drop(reason, charge.len);
+        self.groups[charge.priority()].count_drop(charge.len)
+    }
+
+    /// Counts a frame that came in here and was dropped.
+    #[inline]
+    pub fn count_drop(&mut self, reason: DropReason, len: u16) {
+        self.drops[reason as usize].add(len);
+    }
+
+    /// Charges a frame where `admit` said. True: the group must be examined.
+    #[inline]
+    pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.charge(charge.cells(), area, pools);
+        group.is_no_drop()
+    }
+
+    /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
+    #[inline]
+    pub fn release(&mut self, charge: &Charge, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.release(charge.cells(), pools);
+        group.is_xoff()
+    }
+
+    /// Compares a group with its threshold, and notes what the neighbour must be told.
+    #[inline]
+    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
+        let group = &mut self.groups[priority & 7];
+        let change = group.examine(self.rx_rings.is_long(), pools);
+        self.watched.set(priority, group.depends_on_others());
+        if let Some(change) = change
+            && self.sends_pfc
+        {
+            self.pfc.set(priority, change == Change::Xoff);
+        }
+        change
+    }
+
+    /// What waits in the RX rings of this port, and what the kernel dropped there.
+    #[inline]
+    pub fn rx_rings(&mut self) -> &mut RxRings {
+        &mut self.rx_rings
+    }
+
+    /// Groups that must be examined each turn.
+    #[inline]
+    pub fn watched(&self) -> Set8 {
+        self.watched
+    }
+
+    /// When the next PFC frame must leave; [`Instant::NEVER`]: nothing is to be told.
+    #[inline]
+    pub fn pfc_deadline(&self) -> Instant {
+        self.pfc.next_deadline()
+    }
+
+    /// Nothing more is forwarded: no-drop groups are in XOFF for good.
+    pub fn stop(&mut self) {
+        if self.sends_pfc {
+            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
+            no_drop.for_each(|p| self.pfc.set(p, true));
+        }
+        self.sends_pfc = false; // what groups do is told nobody any more
+    }
+
+    /// A PFC frame must leave now.
+    #[inline]
+    pub fn pfc_is_due(&self, now: Instant) -> bool {
+        self.pfc.is_due(now)
+    }
+
+    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an earlier one has left.
+    pub fn pfc_wake_at(&self) -> Instant {
+        if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
+    }
+
+    /// A PFC frame has left.
+    pub fn pfc_sent(&mut self) {
+        self.pfc.sent();
+    }
+
+    /// A guard sent `frames` PFC frames for us, the last one at `at`: every no-drop priority is paused.
+    pub fn told_by_guard(&mut self, frames: u64, at: Instant) {
+        if self.sends_pfc {
+            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop()).collect();
+            self.pfc.told_by_guard(no_drop, frames, at);
+        }
+    }
+
+    /// Writes the PFC frame that is due.
+    pub fn send_pfc(&mut self, frame: &mut [u8; pause::FRAME_BYTES], now: Instant) {
+        self.pfc.send(now).encode(self.mac, frame);
+    }
+
+    /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        self.groups.iter().for_each(|group| group.withdraw(pools));
+    }
+
+    /// Other settings; the groups must be examined after.
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::new(&settings.classify);
         self.sends_pfc = settings.pfc.tx;
-        self.pfc.reconfigure(settings.pfc.pause_quanta, settings.pause_speed_bps());
+        self.pfc.reconfigure(Timing::of(settings));
         for (p, group) in self.groups.iter_mut().enumerate() {
             let no_drop = settings.pfc.no_drop & (1 << p) != 0;
             group.reconfigure(settings.groups[p], no_drop, usage_percent, pools);
         }
     }
 
-    /// Tells the neighbour what the groups are in now, as after `reconfigure`: it may be told by now, or no longer.
-    pub(crate) fn retell(&mut self) {
+    /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
+    pub(crate) fn tell_again(&mut self) {
         for (p, group) in self.groups.iter().enumerate() {
             self.pfc.set(p, self.sends_pfc && group.is_xoff());
         }
     }
 
-    /// A data frame of this drop level was classified.
-    #[inline]
-    pub fn count_colour(&mut self, drop_level: DropLevel) {
-        match drop_level {
-            DropLevel::Green => {}
-            DropLevel::Yellow => self.coloured[0] += 1,
-            DropLevel::Red => self.coloured[1] += 1,
+    /// One watermark of every group begins anew.
+    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+        self.groups.iter_mut().for_each(|group| group.mark(mark));
+    }
+
+    /// What a group holds and has counted.
+    pub(crate) fn group(&self, priority: usize, pools: &Pools) -> GroupSnapshot {
+        self.groups[priority].snapshot(pools)
+    }
+
+    /// A group's watermarks since they were last read begin anew.
+    pub(crate) fn mark_group(&mut self, priority: usize) {
+        self.groups[priority].mark(Mark::Read);
+    }
+
+    /// Fills in what this half counts.
+    pub(crate) fn snapshot(&self, pools: &Pools, out: &mut PortSnapshot) {
+        for (group, out) in self.groups.iter().zip(&mut out.groups) {
+            *out = group.snapshot(pools);
         }
-    }
-
-    /// Frames received of drop level 1 (yellow) and 2 (red).
-    pub fn coloured(&self) -> (u64, u64) {
-        (self.coloured[0], self.coloured[1])
-    }
-
-    /// A data frame came in.
-    #[inline]
-    pub fn count_received(&mut self, len: u16) {
-        self.received.add(len);
-    }
-
-    /// A frame that came in here (or, for the reasons that say so, was to leave here) was dropped.
-    #[inline]
-    pub fn count_drop(&mut self, reason: DropReason, len: u16) {
-        self.drops[reason as usize].add(len);
-    }
-
-    /// Frames received, and drops by reason.
-    pub fn counts(&self) -> (Count, &[Count; DropReason::ALL.len()]) {
-        (self.received, &self.drops)
-    }
-
-    /// Compares a group with its threshold after its use has changed, and notes what the neighbour must be told.
-    #[inline]
-    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
-        let group = &mut self.groups[priority];
-        let change = group.examine(pools);
-        if let Some(change) = change
-            && self.sends_pfc
-        {
-            self.pfc.set(priority, change == Change::Xoff);
+        out.received = out.groups.iter().fold(self.refused, |sum, group| sum + group.received);
+        [out.received_yellow_frames, out.received_red_frames] = self.coloured;
+        for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
+            *out = *out + *drops;
         }
-        self.watched = self.watched & !(1 << priority) | u8::from(group.depends_on_others()) << priority;
-        change
-    }
-
-    /// Groups that `examine` must look at each turn.
-    #[inline]
-    pub fn watched(&self) -> u8 {
-        self.watched
+        out.pfc_sent = self.pfc.count();
+        out.rx_ring_episodes = self.rx_rings.episodes();
     }
 }

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-pub mod apply;
+mod apply;
+pub mod arrival;
 pub mod bridge;
 pub mod cells;
 pub mod classify;
@@ -13,25 +14,29 @@ pub mod event;
 pub mod frame;
 pub mod group;
 pub mod headroom;
-pub mod held;
 pub mod ingress;
+pub mod limits;
 pub mod memory;
-pub mod pause;
-pub mod pfc;
+pub mod pfc_received;
+pub mod pfc_sent;
 pub mod pool;
-mod port;
 pub mod queue;
 pub mod rewrite;
+pub mod rx_rings;
 pub mod schedule;
 pub mod settings;
 pub mod shaper;
+mod status;
+pub mod store;
 pub mod switch;
+mod threshold;
 pub mod time;
 pub mod usage;
 pub mod watermark;
 pub mod wred;
 
 pub use self::switch::{Switch, frames_needed};
+pub use arrival::Arrival;
 pub use counters::{DropReason, KernelCounters, Snapshot};
 pub use event::Event;
 pub use frame::{FrameId, Outgoing, Received};

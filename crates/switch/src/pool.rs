@@ -5,7 +5,7 @@
 //! take more than is free. Egress may: a no-drop queue without limit also holds the cells that ingress charged to
 //! reserved and headroom; then nothing is free. So may a pool that was made smaller while it was in use, until enough
 //! has left.
-//! Source: design §3, "Service pools"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
+//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
 use crate::counters::PoolSnapshot;
 use crate::settings::{BufferSettings, POOLS};

@@ -3,19 +3,20 @@
 //! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
 //! or alpha × the free cells of its pool); otherwise it is dropped at the tail. A queue without maximum takes all that
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
-//! Source: design §3, "Egress queue"; seeds/h3c-rdma-technical-reference.txt, "Fixed area and shared area".
+//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
-use crate::counters::Count;
-use crate::held::List;
-use crate::pool::Pools;
+use crate::counters::{Count, QueueSnapshot};
+use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
+use crate::store::List;
+use crate::threshold::Limit;
 use crate::usage::Usage;
-use crate::watermark::{Level, Mark, Peak, Watermarks};
-use crate::wred::{self, Ecn, Random, Verdict, Wred};
+use crate::watermark::{Mark, Peak, Watermarks};
+use crate::wred::{Random, Verdict, Wred};
+use wire::ip::{DsField, Ecn};
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(C)]
 pub struct Limits {
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
@@ -29,20 +30,32 @@ pub struct Limits {
     pub no_drop: bool,
 }
 
-/// One egress queue. What the way of a frame touches comes first.
+/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order.
     pub waiting: List,
     used_cells: u32,
+    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
+    own_cells: u32,
     /// Of the cells in use those of frames that wait; the others are with the kernel.
     waiting_cells: u32,
     peak: Peak,
     wred: Option<Box<Wred>>,
-    usage: Usage,
-    limits: Limits,
     transmitted: Count,
+    rest: Box<Rest>,
+}
+
+/// What few frames touch, or only those that need shared cells.
+#[derive(Debug)]
+struct Rest {
+    guaranteed_cells: u32,
+    maximum: Limit,
+    usage: Usage,
+    /// Service pool of the shared cells.
+    pool: u8,
+    limits: Limits,
     dropped: Count,
     marked: Count,
     wred_dropped: [Count; 3],
@@ -52,66 +65,80 @@ pub struct Queue {
 impl Queue {
     /// An empty queue; above `usage_percent` of what it may hold is a violation.
     pub fn new(limits: Limits, usage_percent: u8) -> Self {
+        let usage = Usage::new(usage_percent);
         Self {
             waiting: List::default(),
             wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
-            limits,
             used_cells: 0,
+            own_cells: usage.unnoted_cells(limits.guaranteed_cells),
             waiting_cells: 0,
             peak: Peak::default(),
-            usage: Usage::new(usage_percent),
             transmitted: Count::default(),
-            dropped: Count::default(),
-            marked: Count::default(),
-            wred_dropped: [Count::default(); 3],
-            watermarks: Watermarks::default(),
+            rest: Box::new(Rest {
+                guaranteed_cells: limits.guaranteed_cells,
+                maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
+                pool: limits.pool & 3,
+                limits,
+                usage,
+                dropped: Count::default(),
+                marked: Count::default(),
+                wred_dropped: [Count::default(); 3],
+                watermarks: Watermarks::default(),
+            }),
         }
     }
 
-    /// What it may hold.
-    pub fn limits(&self) -> Limits {
-        self.limits
+    #[inline]
+    fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
+        &pools.egress[usize::from(self.rest.pool & 3)]
+    }
+
+    #[inline]
+    fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
+        &mut pools.egress[usize::from(self.rest.pool & 3)]
     }
 
     /// The most shared cells as it stands; `u32::MAX`: no limit.
     #[inline]
     pub fn threshold_cells(&self, pools: &Pools) -> u32 {
-        match self.limits.maximum {
-            None => u32::MAX,
-            Some(threshold) => threshold.cells(pools.egress[usize::from(self.limits.pool & 3)].free_cells()),
-        }
+        self.rest.maximum.cells(self.pool(pools).free_cells())
     }
 
     /// A frame of `cells` fits.
     #[inline]
-    pub fn has_room(&self, cells: u32, pools: &Pools) -> bool {
-        let after = (self.used_cells + cells).saturating_sub(self.limits.guaranteed_cells);
+    pub fn admit(&self, cells: u32, pools: &Pools) -> bool {
+        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, pools)
+    }
+
+    fn admit_to_pool(&self, cells: u32, pools: &Pools) -> bool {
+        let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
         after <= self.threshold_cells(pools)
     }
 
     /// Charges a frame that fits.
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
-        let before = self.shared_cells();
-        self.used_cells += cells;
         self.waiting_cells += cells;
+        self.used_cells += cells;
         self.peak.lift(self.used_cells);
-        pools.egress[usize::from(self.limits.pool & 3)].take(self.shared_cells() - before);
-        self.note_usage(pools);
+        if self.used_cells > self.own_cells {
+            self.charge_to_pool(cells, pools);
+        }
     }
 
-    /// What WRED makes of a frame that fits; `ecn` reads its ECN field.
+    /// The part of a charge of `cells` that is shared.
+    fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).take(shared);
+        self.note_usage(self.used_cells, pools);
+    }
+
+    /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(
-        &mut self,
-        cells: u32,
-        drop_level: DropLevel,
-        random: &mut Random,
-        ecn: impl FnOnce() -> Ecn,
-    ) -> Verdict {
+    pub fn judge(&mut self, cells: u32, drop_level: DropLevel, ecn: Ecn, random: &mut Random) -> Verdict {
         match &mut self.wred {
             None => Verdict::Pass,
-            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, random, ecn),
+            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, ecn, random),
         }
     }
 
@@ -127,34 +154,46 @@ impl Queue {
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
-        let before = self.shared_cells();
+        if self.used_cells > self.own_cells {
+            self.release_to_pool(cells, pools);
+        }
         self.used_cells -= cells;
-        pools.egress[usize::from(self.limits.pool & 3)].give(before - self.shared_cells());
-        if self.usage.is_above() {
-            self.note_usage(pools);
+    }
+
+    /// The part of a release of `cells`, which are still in use, that is shared.
+    fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).give(shared);
+        if self.rest.usage.is_above() {
+            self.note_usage(self.used_cells - cells, pools);
         }
     }
 
-    #[inline]
-    fn note_usage(&mut self, pools: &Pools) {
-        let allowed = self.limits.guaranteed_cells.saturating_add(self.threshold_cells(pools));
-        self.usage.note(self.used_cells, allowed);
+    /// Sees whether `used_cells` in use are a violation.
+    fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
+        let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
+        self.rest.usage.note(used_cells, allowed);
+        self.own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
-        pools.egress[usize::from(self.limits.pool & 3)].give(self.shared_cells());
+        self.pool_mut(pools).give(self.shared_cells());
     }
 
     /// Other limits; what the queue holds stays, even if it is more.
     pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
-        self.limits = limits;
+        self.rest.limits = limits;
+        self.rest.guaranteed_cells = limits.guaranteed_cells;
+        self.rest.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
+        self.rest.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
             (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
             (Some(wred), Some(settings)) => Some(Box::new(wred.reconfigured(settings, limits.no_drop))),
         };
-        self.usage.set_percent(usage_percent);
+        self.rest.usage.set_percent(usage_percent);
+        self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
@@ -167,66 +206,61 @@ impl Queue {
     /// A frame found the queue full.
     #[inline]
     pub fn count_drop(&mut self, len: u16) {
-        self.dropped.add(len);
+        self.rest.dropped.add(len);
     }
 
     /// WRED dropped a frame of this drop level.
     #[inline]
     pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
-        self.wred_dropped[drop_level as usize].add(len);
+        self.rest.wred_dropped[drop_level as usize].add(len);
     }
 
-    /// Marks a frame as having met congestion, if its sender understands that and it is not marked yet.
-    pub fn mark(&mut self, frame: &mut [u8]) {
-        if wred::mark(frame) {
-            self.marked.add(frame.len() as u16);
+    /// Marks a frame, whose field is there, as having met congestion, if its sender understands that and it is not marked yet.
+    pub fn mark(&mut self, field: DsField, frame: &mut [u8]) {
+        if field.ecn(frame).is_markable() && field.set_ce(frame) {
+            self.rest.marked.add(frame.len() as u16);
         }
-    }
-
-    /// Frames that were marked, and those that WRED dropped by drop level.
-    pub fn early(&self) -> (Count, [Count; 3]) {
-        (self.marked, self.wred_dropped)
-    }
-
-    /// The average length that WRED goes by, in cells; `None`: no WRED.
-    pub fn average_cells(&self) -> Option<u32> {
-        self.wred.as_ref().map(|wred| wred.average_cells())
-    }
-
-    /// Cells held, and the most there were.
-    pub fn level(&self) -> Level {
-        self.watermarks.level(self.used_cells, self.peak)
     }
 
     /// One watermark begins anew.
     pub(crate) fn mark_watermark(&mut self, mark: Mark) {
-        self.watermarks.mark(mark, self.used_cells, &mut self.peak);
+        self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
-    /// Frames that left, and frames dropped because the queue was full.
-    pub fn counts(&self) -> (Count, Count) {
-        (self.transmitted, self.dropped)
-    }
-
-    /// Its usage threshold, in percent of what it may hold.
-    pub fn usage_percent(&self) -> u8 {
-        self.usage.percent()
-    }
-
-    /// Times that its use rose above the usage threshold.
-    pub fn violations(&self) -> u64 {
-        self.usage.violations()
+    /// What it holds and has counted; what the port knows of its pauses is left out.
+    pub(crate) fn snapshot(&self, pools: &Pools) -> QueueSnapshot {
+        QueueSnapshot {
+            pool: self.rest.limits.pool,
+            level: self.rest.watermarks.level(self.used_cells, self.peak),
+            guaranteed_cells: self.rest.guaranteed_cells,
+            waiting_frames: u64::from(self.waiting.frames()),
+            threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
+            is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            usage_percent: self.rest.usage.percent(),
+            violations: self.rest.usage.violations(),
+            transmitted: self.transmitted,
+            dropped: self.rest.dropped,
+            marked: self.rest.marked,
+            wred_dropped: self.rest.wred_dropped,
+            average_cells: self.wred.as_ref().map(|wred| wred.average_cells()),
+            ..QueueSnapshot::default()
+        }
     }
 
     #[inline]
     fn shared_cells(&self) -> u32 {
-        self.used_cells.saturating_sub(self.limits.guaranteed_cells)
+        self.used_cells.saturating_sub(self.rest.guaranteed_cells)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+        assert_eq!(size_of::<Queue>(), 64);
+    }
     use crate::settings::{Alpha, BufferSettings};
 
     #[test]
@@ -246,19 +280,17 @@ mod tests {
             let mut pools = Pools::new(&settings);
             let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, wred: None, no_drop: false };
             let mut queue = Queue::new(limits, 90);
-            while queue.has_room(1, &pools) {
+            while queue.admit(1, &pools) {
                 queue.charge(1, &mut pools);
             }
-            assert_eq!((queue.level().cells, queue.violations()), (cells, 1), "{maximum:?}");
+            let held = queue.snapshot(&pools);
+            assert_eq!((held.level.cells, held.violations), (cells, 1), "{maximum:?}");
             assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
         }
         let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
         let unlimited = Queue::new(unlimited, 90);
-        assert!(
-            unlimited.has_room(1_000_000, &Pools::new(&settings)),
-            "without maximum there is always room"
-        );
+        assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
     }
 }

@@ -6,35 +6,36 @@
 //!
 //! The neighbour pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
 //! frames leave with that priority.
-//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); design §5, "Classification".
+//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/law.md, "Rewriting".
 
 use crate::settings::{PRIORITIES, RewriteSettings};
-use wire::ethernet::{self, Header};
-use wire::ip;
+use wire::ethernet;
+use wire::ip::DsField;
+use wire::set::Set8;
 
-/// Marks a frame that leaves by `queue`.
-pub fn rewrite(settings: &RewriteSettings, queue: u8, frame: &mut [u8]) {
-    let Ok(header) = Header::parse(frame) else { return };
+/// Marks a frame that leaves by `queue`; `field` is its differentiated services field, if it has one.
+pub fn rewrite(settings: &RewriteSettings, queue: u8, field: Option<DsField>, frame: &mut [u8]) {
     let queue = usize::from(queue & 7);
-    if let (Some(dot1p), Some(_)) = (settings.dot1p, header.outer) {
-        ethernet::set_outer_pcp(frame, dot1p[queue]);
+    if let Some(dot1p) = settings.dot1p {
+        ethernet::set_outer_pcp(frame, dot1p[queue]); // frames without tag stay without
     }
-    if let Some(dscp) = settings.dscp {
-        ip::set_dscp(frame, &header, dscp[queue]);
+    if let (Some(dscp), Some(field)) = (settings.dscp, field) {
+        field.set_dscp(frame, dscp[queue]);
     }
 }
 
-/// The queues whose frames leave with each priority, as masks; `None`: not rewritten.
-pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[u8; PRIORITIES]> {
+/// The queues whose frames leave with each priority; `None`: not rewritten.
+pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[Set8; PRIORITIES]> {
     let map = settings.dot1p?;
     let queues = |priority| (0..PRIORITIES).filter(move |&q| usize::from(map[q] & 7) == priority);
-    Some(std::array::from_fn(|priority| queues(priority).fold(0, |mask, q| mask | 1 << q)))
+    Some(std::array::from_fn(|priority| queues(priority).collect()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::ethernet::{IPV4, Tag, VLAN, write_header};
+    use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
+    use wire::ip;
     use wire::mac::MacAddr;
 
     #[test]
@@ -48,7 +49,9 @@ mod tests {
             [(None, None, 3, 10), (map(6), None, 6, 10), (None, map(46), 3, 46), (map(6), map(46), 6, 46)]
         {
             let mut frame = came.clone();
-            rewrite(&RewriteSettings { dot1p, dscp }, 5, &mut frame);
+            let header = Header::parse(&frame).expect("a whole header");
+            let field = DsField::find(&frame, &header);
+            rewrite(&RewriteSettings { dot1p, dscp }, 5, field, &mut frame);
             let header = Header::parse(&frame).expect("a whole header");
             assert_eq!(header.outer, Some(Tag { pcp: pcp_left, ..tag }));
             assert_eq!(ip::dscp(&frame, &header), Some(dscp_left));
@@ -61,6 +64,6 @@ mod tests {
         assert_eq!(queues_by_priority(&RewriteSettings::default()), None);
         let settings = RewriteSettings { dot1p: Some([0, 0, 0, 3, 3, 5, 6, 7]), dscp: None };
         let expected = [0b111, 0, 0, 0b1_1000, 0, 0b10_0000, 0b100_0000, 0b1000_0000];
-        assert_eq!(queues_by_priority(&settings), Some(expected));
+        assert_eq!(queues_by_priority(&settings), Some(expected.map(Set8::from_bits)));
     }
 }

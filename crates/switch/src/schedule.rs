@@ -10,9 +10,9 @@
 //! lasts, and what is left is kept unless it runs empty. The smallest quantum is the largest frame, so every visit can
 //! send. What cannot send (paused, or held back by its shaper) is skipped: it keeps the grant it has and is given none.
 //! What a group cannot use others do.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "ETS" (SP, group-based WRR, byte-count); seeds/huawei-dcb-principles.txt,
-//! "ETS" (two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing using
-//! deficit round robin" (1995).
+//! Source: docs/law.md, "Scheduling"; docs/sources.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei
+//! DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing
+//! using deficit round robin" (1995).
 
 use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 
@@ -123,10 +123,16 @@ impl Scheduler {
         if self.group_count == 1 {
             return (ready != 0).then(|| self.pick_inside(0, ready, &head_len));
         }
+        self.pick_of_all(ready, &head_len)
+    }
+
+    /// Level 1 among several groups.
+    #[inline(never)]
+    fn pick_of_all(&mut self, ready: u8, head_len: &impl Fn(usize) -> u16) -> Option<usize> {
         for rank in 0..usize::from(self.rank_count) {
             let groups = self.ready_groups(rank, ready);
             if groups != 0 {
-                return Some(self.pick_of_rank(rank, groups, ready, &head_len));
+                return Some(self.pick_of_rank(rank, groups, ready, head_len));
             }
         }
         None
@@ -198,6 +204,7 @@ impl Scheduler {
     /// A frame of `len` bytes left `queue`; `backlogged` are the queues that still hold frames.
     #[inline]
     pub fn sent(&mut self, queue: usize, len: u16, backlogged: u8) {
+        let queue = queue & 7;
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         let round = &mut self.queues[queue];
         if backlogged & 1 << queue == 0 {

@@ -1,5 +1,5 @@
 //! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
-//! those of the seeds (H3C RDMA technical reference, "Setting PFC thresholds", tables 6 and 7).
+//! those of docs/law.md, and there is no other place for them.
 
 mod buffer;
 mod classify;
@@ -71,7 +71,7 @@ pub struct BridgeSettings {
     pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
 }
 
-/// The queues of unknown unicast in the seeds (huawei-pfc.txt, table 3-1), by 802.1p priority.
+/// The queues of unknown unicast, by 802.1p priority: docs/sources.md, "Huawei PFC" (table 3-1).
 pub const UNKNOWN_UNICAST_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 1, 1, 2, 2, 6, 6];
 
 impl Default for BridgeSettings {
@@ -87,6 +87,10 @@ pub struct PortSettings {
     pub name: String,
     /// The line rate that the port keeps, in bit/s; `None`: as fast as the interface takes frames.
     pub speed_bps: Option<u64>,
+    /// Speed of the link itself, in bit/s, as its interface reports it; `None`: it does not say.
+    pub link_speed_bps: Option<u64>,
+    /// So long after an XOFF has left, frames of its priority may still come in.
+    pub response_ns: Nanos,
     /// The port itself keeps that rate; false: its cable does, as in the simulator.
     pub keeps_rate: bool,
     /// What received frames are treated as.
@@ -112,6 +116,9 @@ pub struct PortSettings {
 /// Speed that pause times and default thresholds assume where a port has no `speed` (what a veth reports).
 pub const ASSUMED_SPEED_BPS: u64 = 10_000_000_000;
 
+/// The neighbour's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres comes on top.
+pub const RESPONSE_NS: Nanos = 300_000;
+
 impl PortSettings {
     /// A port with every default: no PFC, all queues in the WRR group.
     pub fn new(name: impl Into<String>, speed_bps: Option<u64>) -> Self {
@@ -119,6 +126,8 @@ impl PortSettings {
         Self {
             name: name.into(),
             speed_bps,
+            link_speed_bps: None,
+            response_ns: RESPONSE_NS,
             keeps_rate: true,
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
@@ -132,9 +141,9 @@ impl PortSettings {
         }
     }
 
-    /// Speed for pause quanta: the port's own, or what is assumed without one.
+    /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is assumed without any.
     pub fn pause_speed_bps(&self) -> u64 {
-        self.speed_bps.unwrap_or(ASSUMED_SPEED_BPS)
+        self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
     }
 }
 
@@ -149,11 +158,13 @@ pub struct PfcSettings {
     pub no_drop: u8,
     /// Pause time in PFC frames, in quanta of 512 bit times.
     pub pause_quanta: u16,
+    /// Speed whose bit times these are, in bit/s; `None`: see [`PortSettings::pause_speed_bps`].
+    pub pause_speed_bps: Option<u64>,
 }
 
 impl Default for PfcSettings {
     fn default() -> Self {
-        Self { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535 }
+        Self { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535, pause_speed_bps: None }
     }
 }
 

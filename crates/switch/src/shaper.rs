@@ -4,7 +4,7 @@
 //! line that was idle, or whose owner came late, may catch up by at most its burst, so that the long-run rate is exact
 //! although a software loop does not come to the nanosecond. On an emulated wire the overhead is what Ethernet adds to a
 //! frame (preamble, FCS and gap: 24 bytes), so that 10G is 14.88 million frames of 64 bytes (60 without FCS) a second.
-//! Source: design §2 ("port rate"); the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
+//! Source: docs/law.md, "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
 
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
@@ -54,6 +54,17 @@ impl Shaper {
         self.overhead_bytes = overhead_bytes;
     }
 
+    /// There is a limit.
+    #[inline]
+    pub fn has_rate(&self) -> bool {
+        self.byte_time != 0
+    }
+
+    /// What each frame takes of the line beyond its own bytes.
+    pub fn overhead_bytes(&self) -> u16 {
+        self.overhead_bytes
+    }
+
     /// A frame may start now.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
@@ -68,9 +79,13 @@ impl Shaper {
     /// A frame of `len` bytes starts now.
     #[inline]
     pub fn take(&mut self, len: u16, now: Instant) {
-        if self.byte_time == 0 {
-            return;
+        if self.byte_time != 0 {
+            self.occupy(len, now);
         }
+    }
+
+    #[inline(never)] // most lines have no rate, and need the registers
+    fn occupy(&mut self, len: u16, now: Instant) {
         let earliest = now - self.burst_ns;
         if self.free_at < earliest {
             (self.free_at, self.fraction) = (earliest, 0);

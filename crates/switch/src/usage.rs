@@ -3,8 +3,8 @@
 //! Rule: when use rises above `percent` of what is allowed (reserved or guaranteed cells and the shared threshold as it
 //! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
 //! part of either. Judged when the cells of the queue or group itself change: a rise can only come with an arrival.
-//! Source: seeds/h3c-rdma-technical-reference.txt, "Setting the per-interface buffer usage threshold" and the fields
-//! Total, Threshold(%) and Violations of "display buffer usage interface".
+//! Source: docs/law.md, "Usage violations"; docs/sources.md, "H3C reference" (Setting the per-interface buffer usage
+//! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
 
 /// The violations of one queue or group.
 #[derive(Debug, Clone, Copy)]
@@ -26,13 +26,17 @@ impl Usage {
     }
 
     /// Use is above the threshold: it must be noted when it falls, too.
-    #[inline]
     pub fn is_above(&self) -> bool {
         self.above
     }
 
+    /// Of `own` cells, reserved or guaranteed, as many as may be in use with nothing to note, whatever the threshold: what is
+    /// allowed is never less than they are. None while use is above.
+    pub fn unnoted_cells(&self, own: u32) -> u32 {
+        if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
+    }
+
     /// `used` of `allowed` cells are in use now.
-    #[inline]
     pub fn note(&mut self, used: u32, allowed: u32) {
         let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
         self.violations += u32::from(above && !self.above);
@@ -66,6 +70,10 @@ mod tests {
         // A threshold that shrinks makes the same use a violation; none is possible without limit.
         usage.note(50, 60);
         assert_eq!(usage.violations(), 3);
+        assert_eq!(Usage::new(70).unnoted_cells(17), 11, "70 % of 17, rounded down");
+        let mut above = Usage::new(70);
+        above.note(8, 10);
+        assert_eq!(above.unnoted_cells(17), 0);
         let mut all = Usage::new(100);
         all.note(u32::MAX, u32::MAX);
         assert_eq!(all.violations(), 0);

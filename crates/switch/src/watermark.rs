@@ -2,9 +2,8 @@
 //!
 //! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a clear) begins its own
 //! watermark anew at the level of that instant and leaves the two others as they are.
-//! Source: design §3, "Watermarks"; seeds/h3c-rdma-technical-reference.txt, "display buffer usage interface" (UsedPeak,
-//! HeadroomPeak: between two executions of the command); SONiC has them as periodic, user and persistent watermarks
-//! (reference/switches.md).
+//! Source: docs/law.md, "Watermarks"; docs/sources.md, "H3C reference" (display buffer usage interface: UsedPeak and
+//! HeadroomPeak, between two executions of the command) and "SONiC" (periodic, user and persistent watermarks).
 //!
 //! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the three watermarks.
 

@@ -15,13 +15,12 @@
 //! 0 is the length of the instant. Where marks are set at dequeue, A is updated with every departure instead, with the
 //! length before it, and only ECT frames are picked there; the others are picked at enqueue.
 //!
-//! Source: seeds/h3c-rdma-technical-reference.txt, "ECN" (limits 100 and 1000, probability 10 %, exponent 9, the rules for
-//! ECN fields 00, 01, 10, 11); seeds/inspur-ecn-pfc-white-paper-zh.txt 3.1.4, 5.2 (profiles, colours); S. Floyd and V.
-//! Jacobson, "Random early detection" (1993); RFC 3168 section 5.
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
+//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colours); S.
+//! Floyd and V. Jacobson, "Random early detection" (1993); RFC 3168 section 5.
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
-use wire::ethernet::Header;
-use wire::ip;
+use wire::ip::Ecn;
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,39 +31,6 @@ pub enum Verdict {
     Mark,
     /// It drops.
     Drop,
-}
-
-/// Whether a frame's sender understands marks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ecn {
-    /// Not-ECT (00), or no IP packet at all.
-    NotCapable,
-    /// ECT(1) (01) or ECT(0) (10).
-    Capable,
-    /// CE (11).
-    Marked,
-}
-
-impl Ecn {
-    /// The meaning of an ECN field; `None`: the frame has none.
-    pub fn of(field: Option<u8>) -> Self {
-        match field {
-            Some(0b01 | 0b10) => Ecn::Capable,
-            Some(0b11) => Ecn::Marked,
-            Some(_) | None => Ecn::NotCapable,
-        }
-    }
-}
-
-/// What the ECN field of a frame says.
-pub fn ecn_of(frame: &[u8]) -> Ecn {
-    Ecn::of(Header::parse(frame).ok().and_then(|header| ip::ecn(frame, &header)))
-}
-
-/// Sets CE in a frame whose sender understands it. False if not, or if it is marked already.
-pub fn mark(frame: &mut [u8]) -> bool {
-    let Ok(header) = Header::parse(frame) else { return false };
-    Ecn::of(ip::ecn(frame, &header)) == Ecn::Capable && ip::set_ce(frame, &header)
 }
 
 /// Bits of the average behind the binary point.
@@ -101,14 +67,14 @@ impl Wred {
         (self.average >> FRACTION_BITS) as u32
     }
 
-    /// A frame arrives, with which the queue holds `cells`. `ecn` reads its field, and is only asked if it matters.
-    #[inline]
+    /// A frame arrives, with which the queue holds `cells`.
+    #[inline(never)] // most queues have no WRED, and need the registers
     pub fn at_enqueue(
         &mut self,
         cells: u32,
         drop_level: DropLevel,
+        ecn: Ecn,
         random: &mut Random,
-        ecn: impl FnOnce() -> Ecn,
     ) -> Verdict {
         if self.settings.mark_at == MarkAt::Enqueue {
             self.update(cells);
@@ -116,18 +82,20 @@ impl Wred {
         if !self.picks(drop_level, random) {
             return Verdict::Pass;
         }
-        match (self.settings.ecn, ecn()) {
-            (true, Ecn::Marked) => Verdict::Pass,
-            (true, Ecn::Capable) if self.settings.mark_at == MarkAt::Dequeue => Verdict::Pass, // its turn comes
-            (true, Ecn::Capable) => Verdict::Mark,
-            (true, Ecn::NotCapable) if self.no_drop && !self.settings.drop_not_ect => Verdict::Pass,
+        match (self.settings.ecn, ecn) {
+            (true, Ecn::Ce) => Verdict::Pass,
+            (true, ecn) if ecn.is_markable() => match self.settings.mark_at {
+                MarkAt::Enqueue => Verdict::Mark,
+                MarkAt::Dequeue => Verdict::Pass, // its turn comes
+            },
+            (true, _) if self.no_drop && !self.settings.drop_not_ect => Verdict::Pass,
             (false, _) if self.no_drop => Verdict::Pass,
             (_, _) => Verdict::Drop,
         }
     }
 
     /// A frame leaves, with which the queue held `cells`. True: it is to be marked, if it is ECT.
-    #[inline]
+    #[inline(never)]
     pub fn at_dequeue(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random) -> bool {
         if self.settings.mark_at == MarkAt::Enqueue || !self.settings.ecn {
             return false;
@@ -199,33 +167,33 @@ mod tests {
         WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
     }
 
-    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10, 11, and no IP.
+    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and 11.
     #[test]
     fn what_becomes_of_a_picked_frame() {
         use Verdict::{Drop, Mark, Pass};
         for (ecn, no_drop, drop_not_ect, expected) in [
-            (true, false, false, [Drop, Mark, Mark, Pass, Drop]),
-            (true, true, false, [Pass, Mark, Mark, Pass, Pass]),
-            (true, true, true, [Drop, Mark, Mark, Pass, Drop]),
-            (false, false, false, [Drop; 5]),
-            (false, true, false, [Pass; 5]),
+            (true, false, false, [Drop, Mark, Mark, Pass]),
+            (true, true, false, [Pass, Mark, Mark, Pass]),
+            (true, true, true, [Drop, Mark, Mark, Pass]),
+            (false, false, false, [Drop; 4]),
+            (false, true, false, [Pass; 4]),
         ] {
             let mut wred = Wred::new(WredSettings { ecn, drop_not_ect, ..sharp() }, no_drop);
-            let fields = [Some(0b00), Some(0b01), Some(0b10), Some(0b11), None];
+            let fields = [0b00, 0b01, 0b10, 0b11].map(Ecn::of);
             let mut random = Random::new(1);
-            let above = fields.map(|field| wred.at_enqueue(11, Green, &mut random, || Ecn::of(field)));
+            let above = fields.map(|field| wred.at_enqueue(11, Green, field, &mut random));
             assert_eq!(above, expected, "ECN {ecn}, no-drop {no_drop}, asked {drop_not_ect}");
-            let below = fields.map(|field| wred.at_enqueue(10, Green, &mut random, || Ecn::of(field)));
-            assert_eq!(below, [Pass; 5]);
+            let below = fields.map(|field| wred.at_enqueue(10, Green, field, &mut random));
+            assert_eq!(below, [Pass; 4]);
         }
     }
 
     #[test]
-    fn below_the_low_limit_no_random_number_is_drawn_and_no_field_is_read() {
+    fn below_the_low_limit_no_random_number_is_drawn() {
         let mut wred = Wred::new(WredSettings { exponent: 0, ..WredSettings::default() }, false);
         let mut random = Random::new(7);
         for cells in 0..=100 {
-            let verdict = wred.at_enqueue(cells, Green, &mut random, || panic!("the field was read"));
+            let verdict = wred.at_enqueue(cells, Green, Ecn::NotEct, &mut random);
             assert_eq!(verdict, Verdict::Pass);
         }
         assert_eq!(random.draw(), Random::new(7).draw());

@@ -123,8 +123,8 @@ fn another_pause_time_is_told_at_once() {
     assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 1000)]);
 }
 
-/// The seeds' map for unknown unicast, by priority; broadcast and known destinations go by the port's map. A pause of
-/// the priority stops both queues.
+/// The map of docs/sources.md, "Huawei PFC" (table 3-1), by priority; broadcast and known destinations go by the
+/// port's map. A pause of the priority stops both queues.
 #[test]
 fn queues_of_unknown_unicast() {
     let mut settings = settings(2, 1 << 3, 1000, 0);

@@ -1,4 +1,4 @@
-//! The checks that SONiC runs on real chips, restated for Sluice (reference/switches.md, "A conformance list"), with
+//! The checks that SONiC runs on real chips, restated for Sluice (docs/sources.md, "Conformance list"), with
 //! margin 0: what is expected is worked out from cells alone, and the switch must do it to the frame.
 //!
 //! "Held" is the list's "tx off": the transmission of the egress port is held. A turn is a turn of the loop.
@@ -138,8 +138,8 @@ fn pfc_thresholds_dynamic() {
     }
 }
 
-/// Three congested egress ports: freeing one is not enough, pauses go on being refreshed; freeing the next is: XON, then
-/// silence for 30 s. No drops.
+/// Three congested egress ports: freeing one is not enough, pauses go on being refreshed; freeing the next is: XON,
+/// repeated once, then silence for 30 s. No drops.
 #[test]
 fn xon() {
     for (cell, len, n) in every_size() {
@@ -168,6 +168,9 @@ fn xon() {
         lab.switch.hold(2, false); // 10 stay, 8 of them shared
         (0..2).for_each(|_| lab.turn());
         assert_eq!(told(&lab.pfc_sent(0)), (false, true), "XON with {len} bytes in cells of {cell}");
+        lab.now = lab.now + 1_000_000;
+        lab.turn();
+        assert_eq!(told(&lab.pfc_sent(0)), (false, true), "once more, should the first have been lost");
         for _ in 0..30 {
             lab.now = lab.now + 1_000_000_000;
             lab.turn();

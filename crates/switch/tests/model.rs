@@ -1,4 +1,4 @@
-//! The switch beside a small reference model: the law of design §3 written down as plainly as it can be, everything worked
+//! The switch beside a small reference model: docs/law.md written down as plainly as it can be, everything worked
 //! out anew from the frames that are held. Random arrivals, departures, pauses and reconfigurations; after every step
 //! all cells, thresholds, XOFF states, drops, watermarks and violations of the switch must be the model's.
 //!
@@ -243,7 +243,7 @@ impl Model {
         let queue_after = self.queue_cells(out, queue) + cells;
         let over = queue_after.saturating_sub(self.guaranteed(out, queue));
         if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
-            self.drops[port][2] += 1;
+            self.drops[out][2] += 1;
             self.queues[out][queue].dropped += 1;
             return;
         }
@@ -395,6 +395,7 @@ impl Pair {
         for port in 0..PORTS {
             self.lab.switch.hold(port, true);
             self.lab.transmit(port, 1);
+            self.lab.complete_pfc(port);
             self.lab.switch.hold(port, false);
             for pfc in self.lab.pfc_sent(port) {
                 let paused = (0..8).filter(|&p| pfc.quanta[p] > 0).fold(0, |mask, p| mask | 1 << p);

@@ -1,5 +1,5 @@
-//! The seeds' numbers, as tables that a reviewer can hold against the documents: what this switch does beside what they
-//! say (seeds/h3c-rdma-technical-reference.txt unless another is named).
+//! The vendors' numbers, as tables that a reviewer can hold against the documents: what this switch does beside what they
+//! say (docs/sources.md, "H3C reference", unless another is named).
 
 mod lab;
 

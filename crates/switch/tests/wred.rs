@@ -167,7 +167,7 @@ fn dropped_shares_follow_the_line() {
         };
         let by_level = [0, 1, 2].map(|level: usize| of(after)[level] - of(&before)[level]);
         let reason = DropReason::Wred as usize;
-        let as_drops = after.ports[0].drops[reason].frames - before.ports[0].drops[reason].frames;
+        let as_drops = after.ports[1].drops[reason].frames - before.ports[1].drops[reason].frames;
         assert_eq!(by_level, [0, as_drops, 0]);
         assert_eq!(after.ports[1].queues[QUEUE].dropped.frames, 0, "no tail drop");
         dropped += as_drops;
@@ -230,7 +230,7 @@ fn not_ect_on_a_no_drop_queue() {
         (0..10).for_each(|_| lab.arrive_bytes(0, &packet(IPV4, DSCP[0], 0b00, None)));
         let seen = lab.snapshot();
         assert_eq!(seen.ports[1].queues[QUEUE].wred_dropped[0].frames, dropped);
-        assert_eq!(seen.ports[0].drops[DropReason::Wred as usize].frames, dropped);
+        assert_eq!(seen.ports[1].drops[DropReason::Wred as usize].frames, dropped);
         assert_eq!(seen.ports[0].groups[0].dropped.frames, 0);
         assert_eq!(lab.memory.free_frames() + lab.switch.frames_held(), lab.frames);
     }

@@ -1,5 +1,5 @@
-//! What must hold at the end of every run (docs/architecture.md, invariants 1, 2 and 5): every frame is somewhere, and no cell is charged for
-//! a frame that is gone.
+//! What must hold at the end of every run (docs/law.md, "Invariants", 1, 2 and 5): every frame is somewhere, and no cell
+//! is charged for a frame that is gone.
 
 use anyhow::{Context, Result, anyhow};
 use control::Balance;

@@ -1,15 +1,16 @@
 //! The Internet checksum, and finishing the ones that a Linux sender left open.
 //!
-//! Source: RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over IPv6); for the open ones the kernel's
-//! `include/linux/skbuff.h`, CHECKSUM_PARTIAL.
+//! Source: docs/law.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
+//! IPv6); for the open ones the kernel's `include/linux/skbuff.h`, CHECKSUM_PARTIAL.
 //!
 //! A local TCP or UDP sender leaves the checksum to the device: the field holds only the folded sum of the pseudo
-//! header, not complemented. Over a veth no device ever finishes it, and XDP loses the mark that it is open. So a field
+//! header, not complemented. Over a veth no device ever finishes it, and XDP loses the flag that it is open. So a field
 //! that equals that sum is taken for open. Where a finished checksum happens to equal it, nothing is lost: field and
 //! pseudo header are then the same number, so the same checksum comes out again.
 
+use crate::ip::{DsField, Version};
 use crate::ipv4::UDP;
-use crate::{ethernet, ipv4, ipv6};
+use crate::{ipv4, ipv6};
 
 const TCP: u8 = 6;
 
@@ -68,8 +69,9 @@ impl Sum {
 ///
 /// Left alone: fragments, lengths that contradict each other, other protocols, and what is inside tunnels. Padding
 /// behind the IP packet does not count.
-pub fn finish_transport(frame: &mut [u8], header: &ethernet::Header) -> bool {
-    let Some(open) = find_open(frame, header) else { return false };
+/// `field` is where the frame's IP packet was found.
+pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
+    let Some(open) = find_open(frame, field) else { return false };
     let Some(segment) = frame.get_mut(open.segment) else { return false };
     // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over everything.
     let mut checksum = !Sum::default().bytes(segment).fold();
@@ -93,15 +95,15 @@ struct Open {
 }
 
 #[inline]
-fn find_open(frame: &[u8], header: &ethernet::Header) -> Option<Open> {
-    let packet = frame.get(header.payload_offset..)?;
-    let (protocol, segment, start, addresses) = match header.ethertype {
-        ethernet::IPV4 => {
+fn find_open(frame: &[u8], field: DsField) -> Option<Open> {
+    let packet = frame.get(field.packet_at()..)?;
+    let (protocol, segment, start, addresses) = match field.version() {
+        Version::V4 => {
             let ip = ipv4::Packet::parse(packet).ok().filter(|ip| !ip.is_fragment())?;
             let addresses = Sum::default().bytes(&ip.src()).bytes(&ip.dst());
             (ip.protocol(), ip.payload(), ip.header_bytes(), addresses)
         }
-        ethernet::IPV6 => {
+        Version::V6 => {
             let ip = ipv6::Packet::parse(packet).ok()?;
             // While a routing header is being worked off, the checksum is for another destination than the header's.
             let transport = ip.transport().filter(|transport| !transport.routed)?;
@@ -109,7 +111,6 @@ fn find_open(frame: &[u8], header: &ethernet::Header) -> Option<Open> {
             let addresses = Sum::default().bytes(ip.src()).bytes(ip.dst());
             (transport.protocol, transport.bytes, start, addresses)
         }
-        _ => return None,
     };
     let field_at = match protocol {
         TCP if segment.len() >= 20 => 16,
@@ -117,11 +118,11 @@ fn find_open(frame: &[u8], header: &ethernet::Header) -> Option<Open> {
         UDP if segment.len() >= 8 && segment[4..6] == (segment.len() as u16).to_be_bytes() => 6,
         _ => return None,
     };
-    let field = u16::from_be_bytes([segment[field_at], segment[field_at + 1]]);
+    let checksum = u16::from_be_bytes([segment[field_at], segment[field_at + 1]]);
     let pseudo = addresses.number(u16::from(protocol)).number(segment.len() as u16).fold();
-    if field != pseudo {
+    if checksum != pseudo {
         return None;
     }
-    let start = header.payload_offset + start;
+    let start = field.packet_at() + start;
     Some(Open { segment: start..start + segment.len(), field_at, is_udp: protocol == UDP })
 }

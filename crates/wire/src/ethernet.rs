@@ -31,6 +31,8 @@ pub const EXPERIMENTAL: u16 = 0x88b5;
 pub const HEADER_BYTES: usize = 14;
 /// Bytes that a tag adds.
 pub const TAG_BYTES: usize = 4;
+/// Bytes of a header with two tags, the longest.
+const LONGEST_HEADER_BYTES: usize = HEADER_BYTES + 2 * TAG_BYTES;
 
 /// An 802.1Q tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,6 +117,68 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
     Ok((u16::from_be_bytes([tci0, tci1]), u16::from_be_bytes([type0, type1])))
 }
 
+/// What of the same header the way of a frame through a switch needs, as plain numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fields {
+    /// Destination, as [`MacAddr::number`] has it.
+    pub dst: u64,
+    /// Source, likewise.
+    pub src: u64,
+    /// Type of the payload, as in [`Header`].
+    pub ethertype: u16,
+    /// PCP and DEI of the first tag, as PCP · 2 + DEI; `None`: there is no tag.
+    pub pcp_and_dei: Option<u8>,
+    /// Where the payload begins, as in [`Header`].
+    pub payload_offset: u8,
+}
+
+impl Fields {
+    /// Reads the header of a frame; errors as in [`Header::parse`].
+    #[inline]
+    pub fn read(frame: &[u8]) -> Result<Fields, Error> {
+        // Nearly every frame is longer than any header: this is the one check.
+        let padded;
+        let header = match frame.first_chunk() {
+            Some(header) => header,
+            None => {
+                padded = pad(frame);
+                &padded
+            }
+        };
+        let fields = Self::read_longest(header);
+        if usize::from(fields.payload_offset) > frame.len() { Err(Error::Truncated) } else { Ok(fields) }
+    }
+
+    /// Reads a header where there is room for the longest.
+    #[inline]
+    fn read_longest(header: &[u8; LONGEST_HEADER_BYTES]) -> Fields {
+        let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+        let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let (dst, src_and_type) = (eight(0) >> 16, eight(6));
+        let (src, tpid) = (src_and_type >> 16, src_and_type as u16);
+        if !is_tag(tpid) {
+            let payload_offset = HEADER_BYTES as u8;
+            return Fields { dst, src, ethertype: tpid, pcp_and_dei: None, payload_offset };
+        }
+        let pcp_and_dei = Some(header[HEADER_BYTES] >> 4);
+        let ethertype = two(HEADER_BYTES + TAG_BYTES - 2);
+        if !is_tag(ethertype) {
+            let payload_offset = (HEADER_BYTES + TAG_BYTES) as u8;
+            return Fields { dst, src, ethertype, pcp_and_dei, payload_offset };
+        }
+        let ethertype = two(LONGEST_HEADER_BYTES - 2);
+        Fields { dst, src, ethertype, pcp_and_dei, payload_offset: LONGEST_HEADER_BYTES as u8 }
+    }
+}
+
+/// A frame that is shorter than the longest header, with zeros behind it.
+#[cold]
+fn pad(frame: &[u8]) -> [u8; LONGEST_HEADER_BYTES] {
+    let mut padded = [0; LONGEST_HEADER_BYTES];
+    padded[..frame.len()].copy_from_slice(frame);
+    padded
+}
+
 #[inline]
 fn is_tag(ethertype: u16) -> bool {
     ethertype == VLAN || ethertype == SERVICE_VLAN
@@ -176,16 +240,15 @@ mod tests {
         }
     }
 
-    /// A priority tag of priority 3, byte by byte.
     #[test]
-    fn golden_tag() {
+    fn a_priority_tag_byte_by_byte() {
         let mut buf = [0xee; 20];
         assert_eq!(write_header(&mut buf, DST, SRC, Some(Tag::priority(3)), IPV4), 18);
         assert_eq!(buf, [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x81, 0, 0x60, 0, 8, 0, 0xee, 0xee]);
     }
 
     #[test]
-    fn cut_off_at_every_length() {
+    fn a_header_that_is_cut_off_is_refused_at_every_length() {
         let mut buf = [0; 22];
         write_header(&mut buf, DST, SRC, Some(Tag { tpid: SERVICE_VLAN, pcp: 1, dei: false, vid: 7 }), VLAN);
         buf[18..].copy_from_slice(&[0xa0, 9, 0x86, 0xdd]);

@@ -9,62 +9,156 @@
 use crate::ethernet::{Header, IPV4, IPV6};
 use crate::ipv4;
 
+/// The ECN codepoint of a packet (RFC 3168 section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Ecn {
+    /// 00: its sender does not understand marks.
+    #[default]
+    NotEct,
+    /// 01: it does.
+    Ect1,
+    /// 10: it does.
+    Ect0,
+    /// 11: it met congestion.
+    Ce,
+}
+
+impl Ecn {
+    /// The codepoint in the lower two bits of `field`.
+    #[inline]
+    pub fn of(field: u8) -> Self {
+        [Ecn::NotEct, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(field & 3)]
+    }
+
+    /// The packet may be marked: its sender understands that, and it is not marked yet.
+    #[inline]
+    pub fn is_markable(self) -> bool {
+        matches!(self, Ecn::Ect0 | Ecn::Ect1)
+    }
+}
+
+/// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DsField {
+    version: Version,
+    /// Where the packet begins, in bytes from the destination address.
+    packet_at: u8,
+}
+
+/// Version of the Internet protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// IPv4.
+    V4,
+    /// IPv6.
+    V6,
+}
+
+impl DsField {
+    /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before the field's end.
+    #[inline]
+    pub fn find(frame: &[u8], header: &Header) -> Option<Self> {
+        Self::find_at(frame, header.ethertype, header.payload_offset as u8)
+    }
+
+    /// The same, from the type and the place of the payload.
+    #[inline]
+    pub fn find_at(frame: &[u8], ethertype: u16, payload_offset: u8) -> Option<Self> {
+        if ethertype != IPV4 && ethertype != IPV6 {
+            return None;
+        }
+        let [first, _] = *frame.get(usize::from(payload_offset)..)?.first_chunk::<2>()?;
+        let (version, number) = if ethertype == IPV4 { (Version::V4, 4) } else { (Version::V6, 6) };
+        (first >> 4 == number).then_some(Self { version, packet_at: payload_offset })
+    }
+
+    /// Version of the packet.
+    #[inline]
+    pub fn version(self) -> Version {
+        self.version
+    }
+
+    /// Where the packet begins, in bytes from the destination address.
+    #[inline]
+    pub fn packet_at(self) -> usize {
+        usize::from(self.packet_at)
+    }
+
+    /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field was found in.
+    #[inline]
+    pub fn octet(self, frame: &[u8]) -> u8 {
+        match (frame.get(self.packet_at()..).and_then(|packet| packet.first_chunk::<2>()), self.version) {
+            (Some([_, second]), Version::V4) => *second,
+            (Some([first, second]), Version::V6) => first << 4 | second >> 4,
+            (None, _) => 0,
+        }
+    }
+
+    /// Differentiated services code point, 0–63.
+    #[inline]
+    pub fn dscp(self, frame: &[u8]) -> u8 {
+        self.octet(frame) >> 2
+    }
+
+    /// ECN codepoint.
+    #[inline]
+    pub fn ecn(self, frame: &[u8]) -> Ecn {
+        Ecn::of(self.octet(frame))
+    }
+
+    /// Sets the DSCP and corrects the checksum of an IPv4 header; ECN stays. False if the header is cut off.
+    pub fn set_dscp(self, frame: &mut [u8], dscp: u8) -> bool {
+        let octet = self.octet(frame);
+        self.set_octet(frame, (dscp & 0x3f) << 2 | octet & 3)
+    }
+
+    /// Sets the ECN codepoint to CE and corrects the checksum of an IPv4 header. False if the header is cut off.
+    pub fn set_ce(self, frame: &mut [u8]) -> bool {
+        let octet = self.octet(frame);
+        self.set_octet(frame, octet | 3)
+    }
+
+    fn set_octet(self, frame: &mut [u8], octet: u8) -> bool {
+        let Some(packet) = frame.get_mut(self.packet_at()..) else { return false };
+        if self.version == Version::V6 {
+            let Some([first, second]) = packet.first_chunk_mut::<2>() else { return false };
+            *first = *first & 0xf0 | octet >> 4;
+            *second = *second & 0x0f | octet << 4;
+            return true;
+        }
+        let Some(fixed) = packet.first_chunk_mut::<{ ipv4::HEADER_BYTES }>() else { return false };
+        let before = u16::from_be_bytes([fixed[0], fixed[1]]);
+        fixed[1] = octet;
+        let after = u16::from_be_bytes([fixed[0], octet]);
+        let checksum = u16::from_be_bytes([fixed[10], fixed[11]]);
+        fixed[10..12].copy_from_slice(&corrected(checksum, before, after).to_be_bytes());
+        true
+    }
+}
+
 /// The DSCP of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before its end.
 #[inline]
 pub fn dscp(frame: &[u8], header: &Header) -> Option<u8> {
-    traffic_class(frame, header).map(|class| class >> 2)
+    Some(DsField::find(frame, header)?.dscp(frame))
 }
 
 /// Sets the DSCP of the packet in `frame` and corrects the checksum of an IPv4 header; ECN stays. False if there is no
 /// such field.
 pub fn set_dscp(frame: &mut [u8], header: &Header, dscp: u8) -> bool {
-    match traffic_class(frame, header) {
-        Some(class) => set_traffic_class(frame, header, (dscp & 0x3f) << 2 | class & 3),
-        None => false,
-    }
+    DsField::find(frame, header).is_some_and(|field| field.set_dscp(frame, dscp))
 }
 
 /// The ECN field of the packet in `frame`: 0 Not-ECT, 1 ECT(1), 2 ECT(0), 3 CE; `None` as for [`dscp`].
 #[inline]
 pub fn ecn(frame: &[u8], header: &Header) -> Option<u8> {
-    traffic_class(frame, header).map(|class| class & 3)
+    Some(DsField::find(frame, header)?.octet(frame) & 3)
 }
 
 /// Sets the ECN field of the packet in `frame` to CE and corrects the checksum of an IPv4 header. False if there is no
 /// such field.
 pub fn set_ce(frame: &mut [u8], header: &Header) -> bool {
-    match traffic_class(frame, header) {
-        Some(class) => set_traffic_class(frame, header, class | 3),
-        None => false,
-    }
-}
-
-/// DSCP and ECN as the one octet that they share.
-#[inline]
-fn traffic_class(frame: &[u8], header: &Header) -> Option<u8> {
-    let [first, second] = *frame.get(header.payload_offset..)?.first_chunk::<2>()?;
-    match (header.ethertype, first >> 4) {
-        (IPV4, 4) => Some(second),
-        (IPV6, 6) => Some(first << 4 | second >> 4),
-        _ => None,
-    }
-}
-
-/// Sets that octet where `traffic_class` found one.
-fn set_traffic_class(frame: &mut [u8], header: &Header, class: u8) -> bool {
-    let Some(packet) = frame.get_mut(header.payload_offset..) else { return false };
-    if header.ethertype == IPV6 {
-        packet[0] = packet[0] & 0xf0 | class >> 4;
-        packet[1] = packet[1] & 0x0f | class << 4;
-        return true;
-    }
-    let Some(fixed) = packet.first_chunk_mut::<{ ipv4::HEADER_BYTES }>() else { return false };
-    let before = u16::from_be_bytes([fixed[0], fixed[1]]);
-    fixed[1] = class;
-    let after = u16::from_be_bytes([fixed[0], class]);
-    let checksum = u16::from_be_bytes([fixed[10], fixed[11]]);
-    fixed[10..12].copy_from_slice(&corrected(checksum, before, after).to_be_bytes());
-    true
+    DsField::find(frame, header).is_some_and(|field| field.set_ce(frame))
 }
 
 /// A checksum after one of the words below it has changed: HC' = ~(~HC + ~m + m') (RFC 1624, equation 3).

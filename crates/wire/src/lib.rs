@@ -12,6 +12,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
 pub mod pause;
+pub mod set;
 
 pub use mac::MacAddr;
 

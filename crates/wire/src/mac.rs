@@ -8,10 +8,24 @@ use core::str::FromStr;
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
-    /// To everybody.
+    /// The broadcast address: to everybody.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
     /// Where PAUSE and PFC frames go: the neighbour, whoever it is (IEEE 802.3 Annex 31B.1).
     pub const PAUSE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
+
+    /// The address as a number of 48 bits, the first byte the highest.
+    #[inline]
+    pub const fn number(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// The address of a number; bits above the 48th are cut off.
+    #[inline]
+    pub const fn from_number(number: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = number.to_be_bytes();
+        MacAddr([a, b, c, d, e, f])
+    }
 
     /// A multicast address or the broadcast address. Never a legal source.
     #[inline]
@@ -82,14 +96,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_round_trip() {
+    fn an_address_is_written_and_read_as_text() {
         let address = MacAddr([0x02, 0, 0xab, 0xcd, 0, 0x01]);
         assert_eq!(address.to_string(), "02:00:ab:cd:00:01");
         assert_eq!("02:00:AB:cd:00:01".parse(), Ok(address));
     }
 
     #[test]
-    fn text_that_is_no_address() {
+    fn text_that_is_no_address_is_refused() {
         for text in [
             "",
             "02:00:00:00:00",
@@ -105,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_address() {
+    fn group_zero_and_link_local_addresses_are_told_apart() {
         //                                      group, zero, link-local
         for (address, expected) in [
             ("00:00:00:00:00:00", (false, true, false)),

@@ -25,7 +25,7 @@ const OPCODE_PFC: u16 = 0x0101;
 pub struct Pfc {
     /// Class-enable vector: bit i says that `quanta[i]` is meant.
     pub enable: u8,
-    /// Pause time of each priority, in quanta of 512 bit times; 0: go on.
+    /// Pause time of each priority, in quanta of 512 bit times; 0 ends its pause.
     pub quanta: [u16; 8],
 }
 
@@ -44,7 +44,7 @@ impl Pfc {
 /// A PAUSE frame, which stops all priorities.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Pause {
-    /// Pause time in quanta of 512 bit times; 0: go on.
+    /// Pause time in quanta of 512 bit times; 0 ends the pause.
     pub quanta: u16,
 }
 
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_pfc() {
+    fn a_pfc_frame_byte_by_byte() {
         let pfc = Pfc { enable: 0b0010_1001, quanta: [0x0102, 0, 0, 0xffff, 0, 0, 0, 0x0708] };
         let mut out = [0xee; FRAME_BYTES];
         pfc.encode(SRC, &mut out);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn golden_pause() {
+    fn a_pause_frame_byte_by_byte() {
         let mut out = [0xee; FRAME_BYTES];
         Pause { quanta: 0x1234 }.encode(SRC, &mut out);
         assert_eq!(out, golden(&[0, 1, 0x12, 0x34]));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn other_opcodes_and_types() {
+    fn other_opcodes_are_unknown_and_other_types_refused() {
         assert_eq!(decode(&golden(&[0, 2])), Ok(Control::Unknown { opcode: 2 }));
         let mut frame = golden(&[1, 1]);
         frame[12..14].copy_from_slice(&[8, 0]);
@@ -159,7 +159,7 @@ mod tests {
 
     /// Every length: an error until the last field is there, the frame from then on.
     #[test]
-    fn cut_off_at_every_length() {
+    fn a_frame_that_is_cut_off_is_refused_at_every_length() {
         for (fields, needed) in [(&[1, 1, 0, 8][..], 34), (&[0, 1, 0, 9], 18), (&[0, 9], 16)] {
             let frame = golden(fields);
             let whole = decode(&frame).unwrap();

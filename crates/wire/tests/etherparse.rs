@@ -187,6 +187,11 @@ fn transport_field(frame: &[u8], tcp: bool) -> (usize, u16) {
     (start + if tcp { 16 } else { 6 }, naive_sum(&pseudo))
 }
 
+/// Finishes the checksum of a frame with this header, if it is open.
+fn finish(frame: &mut [u8], header: &Header) -> bool {
+    ip::DsField::find(frame, header).is_some_and(|field| checksum::finish_transport(frame, field))
+}
+
 proptest! {
     /// DSCP and PCP set in place: the frame that etherparse writes with those values, byte by byte, checksum included.
     #[test]
@@ -261,14 +266,14 @@ proptest! {
         let (at, pseudo) = transport_field(&finished, sample.tcp);
 
         let mut frame = finished.clone();
-        let did = checksum::finish_transport(&mut frame, &header);
+        let did = finish(&mut frame, &header);
         prop_assert_eq!(&frame, &finished);
         let looks_open = finished[at..at + 2] == pseudo.to_be_bytes();
         prop_assert_eq!(did, looks_open && !sample.is_fragment());
 
         frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
         let open = frame.clone();
-        prop_assert_eq!(checksum::finish_transport(&mut frame, &header), !sample.is_fragment());
+        prop_assert_eq!(finish(&mut frame, &header), !sample.is_fragment());
         prop_assert_eq!(frame, if sample.is_fragment() { open } else { finished });
     }
 
@@ -320,13 +325,13 @@ proptest! {
                 if ipv4::Packet::parse(packet).is_ok() {
                     prop_assert!(Ipv4HeaderSlice::from_slice(packet).is_ok());
                 }
-                checksum::finish_transport(&mut bytes, &header);
+                finish(&mut bytes, &header);
             }
         }
     }
 
     #[test]
-    fn pfc_round_trip(enable: u8, quanta: [u16; 8], src: [u8; 6], padded: bool) {
+    fn pfc_frames_read_back_as_they_were_written(enable: u8, quanta: [u16; 8], src: [u8; 6], padded: bool) {
         let pfc = pause::Pfc { enable, quanta };
         let mut frame = [0; pause::FRAME_BYTES];
         pfc.encode(MacAddr(src), &mut frame);
@@ -340,7 +345,7 @@ proptest! {
 
 /// UDP's checksum 0 is sent as 0xffff, since 0 means "none"; and "none" stays none.
 #[test]
-fn a_udp_checksum_of_zero() {
+fn a_udp_checksum_of_zero_is_sent_as_all_ones_and_none_stays_none() {
     let sample = Sample {
         dst: [2; 6],
         src: [4; 6],
@@ -357,11 +362,11 @@ fn a_udp_checksum_of_zero() {
     frame[at..at + 2].copy_from_slice(&pseudo.to_be_bytes());
     let sum = naive_sum(&frame[at - 6..]);
     frame[at + 2..at + 4].copy_from_slice(&(!sum).to_be_bytes());
-    assert!(checksum::finish_transport(&mut frame, &header));
+    assert!(finish(&mut frame, &header));
     assert_eq!(frame[at..at + 2], [0xff, 0xff]);
 
     frame[at..at + 2].copy_from_slice(&[0, 0]);
-    assert!(!checksum::finish_transport(&mut frame, &header));
+    assert!(!finish(&mut frame, &header));
     assert_eq!(frame[at..at + 2], [0, 0]);
 }
 
@@ -395,8 +400,8 @@ fn doubtful_packets_are_left_alone() {
         let mut changed = frame.clone();
         changed[at] = value;
         let before = changed.clone();
-        assert!(!checksum::finish_transport(&mut changed, &header), "{what}");
+        assert!(!finish(&mut changed, &header), "{what}");
         assert_eq!(changed, before, "{what}");
-        assert!(checksum::finish_transport(&mut frame, &header), "{what}: the frame was not even open");
+        assert!(finish(&mut frame, &header), "{what}: the frame was not even open");
     }
 }

@@ -6,8 +6,9 @@
 
 use std::time::{Duration, Instant};
 
+use dataplane::Port;
 use switch::{FrameId, Memory, Outgoing, Received};
-use xdp::{PortIo, Umem, XdpPort};
+use xdp::{Umem, XdpPort};
 
 mod arguments;
 use arguments::Arguments;

@@ -6,21 +6,21 @@
 //!
 //! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
 //! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
-//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: `reference/afxdp.md`, "What happens to a frame
-//! in copy mode".
+//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel.md, "Where frames
+//! vanish".
 
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
+use dataplane::Port;
 use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
 use crate::error::Error;
 use crate::fill::FLOOR_FRAMES;
 use crate::netlink::{Link, RouteSocket, rx_queues};
-use crate::port_io::PortIo;
 use crate::program::{Attached, XdpMode, attach};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
@@ -103,6 +103,9 @@ pub struct XdpPort {
     up: bool,
     closed: bool,
     next_life_check: Instant,
+    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told.
+    kernel_drops: u64,
+    untold_drops: u64,
     /// What we count ourselves; after `close` also what the sockets had counted.
     counters: KernelCounters,
 }
@@ -170,6 +173,8 @@ impl XdpPort {
             up: true,
             closed: false,
             next_life_check: Instant(0),
+            kernel_drops: 0,
+            untold_drops: 0,
             counters: KernelCounters::default(),
         }
     }
@@ -236,6 +241,15 @@ impl XdpPort {
         if let Some(errno) = errors.find(|&errno| errno != 0) {
             self.go_down(errno);
         }
+        self.check_drops();
+    }
+
+    /// Notes what the kernel dropped for want of an empty frame, or of room in an RX ring, since the last check.
+    fn check_drops(&mut self) {
+        let counters = self.kernel_counters();
+        let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
+        self.untold_drops += drops - self.kernel_drops;
+        self.kernel_drops = drops;
     }
 
     fn go_down(&mut self, errno: i32) {
@@ -266,7 +280,7 @@ impl XdpPort {
     }
 }
 
-impl PortIo for XdpPort {
+impl Port for XdpPort {
     type Memory = Umem;
 
     fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
@@ -285,6 +299,14 @@ impl PortIo for XdpPort {
         self.setup.min_posted = frames.min(self.setup.max_posted);
         let bounds = Receiver::bounds(self.memory_frames, &self.setup);
         self.receivers.iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
+    }
+
+    fn rx_waiting(&self) -> u32 {
+        self.receivers.iter().map(Receiver::waiting).sum()
+    }
+
+    fn take_kernel_drops(&mut self) -> u64 {
+        std::mem::take(&mut self.untold_drops)
     }
 
     fn transmit_room(&self) -> usize {

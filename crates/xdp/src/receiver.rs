@@ -29,6 +29,8 @@ pub(crate) struct Receiver {
     policy: FillPolicy,
     /// Frames in the fill ring, in the RX ring, and between the two.
     held: usize,
+    /// Frames that the last call left in the RX ring.
+    waiting: u32,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
@@ -45,7 +47,7 @@ impl Receiver {
     /// The receiving half of a socket of `port`, which holds nothing yet and keeps at least and at most so many posted.
     pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, (least, most): (u32, u32)) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
-        Receiver { rx, fill, port, policy: FillPolicy::new(least, most), held: 0, batch }
+        Receiver { rx, fill, port, policy: FillPolicy::new(least, most), held: 0, waiting: 0, batch }
     }
 
     /// It keeps so many posted from now on, at least and at most.
@@ -84,7 +86,13 @@ impl Receiver {
         let may_take = if memory_short { max.min(posted.max(TRICKLE)) } else { max };
         let taken = self.take(umem, may_take.min(waiting as usize), out);
         self.policy.observe(now, waiting, taken as u32);
+        self.waiting = waiting - taken as u32;
         taken
+    }
+
+    /// Frames that the last call of `receive` left in the RX ring.
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting
     }
 
     /// Posts frames until the kernel has as many empty ones as the policy wants, given that `waiting` of those held are

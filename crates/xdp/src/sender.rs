@@ -1,6 +1,6 @@
 //! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto` that makes the kernel send.
 //!
-//! What the errors of `sendto` mean in copy mode (`reference/afxdp.md`):
+//! What the errors of `sendto` mean in copy mode (docs/kernel.md, "Errors of sendto"):
 //!
 //! ```text
 //! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay

@@ -1,8 +1,9 @@
 //! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
 //!
-//! Every frame has exactly one owner at any time (design §7.1): it is free, with the user, in the fill or RX ring of a
-//! port, or in the TX or completion ring of one. A tag of one byte a frame says which. Debug builds check each change of
-//! hands; [`Umem::check`] counts them all; and when a port closes, the tags tell which frames its rings held.
+//! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
+//! RX ring of a port, or in the TX or completion ring of one. A tag of one byte a frame says which. Debug builds check
+//! each change of hands; [`Umem::check`] counts them all; and when a port closes, the tags tell which frames its rings
+//! held.
 //!
 //! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound as long as the UMEM
 //! lives. So that no port's interface is held that way, the first socket is bound to the loopback interface of a network

@@ -6,28 +6,38 @@
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
+use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use nix::sched::{CpuSet, sched_setaffinity};
+use dataplane::{Port, Wait};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use switch::Nanos;
 
-use crate::port_io::PortIo;
-
 /// Sleeps until a port has frames, another thread calls, or time is up.
 #[derive(Debug)]
 pub struct Waiter {
-    event: Arc<EventFd>,
+    call: Arc<Call>,
     /// The event's descriptor first, then those of the ports.
     fds: Vec<libc::pollfd>,
 }
 
-/// Wakes the loop that its [`Waiter`] sleeps in; any thread may hold a clone.
-#[derive(Debug, Clone)]
-pub struct Waker {
-    event: Arc<EventFd>,
+/// What other threads end a [`Waiter`]'s sleep by.
+#[derive(Debug)]
+struct Call(EventFd);
+
+impl Wake for Call {
+    /// Wakes the loop, now or when it next goes to sleep.
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // It fails only if 2^64 - 2 calls went unanswered, and then the loop is awake anyway.
+        let _ = self.0.write(1);
+    }
 }
 
 impl Waiter {
@@ -38,29 +48,26 @@ impl Waiter {
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Waiter { event: Arc::new(event), fds })
+        Ok(Waiter { call: Arc::new(Call(event)), fds })
     }
 
-    /// What wakes this waiter from another thread.
+    /// What wakes this waiter from any thread, now or when it next sleeps.
     pub fn waker(&self) -> Waker {
-        Waker { event: Arc::clone(&self.event) }
+        Arc::clone(&self.call).into()
     }
+}
 
-    /// From now on these ports wake it, and no others. Call it again once a port is closed.
-    pub fn watch<'a, P: PortIo + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
+impl Wait for Waiter {
+    /// Call it again once a port is closed.
+    fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
         let mut fds = Vec::new();
         ports.into_iter().for_each(|port| port.poll_fds(&mut fds));
         self.fds.truncate(1);
         self.fds.extend(fds.into_iter().map(readable));
     }
 
-    /// Sleeps for at most `timeout_ns`. Returns true if a port or a [`Waker`] woke it.
-    ///
     /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
-    ///
-    /// # Errors
-    /// The kernel has no memory for it.
-    pub fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
+    fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
         let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
         // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at worst answered
         // by POLLNVAL, or wakes us without need.
@@ -77,7 +84,7 @@ impl Waiter {
             return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
         }
         if self.fds[0].revents != 0 {
-            let _ = self.event.read(); // it is readable, and never blocks
+            let _ = self.call.0.read(); // it is readable, and never blocks
         }
         Ok(ready > 0)
     }
@@ -87,12 +94,23 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-impl Waker {
-    /// Wakes the loop, now or when it next goes to sleep.
-    pub fn wake(&self) {
-        // It fails only if 2^64 - 2 calls went unanswered, and then the loop is awake anyway.
-        let _ = self.event.write(1);
-    }
+/// Whether one of these descriptors is readable now. One that was closed meanwhile is not.
+pub fn any_readable(fds: &[RawFd]) -> bool {
+    let mut fds: Vec<libc::pollfd> = fds.iter().copied().map(readable).collect();
+    // SAFETY: the list outlives the call, which does not wait.
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) };
+    ready > 0 && fds.iter().any(|fd| fd.revents & libc::POLLIN != 0)
+}
+
+/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is another for it.
+///
+/// # Errors
+/// None in practice.
+pub fn leave_core(core: usize) -> io::Result<()> {
+    let mut cores = sched_getaffinity(Pid::from_raw(0))?;
+    cores.unset(core)?;
+    let is_empty = (0..CpuSet::count()).all(|core| !cores.is_set(core).unwrap_or(false));
+    if is_empty { Ok(()) } else { Ok(sched_setaffinity(Pid::from_raw(0), &cores)?) }
 }
 
 /// Keeps the calling thread on `core`.
@@ -121,8 +139,8 @@ mod tests {
     fn a_waker_wakes_once_each_time() {
         let mut waiter = Waiter::new().unwrap();
         let waker = waiter.waker();
-        waker.wake();
-        waker.wake();
+        waker.wake_by_ref();
+        waker.wake_by_ref();
         assert!(waiter.wait(60_000_000_000).unwrap(), "woken before it slept");
         assert!(!waiter.wait(1000).unwrap(), "woken twice at once counts once");
 

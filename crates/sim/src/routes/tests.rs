@@ -5,7 +5,7 @@ use std::fmt::Write;
 use switch::{PortSettings, SwitchSettings};
 
 use super::{Routes, shortest_paths};
-use crate::scenario::{End, HostNode, Link, Node, NodeKind, Route, SwitchNode};
+use crate::scenario::types::{End, HostNode, Link, Node, NodeKind, Route, SwitchNode};
 
 /// A network of links between `(node, port)` and `(node, port)`: nodes whose names begin with h are hosts.
 fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link>) {

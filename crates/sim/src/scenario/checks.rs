@@ -1,22 +1,14 @@
 //! What the network must be as a whole. It is examined once all that it is made of is right.
 
-use config::reader::{Found, Place};
+use config::reader::{Place, Report};
 
-use super::faults::Network;
-use super::traffic::Written;
-use super::{Link, Node};
+use super::network::Network;
+use super::traffic::{TrafficTable, Way};
+use super::types::{Link, Node};
 use crate::routes::Routes;
 
-/// What a traffic meets on its ways.
-pub(super) struct Met {
-    /// The least MTU.
-    pub(super) mtu_bytes: u16,
-    /// The speed of the fastest sender's link.
-    pub(super) line_bps: u64,
-}
-
 /// A link reaches each node.
-pub(super) fn all_linked(network: Network, found: &mut Found) {
+pub(super) fn all_linked(network: Network, report: &mut Report) {
     let Network { nodes, links, .. } = network;
     let mut linked = vec![false; nodes.len()];
     links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] = true);
@@ -35,19 +27,19 @@ pub(super) fn all_linked(network: Network, found: &mut Found) {
             1 => format!("no link reaches {name}"),
             _ => format!("no link reaches {name} and {} more", count - 1),
         };
-        found.add(place, what, "join it to another node with a [[link]], or leave it out");
+        report.add(place, what, "join it to another node with a [[link]], or leave it out");
     }
 }
 
 /// Learning floods, and in a loop that never ends: each link joins parts that were apart.
-pub(super) fn no_loop(links: &[Link], nodes: usize, place: &Place, found: &mut Found) {
+pub(super) fn no_loop(links: &[Link], nodes: usize, place: &Place, report: &mut Report) {
     // Of each node, another of the same part; of one of them, itself.
     let mut another: Vec<usize> = (0..nodes).collect();
     for link in links {
         let [a, b] = link.ends.map(|end| part(&mut another, end.node));
         if a == b {
             let what = format!("{} closes a loop, in which flooded frames circle for ever", link.name);
-            found.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
+            report.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
             return;
         }
         another[a] = b;
@@ -63,41 +55,41 @@ fn part(another: &mut [usize], mut node: usize) -> usize {
     node
 }
 
-/// Each flow has a way, and its frames fit through. By traffic: what it meets.
+/// Each flow has a way, and its frames fit through. By traffic: its ways together.
 pub(super) fn ways(
-    traffics: &[Written],
+    traffics: &[TrafficTable],
     nodes: &[Node],
     links: &[Link],
     routes: &Routes,
-    found: &mut Found,
-) -> Vec<Met> {
-    traffics.iter().map(|traffic| way(traffic, nodes, links, routes, found)).collect()
+    report: &mut Report,
+) -> Vec<Way> {
+    traffics.iter().map(|traffic| way(traffic, nodes, links, routes, report)).collect()
 }
 
-fn way(traffic: &Written, nodes: &[Node], links: &[Link], routes: &Routes, found: &mut Found) -> Met {
-    let mut met = Met { mtu_bytes: u16::MAX, line_bps: 0 };
+fn way(traffic: &TrafficTable, nodes: &[Node], links: &[Link], routes: &Routes, report: &mut Report) -> Way {
+    let mut all = Way { mtu_bytes: u16::MAX, line_bps: 0 };
     let mut narrowest = None;
     for (from, to) in &traffic.flows {
         let Some(path) = routes.path(*from, *to) else {
             let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
-            found.add(traffic.place(), what, "join them by links, or leave one of them out");
-            return met;
+            report.add(traffic.place(), what, "join them by links, or leave one of them out");
+            return all;
         };
         if let Some(first) = path.first() {
-            met.line_bps = met.line_bps.max(links[*first].speed_bps);
+            all.line_bps = all.line_bps.max(links[*first].speed_bps);
         }
         for link in path {
-            if links[link].mtu_bytes < met.mtu_bytes {
-                met.mtu_bytes = links[link].mtu_bytes;
+            if links[link].mtu_bytes < all.mtu_bytes {
+                all.mtu_bytes = links[link].mtu_bytes;
                 narrowest = Some(&links[link].name);
             }
         }
     }
     if let (Some(bytes), Some(link)) = (&traffic.frame_bytes, narrowest)
-        && bytes.value > met.mtu_bytes
+        && bytes.value > all.mtu_bytes
     {
-        let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, met.mtu_bytes);
-        found.add(&bytes.place, what, "send shorter frames, or raise the link's mtu");
+        let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, all.mtu_bytes);
+        report.add(&bytes.place, what, "send shorter frames, or raise the link's mtu");
     }
-    met
+    all
 }

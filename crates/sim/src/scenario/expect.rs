@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use config::reader::{Found, Item, Place, Placed, Section, quoted};
+use config::reader::{Item, Place, Report, Section, Setting, quoted};
 use toml::de::DeValue;
 
-use super::faults::Network;
-use super::file::entries;
+use super::network::Network;
 use super::nodes::meant;
-use super::traffic::Written;
+use super::tables::entries;
+use super::traffic::TrafficTable;
+use super::types::{Expectation, Metric, Scope};
 use super::values::{MAX_TIME_NS, throughput, time};
-use super::{Expectation, Metric, Scope};
 
 /// Most `[[expect]]` of a file.
 const MAX_ENTRIES: usize = 4096;
@@ -70,33 +70,33 @@ impl Metric {
 /// Takes all expectations, in the order of the file. `line_of` tells the line of a place.
 pub(super) fn read(
     file: &mut Section,
-    traffics: &[Written],
+    traffics: &[TrafficTable],
     network: Network,
     line_of: &dyn Fn(&Place) -> usize,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Vec<Expectation> {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let mut expectations = Vec::new();
-    for mut section in entries(file, "expect", MAX_ENTRIES, found) {
-        let scope = read_scope(&mut section, traffics, &numbers, network, found);
+    for mut section in entries(file, "expect", MAX_ENTRIES, report) {
+        let scope = read_scope(&mut section, traffics, &numbers, network, report);
         let mut metrics = 0;
         for (name, metric, unit) in METRICS {
             let name_place = section.place_of(name);
             let (Some(item), Some(place)) = (section.item(name), name_place) else { continue };
             metrics += 1;
-            let bounds = read_bounds(item, unit, found);
+            let bounds = read_bounds(item, unit, report);
             if let Some(scope) = scope {
-                check(name, metric, scope, &place, traffics, found);
+                check(name, metric, scope, &place, traffics, report);
             }
             let Some((scope, (at_least, at_most))) = scope.zip(bounds) else { continue };
             let line = line_of(&place);
             expectations.push((place.span.start, Expectation { line, scope, metric, at_least, at_most }));
         }
         if metrics == 0 {
-            found.add(&section.place, "nothing is expected", "write a metric, as in lost = 0");
+            report.add(&section.place, "nothing is expected", "write a metric, as in lost = 0");
         }
-        section.finish(&[], found);
+        section.finish(&[], report);
     }
     expectations.sort_by_key(|(start, _)| *start);
     expectations.into_iter().map(|(_, expectation)| expectation).collect()
@@ -104,19 +104,19 @@ pub(super) fn read(
 
 fn read_scope(
     section: &mut Section,
-    traffics: &[Written],
+    traffics: &[TrafficTable],
     numbers: &HashMap<&str, usize>,
     network: Network,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<Scope> {
     const SCOPES: [&str; 4] = ["traffic", "priority", "switch", "port"];
-    section.at_most_one(&SCOPES, found);
-    let traffic = section.string("traffic", "rdma", found);
-    let traffic = traffic.and_then(|name| find_traffic(&name, traffics, numbers, found));
-    let priority = section.number("priority", 0..=7, found).map(|priority| priority.value);
-    let switch = section.string("switch", "leaf1", found);
-    let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.place, found));
-    let port = section.string("port", "leaf1.p1", found).and_then(|name| find_port(&name, network, found));
+    section.at_most_one(&SCOPES, report);
+    let traffic = section.string("traffic", "rdma", report);
+    let traffic = traffic.and_then(|name| find_traffic(&name, traffics, numbers, report));
+    let priority = section.number("priority", 0..=7, report).map(|priority| priority.value);
+    let switch = section.string("switch", "leaf1", report);
+    let switch = switch.and_then(|name| network.nodes.switch(name.value, &name.place, report));
+    let port = section.string("port", "leaf1.p1", report).and_then(|name| find_port(&name, network, report));
     if !SCOPES.iter().any(|scope| section.has(scope)) {
         return Some(Scope::All);
     }
@@ -125,37 +125,44 @@ fn read_scope(
 }
 
 fn find_traffic(
-    name: &Placed<&str>,
-    traffics: &[Written],
+    name: &Setting<&str>,
+    traffics: &[TrafficTable],
     numbers: &HashMap<&str, usize>,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<usize> {
     let number = numbers.get(name.value).filter(|_| !name.value.is_empty());
     if number.is_none() {
         let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
         let what = format!("there is no traffic {}", quoted(name.value));
-        found.add(&name.place, what, meant(name.value, &names, &names, "write a [[traffic]] of this name"));
+        report.add(&name.place, what, meant(name.value, &names, &names, "write a [[traffic]] of this name"));
     }
     number.copied()
 }
 
-fn find_port(name: &Placed<&str>, network: Network, found: &mut Found) -> Option<Scope> {
+fn find_port(name: &Setting<&str>, network: Network, report: &mut Report) -> Option<Scope> {
     let Network { nodes, links, devices } = network;
-    let end = nodes.end(name.value, &name.place, devices, found)?;
+    let end = nodes.end(name.value, &name.place, devices, report)?;
     if nodes.is_host(end.node) {
         let cure = "name a port of a switch, as in \"leaf1.p1\"";
-        found.add(&name.place, format!("{} is a host", name.value), cure);
+        report.add(&name.place, format!("{} is a host", name.value), cure);
         return None;
     }
     if links.at(end).is_none() {
-        found.add(&name.place, format!("{} has no link", name.value), "name a port that a [[link]] joins");
+        report.add(&name.place, format!("{} has no link", name.value), "name a port that a [[link]] joins");
         return None;
     }
     Some(Scope::Port(end))
 }
 
 /// The metric is measured for the scope, and could be other than it is.
-fn check(name: &str, metric: Metric, scope: Scope, place: &Place, traffics: &[Written], found: &mut Found) {
+fn check(
+    name: &str,
+    metric: Metric,
+    scope: Scope,
+    place: &Place,
+    traffics: &[TrafficTable],
+    report: &mut Report,
+) {
     if !metric.is_for(scope) {
         let (what, cure) = match scope {
             Scope::Traffic(_) => ("of a traffic", "leave traffic out, or write priority, switch or port"),
@@ -166,10 +173,10 @@ fn check(name: &str, metric: Metric, scope: Scope, place: &Place, traffics: &[Wr
             Scope::Port(_) => ("of a port", "leave port out, or write traffic or priority"),
             Scope::All | Scope::Priority(_) => return,
         };
-        found.add(place, format!("{name} is not measured {what}"), cure);
+        report.add(place, format!("{name} is not measured {what}"), cure);
         return;
     }
-    let in_scope = |(number, traffic): &(usize, &Written)| match scope {
+    let in_scope = |(number, traffic): &(usize, &TrafficTable)| match scope {
         Scope::Traffic(wanted) => *number == wanted,
         Scope::Priority(priority) => traffic.priority == priority,
         Scope::All | Scope::Switch(_) | Scope::Port(_) => true,
@@ -179,20 +186,20 @@ fn check(name: &str, metric: Metric, scope: Scope, place: &Place, traffics: &[Wr
         && metric.is_of_traffic()
         && traffics.peek().is_none()
     {
-        found.add(place, format!("no traffic has priority {priority}"), "name a priority that is sent");
+        report.add(place, format!("no traffic has priority {priority}"), "name a priority that is sent");
         return;
     }
     let of_messages = matches!(metric, Metric::Completed | Metric::SlowestCompletionNs);
     if of_messages && !traffics.any(|(_, traffic)| traffic.has_messages()) {
         let cure = "expect it of traffic with the pattern \"finite\", \"poisson\" or \"incast\"";
-        found.add(place, format!("{name} is of messages, and none are sent"), cure);
+        report.add(place, format!("{name} is of messages, and none are sent"), cure);
     }
 }
 
 /// A value, or the least and the most.
-fn read_bounds(item: Item, unit: Unit, found: &mut Found) -> Option<(Option<f64>, Option<f64>)> {
+fn read_bounds(item: Item, unit: Unit, report: &mut Report) -> Option<(Option<f64>, Option<f64>)> {
     if !matches!(item.value(), DeValue::Table(_)) {
-        let value = read_value(item, unit, found)?.value;
+        let value = read_value(item, unit, report)?.value;
         return Some((Some(value), Some(value)));
     }
     let place = item.place.clone();
@@ -201,29 +208,29 @@ fn read_bounds(item: Item, unit: Unit, found: &mut Found) -> Option<(Option<f64>
         Unit::Time => "write { at_least = \"1us\", at_most = \"10us\" }, or one of them",
         Unit::Throughput => "write { at_least = \"3.96G\", at_most = \"4G\" }, or one of them",
     };
-    let mut section = item.section(place, cure, found)?;
-    let at_least = section.item("at_least").map(|item| read_value(item, unit, found));
-    let at_most = section.item("at_most").map(|item| read_value(item, unit, found));
+    let mut section = item.section(place, cure, report)?;
+    let at_least = section.item("at_least").map(|item| read_value(item, unit, report));
+    let at_most = section.item("at_most").map(|item| read_value(item, unit, report));
     if at_least.is_none() && at_most.is_none() {
-        found.add(&section.place, "neither at_least nor at_most", cure);
+        report.add(&section.place, "neither at_least nor at_most", cure);
     }
-    section.finish(&[], found);
+    section.finish(&[], report);
     // What is there must be right.
     let (at_least, at_most) =
         (at_least.map_or(Some(None), |it| it.map(Some))?, at_most.map_or(Some(None), |it| it.map(Some))?);
     if let (Some(least), Some(most)) = (&at_least, &at_most)
         && least.value > most.value
     {
-        found.add(&least.place, "at_least is more than at_most", "exchange them");
+        report.add(&least.place, "at_least is more than at_most", "exchange them");
     }
     Some((at_least.map(|it| it.value), at_most.map(|it| it.value)))
 }
 
-fn read_value(item: Item, unit: Unit, found: &mut Found) -> Option<Placed<f64>> {
+fn read_value(item: Item, unit: Unit, report: &mut Report) -> Option<Setting<f64>> {
     let value = match unit {
-        Unit::Number => item.number(0..=MAX_NUMBER, found),
-        Unit::Time => time(item, 0..=MAX_TIME_NS, found),
-        Unit::Throughput => throughput(item, found),
+        Unit::Number => item.number(0..=MAX_NUMBER, report),
+        Unit::Time => time(item, 0..=MAX_TIME_NS, report),
+        Unit::Throughput => throughput(item, report),
     }?;
-    Some(Placed { value: value.value as f64, place: value.place })
+    Some(Setting { value: value.value as f64, place: value.place })
 }

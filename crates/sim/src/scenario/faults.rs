@@ -2,70 +2,63 @@
 
 use std::collections::HashSet;
 
-use config::reader::{Found, Placed, Section};
+use config::reader::{Report, Section, Setting};
 use switch::Nanos;
 
-use super::file::{entries, required};
 use super::links::Links;
-use super::nodes::{Devices, Nodes, mask};
-use super::values::{MAX_TIME_NS, spell_time, time};
-use super::{End, Fault, FaultKind, Route};
+use super::network::Network;
+use super::nodes::{Nodes, mask};
+use super::tables::{entries, required};
+use super::types::{End, Fault, FaultKind, Route};
+use super::values::{MAX_TIME_NS, before_the_end, time};
 
 /// Most routes that a file may have.
 const MAX_ROUTES: usize = 16_384;
 /// Most faults that a file may have.
 const MAX_FAULTS: usize = 4096;
 
-/// What there is to be named.
-#[derive(Clone, Copy)]
-pub(super) struct Network<'n> {
-    pub(super) nodes: &'n Nodes,
-    pub(super) links: &'n Links,
-    pub(super) devices: &'n Devices,
-}
-
 /// Takes the static entries.
-pub(super) fn read_routes(file: &mut Section, network: Network, found: &mut Found) -> Vec<Route> {
+pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Report) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let mut known = HashSet::new();
-    for section in entries(file, "route", MAX_ROUTES, found) {
+    for section in entries(file, "route", MAX_ROUTES, report) {
         let place = section.place.clone();
-        let Some(route) = read_route(section, network, found) else { continue };
+        let Some(route) = read_route(section, network, report) else { continue };
         if !known.insert((route.switch, route.host)) {
             let (switch, host) = (network.nodes.name(route.switch), network.nodes.name(route.host));
-            found.add(&place, format!("{switch} has a route to {host} already"), "leave one of them out");
+            report.add(&place, format!("{switch} has a route to {host} already"), "leave one of them out");
         }
         routes.push(route);
     }
     routes
 }
 
-fn read_route(mut section: Section, network: Network, found: &mut Found) -> Option<Route> {
+fn read_route(mut section: Section, network: Network, report: &mut Report) -> Option<Route> {
     let Network { nodes, links, devices } = network;
     let place = section.place.clone();
-    let switch = section.string("switch", "leaf1", found);
-    let switch = required(switch, &section, "switch", "switch = \"leaf1\"", found);
-    let to = section.string("to", "h1", found);
-    let to = required(to, &section, "to", "to = \"h1\"", found);
-    let port = section.string("port", "p1", found);
-    let port = required(port, &section, "port", "port = \"p1\"", found);
-    section.finish(&[], found);
+    let switch = section.string("switch", "leaf1", report);
+    let switch = required(switch, &section, "switch", "switch = \"leaf1\"", report);
+    let to = section.string("to", "h1", report);
+    let to = required(to, &section, "to", "to = \"h1\"", report);
+    let port = section.string("port", "p1", report);
+    let port = required(port, &section, "port", "port = \"p1\"", report);
+    section.finish(&[], report);
 
-    let switch = switch.and_then(|name| nodes.switch(name.value, &name.place, found));
-    let host = to.and_then(|name| nodes.host(name.value, &name.place, found));
+    let switch = switch.and_then(|name| nodes.switch(name.value, &name.place, report));
+    let host = to.and_then(|name| nodes.host(name.value, &name.place, report));
     let (switch, port) = switch.zip(port)?;
-    let end = nodes.port(switch, port.value, &port.place, devices, found)?;
+    let end = nodes.port(switch, port.value, &port.place, devices, report)?;
     let host = host?;
     let name = nodes.end_name(end, devices);
     let Some(link) = links.at(end) else {
-        found.add(&port.place, format!("{name} has no link"), "take a port that a [[link]] joins");
+        report.add(&port.place, format!("{name} has no link"), "take a port that a [[link]] joins");
         return None;
     };
     let [a, b] = links.list[link].ends;
     let End { node: peer, .. } = if a == end { b } else { a };
     if nodes.is_host(peer) && peer != host {
         let what = format!("{name} leads to {} only", nodes.name(peer));
-        found.add(&place, what, format!("take a port on a way to {}", nodes.name(host)));
+        report.add(&place, what, format!("take a port on a way to {}", nodes.name(host)));
     }
     Some(Route { switch, host, port: end.port })
 }
@@ -75,17 +68,17 @@ pub(super) fn read_faults(
     file: &mut Section,
     duration_ns: Nanos,
     network: Network,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for section in entries(file, "fault", MAX_FAULTS, found) {
+    for section in entries(file, "fault", MAX_FAULTS, report) {
         let place = section.place.clone();
-        if let Some(fault) = read_fault(section, duration_ns, network, found) {
-            faults.push(Placed { value: fault, place });
+        if let Some(fault) = read_fault(section, duration_ns, network, report) {
+            faults.push(Setting { value: fault, place });
         }
     }
     faults.sort_by_key(|fault| fault.value.at_ns);
-    links_change(&faults, network.links, found);
+    links_change(&faults, network.links, report);
     faults.into_iter().map(|fault| fault.value).collect()
 }
 
@@ -95,55 +88,55 @@ fn read_fault(
     mut section: Section,
     duration_ns: Nanos,
     network: Network,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<Fault> {
     let Network { nodes, links, devices } = network;
-    let at = section.item("at").and_then(|item| time(item, 0..=MAX_TIME_NS, found));
-    let at = required(at, &section, "at", "at = \"2ms\"", found);
+    let at = section.item("at").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    let at = required(at, &section, "at", "at = \"2ms\"", report);
     if let Some(at) = &at {
-        before_the_end(at, duration_ns, found);
+        before_the_end(at, duration_ns, report);
     }
-    section.at_most_one(&KINDS, found);
-    let down = section.string("link-down", "leaf1.p1", found);
+    section.at_most_one(&KINDS, report);
+    let down = section.string("link-down", "leaf1.p1", report);
     let down =
-        down.and_then(|end| Some(FaultKind::LinkDown { link: links.find(&end, nodes, devices, found)? }));
-    let up = section.string("link-up", "leaf1.p1", found);
-    let up = up.and_then(|end| Some(FaultKind::LinkUp { link: links.find(&end, nodes, devices, found)? }));
-    let storm = read_storm(&mut section, nodes, found);
-    let route = section.section("route", found).and_then(|route| read_route(route, network, found));
+        down.and_then(|end| Some(FaultKind::LinkDown { link: links.find(&end, nodes, devices, report)? }));
+    let up = section.string("link-up", "leaf1.p1", report);
+    let up = up.and_then(|end| Some(FaultKind::LinkUp { link: links.find(&end, nodes, devices, report)? }));
+    let storm = read_storm(&mut section, nodes, report);
+    let route = section.section("route", report).and_then(|route| read_route(route, network, report));
     if !KINDS.iter().any(|kind| section.has(kind)) {
         let cure = "write link-down = \"leaf1.p1\", link-up, storm or route";
-        found.add(&section.place, "nothing happens", cure);
+        report.add(&section.place, "nothing happens", cure);
     }
-    section.finish(&[], found);
+    section.finish(&[], report);
     let kind = down.or(up).or(storm).or(route.map(FaultKind::Route))?;
     Some(Fault { at_ns: at?.value, kind })
 }
 
-fn read_storm(section: &mut Section, nodes: &Nodes, found: &mut Found) -> Option<FaultKind> {
-    let host = section.string("storm", "h3", found);
-    let priorities = section.numbers("priorities", 0..=7, found);
-    let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Report) -> Option<FaultKind> {
+    let host = section.string("storm", "h3", report);
+    let priorities = section.numbers("priorities", 0..=7, report);
+    let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     if !section.has("storm") {
         for setting in ["priorities", "for"] {
             let Some(place) = section.place_of(setting) else { continue };
-            found.add(&place, "of no effect without a storm", "write storm = \"h3\", or leave it out");
+            report.add(&place, "of no effect without a storm", "write storm = \"h3\", or leave it out");
         }
         return None;
     }
-    let priorities = required(priorities, section, "priorities", "priorities = [3]", found);
-    let duration = required(duration, section, "for", "for = \"5ms\"", found);
-    if let Some(Placed { value, place }) = &priorities
+    let priorities = required(priorities, section, "priorities", "priorities = [3]", report);
+    let duration = required(duration, section, "for", "for = \"5ms\"", report);
+    if let Some(Setting { value, place }) = &priorities
         && value.is_empty()
     {
-        found.add(place, "no priority is paused", "name one, as in [3]");
+        report.add(place, "no priority is paused", "name one, as in [3]");
     }
-    let host = host.and_then(|name| nodes.host(name.value, &name.place, found))?;
+    let host = host.and_then(|name| nodes.host(name.value, &name.place, report))?;
     Some(FaultKind::Storm { host, priorities: mask(&priorities?.value), duration_ns: duration?.value })
 }
 
 /// A cable is cut only while it is whole, and mended only while it is cut.
-fn links_change(faults: &[Placed<Fault>], links: &Links, found: &mut Found) {
+fn links_change(faults: &[Setting<Fault>], links: &Links, report: &mut Report) {
     let mut cut = HashSet::new();
     for fault in faults {
         let (link, changes, state) = match fault.value.kind {
@@ -153,15 +146,7 @@ fn links_change(faults: &[Placed<Fault>], links: &Links, found: &mut Found) {
         };
         if !changes {
             let what = format!("{} is {state} already at that time", links.list[link].name);
-            found.add(&fault.place, what, "leave it out, or change the time");
+            report.add(&fault.place, what, "leave it out, or change the time");
         }
-    }
-}
-
-/// What happens at the end or later has no effect.
-pub(super) fn before_the_end(at: &Placed<Nanos>, duration_ns: Nanos, found: &mut Found) {
-    if at.value >= duration_ns {
-        let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));
-        found.add(&at.place, what, "choose an earlier time, or a longer duration");
     }
 }

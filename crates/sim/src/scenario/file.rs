@@ -114,7 +114,7 @@
 //! What is measured: `lost`, `no_drop_lost`, `sent`, `received` and `marked` frames; `in_network`, frames left at the end (not
 //! of a port); `xoff_episodes`, `pauses` and `headroom_peak_cells` (not of a traffic); and of everything, a traffic or a
 //! priority `reordered` frames, `throughput`, messages `completed`, `slowest_completion`, and how long before the end the last
-//! frame arrived: `stuck`. What each means is told at [`Metric`](super::Metric).
+//! frame arrived: `stuck`. What each means is told at [`Metric`](super::types::Metric).
 //!
 //! Switches are numbered before hosts, each in the order of the file.
 
@@ -122,14 +122,17 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use config::Mistakes;
-use config::reader::{Found, Place, Placed, Section, read_file};
+use config::reader::{Place, Report, Section, Setting, read_file};
 use switch::Nanos;
 
-use super::faults::{Network, read_faults, read_routes};
+use super::faults::{read_faults, read_routes};
 use super::links::Links;
+use super::network::Network;
 use super::nodes::{Devices, Load, Nodes};
+use super::tables::required;
+use super::types::{Forwarding, Scenario};
 use super::values::{MAX_TIME_NS, spell_time, time};
-use super::{Forwarding, Scenario, checks, expect, traffic};
+use super::{checks, expect, traffic};
 use crate::routes::Routes;
 
 /// Points of a series unless the file says how far they are apart.
@@ -151,9 +154,9 @@ pub fn parse(
     load: &mut dyn FnMut(&str) -> Result<String, String>,
 ) -> Result<Scenario, Vec<Mistakes>> {
     let mut devices = Devices::default();
-    let scenario = read_file(file_name, text, |file, found| {
+    let scenario = read_file(file_name, text, |file, report| {
         let lines = Lines { text, starts: OnceCell::new() };
-        read(file_name, &lines, file, &mut devices, load, found)
+        read(file_name, &lines, file, &mut devices, load, report)
     });
     match scenario {
         Ok(Some(scenario)) => Ok(scenario),
@@ -169,47 +172,44 @@ fn read(
     mut file: Section,
     devices: &mut Devices,
     load: Load,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<Scenario> {
-    let title = read_title(file_name, &mut file, found);
-    let (duration_ns, sample_ns) = read_times(&mut file, found);
-    let seed = file.number("seed", 0..=i64::MAX as u64, found).map_or(0, |seed| seed.value);
+    let title = read_title(file_name, &mut file, report);
+    let (duration_ns, sample_ns) = read_times(&mut file, report);
+    let seed = file.number("seed", 0..=i64::MAX as u64, report).map_or(0, |seed| seed.value);
     let forwardings = [("shortest-path", Forwarding::ShortestPath), ("learn", Forwarding::Learning)];
-    let forwarding = file.choice("forwarding", &forwardings, &[], found);
-    let nodes = Nodes::read(&mut file, devices, load, found);
-    let links = Links::read(&mut file, &nodes, devices, found);
+    let forwarding = file.choice("forwarding", &forwardings, &[], report);
+    let nodes = Nodes::read(&mut file, devices, load, report);
+    let links = Links::read(&mut file, &nodes, devices, report);
     let network = Network { nodes: &nodes, links: &links, devices };
-    let traffics = traffic::read(&mut file, duration_ns, &nodes, found);
-    let routes = read_routes(&mut file, network, found);
-    let faults = read_faults(&mut file, duration_ns, network, found);
-    let expectations = expect::read(&mut file, &traffics, network, &|place| lines.of(place), found);
-    file.finish(&[], found);
+    let traffics = traffic::read(&mut file, duration_ns, &nodes, report);
+    let routes = read_routes(&mut file, network, report);
+    let faults = read_faults(&mut file, duration_ns, network, report);
+    let expectations = expect::read(&mut file, &traffics, network, &|place| lines.of(place), report);
+    file.finish(&[], report);
 
-    let is_right = |found: &Found| found.is_empty() && devices.mistakes.is_empty();
-    if !is_right(found) {
+    let is_right = |report: &Report| report.is_empty() && devices.mistakes.is_empty();
+    if !is_right(report) {
         return None;
     }
-    checks::all_linked(network, found);
-    if let Some(Placed { value: Forwarding::Learning, place }) = &forwarding {
-        checks::no_loop(&links.list, nodes.len(), place, found);
+    checks::all_linked(network, report);
+    if let Some(Setting { value: Forwarding::Learning, place }) = &forwarding {
+        checks::no_loop(&links.list, nodes.len(), place, report);
     }
-    if !is_right(found) {
+    if !is_right(report) {
         return None;
     }
     let nodes = nodes.build(devices);
-    let mut ways = Routes::shortest(&nodes, &links.list);
-    routes.iter().for_each(|route| ways.set(*route));
-    let met = checks::ways(&traffics, &nodes, &links.list, &ways, found);
-    if !is_right(found) {
+    let mut table = Routes::shortest(&nodes, &links.list);
+    routes.iter().for_each(|route| table.set(*route));
+    let ways = checks::ways(&traffics, &nodes, &links.list, &table, report);
+    if !is_right(report) {
         return None;
     }
     let names = traffics.iter().map(|traffic| traffic.name.clone());
     let numbers: HashMap<String, usize> = names.zip(0..).collect();
-    let traffic = traffics
-        .into_iter()
-        .zip(met)
-        .map(|(traffic, met)| traffic.traffic(met.mtu_bytes, met.line_bps, &numbers, found))
-        .collect();
+    let traffic =
+        traffics.into_iter().zip(ways).map(|(traffic, way)| traffic.traffic(way, &numbers, report)).collect();
     let forwarding = forwarding.map_or(Forwarding::ShortestPath, |forwarding| forwarding.value);
     let links = links.list;
     Some(Scenario {
@@ -227,24 +227,24 @@ fn read(
     })
 }
 
-fn read_title(file_name: &str, file: &mut Section, found: &mut Found) -> String {
-    let Some(title) = file.string("title", "incast", found) else {
+fn read_title(file_name: &str, file: &mut Section, report: &mut Report) -> String {
+    let Some(title) = file.string("title", "incast", report) else {
         let name = file_name.rsplit('/').next().unwrap_or(file_name);
         return name.strip_suffix(".toml").unwrap_or(name).to_owned();
     };
     let fits = (1..=MAX_TITLE_CHARS).contains(&title.value.chars().count());
     if !fits || title.value.chars().any(char::is_control) {
         let cure = format!("write one line of up to {MAX_TITLE_CHARS} characters");
-        found.add(&title.place, "not a title", cure);
+        report.add(&title.place, "not a title", cure);
     }
     title.value.to_owned()
 }
 
 /// The duration and the time between two points of a series.
-fn read_times(file: &mut Section, found: &mut Found) -> (Nanos, Nanos) {
-    let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
-    let duration = required(duration, file, "duration", "duration = \"20ms\"", found);
-    let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+fn read_times(file: &mut Section, report: &mut Report) -> (Nanos, Nanos) {
+    let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
+    let duration = required(duration, file, "duration", "duration = \"20ms\"", report);
+    let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     // Without a duration nothing is too late.
     let Some(duration) = duration else { return (MAX_TIME_NS, MAX_TIME_NS) };
     let duration_ns = duration.value;
@@ -253,47 +253,15 @@ fn read_times(file: &mut Section, found: &mut Found) -> (Nanos, Nanos) {
     if samples > MAX_SAMPLES {
         let what = format!("{samples} points of time are too many");
         let least = spell_time(duration_ns.div_ceil(MAX_SAMPLES));
-        found.add(&sample.place, what, format!("write at least \"{least}\", which makes {MAX_SAMPLES}"));
+        report.add(&sample.place, what, format!("write at least \"{least}\", which makes {MAX_SAMPLES}"));
     } else if samples == 0 {
         let what = format!("longer than the duration, {}", spell_time(duration_ns));
-        found.add(&sample.place, what, "write a shorter time");
+        report.add(&sample.place, what, "write a shorter time");
     }
     (duration_ns, sample.value)
 }
 
-/// What must be there; `example` says how.
-pub(super) fn required<T>(
-    value: Option<T>,
-    section: &Section,
-    name: &str,
-    example: &str,
-    found: &mut Found,
-) -> Option<T> {
-    if value.is_none() && !section.has(name) {
-        found.add(&section.place, format!("no {name}"), format!("write {example}"));
-    }
-    value
-}
-
-/// Takes a list of tables, of which there may be so many.
-pub(super) fn entries<'d>(
-    file: &mut Section<'d>,
-    name: &'static str,
-    most: usize,
-    found: &mut Found,
-) -> Vec<Section<'d>> {
-    let cure = format!("write a table, as in [[{name}]]");
-    let Some(list) = file.list_of_sections(name, &cure, found) else { return Vec::new() };
-    let mut sections = list.value;
-    if let Some(section) = sections.get(most) {
-        let what = format!("this is the first of {} too many", sections.len() - most);
-        found.add(&section.place, what, format!("a scenario has at most {most} [[{name}]]"));
-        sections.truncate(most);
-    }
-    sections
-}
-
-/// The lines of the file, found once.
+/// The lines of the file, looked for once.
 struct Lines<'t> {
     text: &'t str,
     /// Where each begins.

@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use config::reader::{Found, Placed, Section, speed};
+use config::reader::{Report, Section, Setting, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::headroom::RESPONSE_BYTES;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
-use super::file::{entries, required};
 use super::names::{MAX_NAMES, Names};
 use super::nodes::{Devices, Nodes};
+use super::tables::{entries, required};
+use super::types::{End, Link};
 use super::values::{decimal, text, time};
-use super::{End, Link};
 
 /// Nanoseconds that a bit takes for a metre of fibre or copper.
 const DELAY_NS_PER_M: f64 = 5.0;
@@ -29,8 +29,8 @@ pub(super) struct Links {
 }
 
 /// What a `[[link]]` says beside its ends.
-struct Written {
-    speed_bps: Option<Placed<u64>>,
+struct LinkTable {
+    speed_bps: Option<Setting<u64>>,
     cable_m: Option<u32>,
     delay_ns_per_m: f64,
     mtu_bytes: Option<u16>,
@@ -40,56 +40,56 @@ struct Written {
 
 impl Links {
     /// Takes all links.
-    pub(super) fn read(file: &mut Section, nodes: &Nodes, devices: &Devices, found: &mut Found) -> Self {
+    pub(super) fn read(file: &mut Section, nodes: &Nodes, devices: &Devices, report: &mut Report) -> Self {
         let mut links = Self::default();
-        for section in entries(file, "link", MAX_NAMES, found) {
-            links.read_entry(section, nodes, devices, found);
+        for section in entries(file, "link", MAX_NAMES, report) {
+            links.read_entry(section, nodes, devices, report);
         }
         links
     }
 
-    fn read_entry(&mut self, mut section: Section, nodes: &Nodes, devices: &Devices, found: &mut Found) {
-        let ends = read_ends(&mut section, found);
-        let written = Written::read(&mut section, found);
-        section.finish(&[], found);
+    fn read_entry(&mut self, mut section: Section, nodes: &Nodes, devices: &Devices, report: &mut Report) {
+        let ends = read_ends(&mut section, report);
+        let table = LinkTable::read(&mut section, report);
+        section.finish(&[], report);
         let Some(ends) = ends else { return };
         let [a, b] = &ends.value;
         if a.value.len() != b.value.len() {
             let what = format!("{} and {} names cannot be joined one to one", a.value.len(), b.value.len());
-            found.add(&ends.place, what, "give both ends ranges of the same length");
+            report.add(&ends.place, what, "give both ends ranges of the same length");
             return;
         }
         // One mistake is enough for all links of an entry.
         for number in 0..a.value.len() {
             let names = [a.value.name(number), b.value.name(number)];
-            let first = nodes.end(&names[0], &a.place, devices, found);
-            let second = nodes.end(&names[1], &b.place, devices, found);
+            let first = nodes.end(&names[0], &a.place, devices, report);
+            let second = nodes.end(&names[1], &b.place, devices, report);
             let Some((first, second)) = first.zip(second) else { return };
             if first.node == second.node {
                 let what = format!("{} would be joined to itself", nodes.name(first.node));
-                found.add(&ends.place, what, "join it to another node");
+                report.add(&ends.place, what, "join it to another node");
                 return;
             }
             let name = names.join("–");
-            if !self.is_free(first, a, nodes, found) || !self.is_free(second, b, nodes, found) {
+            if !self.is_free(first, a, nodes, report) || !self.is_free(second, b, nodes, report) {
                 return;
             }
-            let ends = Placed { value: [first, second], place: ends.place.clone() };
-            let Some(link) = written.link(name, ends, nodes, devices, found) else { return };
+            let ends = Setting { value: [first, second], place: ends.place.clone() };
+            let Some(link) = table.link(name, ends, nodes, devices, report) else { return };
             self.by_end.insert(first, self.list.len());
             self.by_end.insert(second, self.list.len());
             self.list.push(link);
         }
     }
 
-    fn is_free(&self, end: End, written: &Placed<Names>, nodes: &Nodes, found: &mut Found) -> bool {
+    fn is_free(&self, end: End, name: &Setting<Names>, nodes: &Nodes, report: &mut Report) -> bool {
         let Some(link) = self.at(end) else { return true };
         let (who, cure) = match nodes.is_host(end.node) {
             true => ("host", "a host has one link; add another host"),
             false => ("port", "a port has one link; take another port"),
         };
-        let name = &self.list[link].name;
-        found.add(&written.place, format!("the {who} has a link already: {name}"), cure);
+        let link = &self.list[link].name;
+        report.add(&name.place, format!("the {who} has a link already: {link}"), cure);
         false
     }
 
@@ -101,59 +101,59 @@ impl Links {
     /// The link that one of its ends names.
     pub(super) fn find(
         &self,
-        name: &Placed<&str>,
+        name: &Setting<&str>,
         nodes: &Nodes,
         devices: &Devices,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Option<usize> {
-        let end = nodes.end(name.value, &name.place, devices, found)?;
+        let end = nodes.end(name.value, &name.place, devices, report)?;
         let link = self.at(end);
         if link.is_none() {
-            found.add(&name.place, format!("no link is at {}", name.value), "name an end of a [[link]]");
+            report.add(&name.place, format!("no link is at {}", name.value), "name an end of a [[link]]");
         }
         link
     }
 }
 
-fn read_ends(section: &mut Section, found: &mut Found) -> Option<Placed<[Placed<Names>; 2]>> {
+fn read_ends(section: &mut Section, report: &mut Report) -> Option<Setting<[Setting<Names>; 2]>> {
     const CURE: &str = "write two ends, each HOST or SWITCH.PORT, as in [\"h1\", \"leaf1.p1\"]";
     let item = section.item("ends");
-    let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", found)?;
-    let Some(items) = item.list() else { return item.wrong(CURE, found) };
+    let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", report)?;
+    let Some(items) = item.list() else { return item.wrong(CURE, report) };
     if items.len() != 2 {
-        found.add(&item.place, format!("found a list of {}", items.len()), CURE);
+        report.add(&item.place, format!("found a list of {}", items.len()), CURE);
         return None;
     }
     let mut ends = items.into_iter().map(|item| {
-        let name = text(item, CURE, found)?;
+        let name = text(item, CURE, report)?;
         match Names::parse(name.value) {
-            Ok(value) => Some(Placed { value, place: name.place }),
+            Ok(value) => Some(Setting { value, place: name.place }),
             Err((what, cure)) => {
-                found.add(&name.place, what, cure);
+                report.add(&name.place, what, cure);
                 None
             }
         }
     });
     let (first, second) = (ends.next()?, ends.next()?);
-    Some(Placed { value: [first?, second?], place: item.place })
+    Some(Setting { value: [first?, second?], place: item.place })
 }
 
-impl Written {
-    fn read(section: &mut Section, found: &mut Found) -> Self {
-        let speed_bps = section.item("speed").and_then(|item| speed(item, found));
-        let cable_m = section.number("cable_m", CABLE_M, found).map(|cable_m| cable_m.value);
-        let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, found));
+impl LinkTable {
+    fn read(section: &mut Section, report: &mut Report) -> Self {
+        let speed_bps = section.item("speed").and_then(|item| speed(item, report));
+        let cable_m = section.number("cable_m", CABLE_M, report).map(|cable_m| cable_m.value);
+        let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, report));
         Self {
             speed_bps,
             cable_m,
             delay_ns_per_m: delay.map_or(DELAY_NS_PER_M, |delay| delay.value),
-            mtu_bytes: section.number("mtu", mtu_range(), found).map(|mtu| mtu.value),
+            mtu_bytes: section.number("mtu", mtu_range(), report).map(|mtu| mtu.value),
             response_ns: section
                 .item("response")
-                .and_then(|item| time(item, 0..=MAX_RESPONSE_NS, found))
+                .and_then(|item| time(item, 0..=MAX_RESPONSE_NS, report))
                 .map(|response| response.value),
-            overhead_bytes: match section.boolean("wire_overhead", found) {
-                Some(Placed { value: false, .. }) => 0,
+            overhead_bytes: match section.boolean("wire_overhead", report) {
+                Some(Setting { value: false, .. }) => 0,
                 _ => WIRE_OVERHEAD_BYTES,
             },
         }
@@ -163,21 +163,21 @@ impl Written {
     fn link(
         &self,
         name: String,
-        ends: Placed<[End; 2]>,
+        ends: Setting<[End; 2]>,
         nodes: &Nodes,
         devices: &Devices,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Option<Link> {
-        let speed_bps = self.speed(&name, &ends, nodes, devices, found)?;
+        let speed_bps = self.speed(&name, &ends, nodes, devices, report)?;
         let cable = |end: End| nodes.device(end.node, devices)?.links[end.port].cable_m;
         let mtu = |end: End| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
         let cable_m = match self.cable_m {
             Some(cable_m) => cable_m,
-            None => common("cable_m", &ends, cable, nodes, devices, found)?.unwrap_or(0),
+            None => common("cable_m", &ends, cable, nodes, devices, report)?.unwrap_or(0),
         };
         let mtu_bytes = match self.mtu_bytes {
             Some(mtu_bytes) => mtu_bytes,
-            None => common("mtu", &ends, mtu, nodes, devices, found)?
+            None => common("mtu", &ends, mtu, nodes, devices, report)?
                 .and_then(|bytes| u16::try_from(bytes).ok())
                 .unwrap_or(LONGEST_BYTES),
         };
@@ -196,17 +196,17 @@ impl Written {
     fn speed(
         &self,
         name: &str,
-        ends: &Placed<[End; 2]>,
+        ends: &Setting<[End; 2]>,
         nodes: &Nodes,
         devices: &Devices,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Option<u64> {
         let of_port = |end: End| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
-        let Some(written) = &self.speed_bps else {
-            let speed = common("speed", ends, of_port, nodes, devices, found)?;
+        let Some(speed) = &self.speed_bps else {
+            let speed = common("speed", ends, of_port, nodes, devices, report)?;
             if speed.is_none() {
                 let what = format!("{name} has no speed");
-                found.add(
+                report.add(
                     &ends.place,
                     what,
                     "write speed = \"100G\", here or for the port in its configuration",
@@ -215,24 +215,24 @@ impl Written {
             return speed;
         };
         for end in ends.value {
-            let Some(bps) = of_port(end).filter(|bps| *bps != written.value) else { continue };
+            let Some(bps) = of_port(end).filter(|bps| *bps != speed.value) else { continue };
             let spelt = spell_speed(bps);
             let what = format!("{} has {spelt} in its configuration", nodes.end_name(end, devices));
-            found.add(&written.place, what, format!("write \"{spelt}\", or leave it out"));
+            report.add(&speed.place, what, format!("write \"{spelt}\", or leave it out"));
             return None;
         }
-        Some(written.value)
+        Some(speed.value)
     }
 }
 
 /// What the configurations of both ports say, or of one; `None` if they contradict each other.
 fn common<T: Copy + PartialEq + Into<u64>>(
     setting: &str,
-    ends: &Placed<[End; 2]>,
+    ends: &Setting<[End; 2]>,
     of_port: impl Fn(End) -> Option<T>,
     nodes: &Nodes,
     devices: &Devices,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<Option<T>> {
     let [first, second] = ends.value;
     let values = [of_port(first), of_port(second)];
@@ -250,14 +250,14 @@ fn common<T: Copy + PartialEq + Into<u64>>(
             "speed" => "give both ports the same speed in their configurations".to_owned(),
             _ => format!("write {setting} here, or the same in both configurations"),
         };
-        found.add(&ends.place, what, cure);
+        report.add(&ends.place, what, cure);
         return None;
     }
     Some(values[0].or(values[1]))
 }
 
-/// Time in which a link carries what the seeds' headroom formula says that a neighbour still sends until it reacts; less
-/// than a nanosecond is left over.
+/// Time in which a link carries what a neighbour still sends until it reacts (docs/law.md, "Headroom needed"); less than
+/// a nanosecond is left over.
 fn response_ns(speed_bps: u64) -> Nanos {
     RESPONSE_BYTES * 8 * 1_000_000_000 / speed_bps
 }

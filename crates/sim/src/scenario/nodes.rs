@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::reader::{Found, Place, Placed, Section, did_you_mean, quoted};
+use config::reader::{Place, Report, Section, Setting, did_you_mean, quoted};
 use config::{Config, Mistakes};
 use switch::Nanos;
 
 use super::names::Names;
+use super::types::{End, HostNode, Node, NodeKind, SwitchNode};
 use super::values::{MAX_TIME_NS, text, time};
-use super::{End, HostNode, Node, NodeKind, SwitchNode};
 
 /// Most switches and hosts.
 pub(super) const MAX_NODES: usize = 4096;
@@ -20,23 +20,24 @@ const MAX_LISTED: usize = 256;
 /// The nodes as far as the file could be read.
 #[derive(Default)]
 pub(super) struct Nodes {
-    list: Vec<Written>,
+    list: Vec<NodeTable>,
     by_name: HashMap<String, usize>,
-    /// The names as they are written, ranges and all.
+    /// The names of the tables, ranges and all.
     tables: Vec<String>,
     switches: usize,
     /// A table was refused, so a name that is not known may be right.
     refused: bool,
 }
 
-struct Written {
+/// A node's table; one with a range is that of several nodes.
+struct NodeTable {
     name: String,
     place: Place,
-    kind: WrittenKind,
+    kind: TableKind,
 }
 
 #[derive(Clone, Copy)]
-enum WrittenKind {
+enum TableKind {
     /// A switch and the place of its configuration in [`Devices`], if that is right.
     Switch {
         device: Option<usize>,
@@ -60,7 +61,7 @@ pub(super) struct Devices {
 
 impl Devices {
     /// The configuration at a path, read now unless it was before; `None` if something is wrong with it.
-    fn get(&mut self, path: &Placed<&str>, load: Load, found: &mut Found) -> Option<usize> {
+    fn get(&mut self, path: &Setting<&str>, load: Load, report: &mut Report) -> Option<usize> {
         if !self.by_path.contains_key(path.value) {
             let device = self.read(path.value, load);
             self.by_path.insert(path.value.to_owned(), device);
@@ -69,7 +70,7 @@ impl Devices {
             Ok(device) => Some(*device),
             Err(Some(why)) => {
                 let what = format!("{} cannot be read: {why}", quoted(path.value));
-                found.add(
+                report.add(
                     &path.place,
                     what,
                     "write the path of a configuration file, as seen from this file",
@@ -96,31 +97,31 @@ impl Devices {
 
 impl Nodes {
     /// Takes the tables of all nodes: switches first, then hosts, each in the order of the file.
-    pub(super) fn read(file: &mut Section, devices: &mut Devices, load: Load, found: &mut Found) -> Self {
+    pub(super) fn read(file: &mut Section, devices: &mut Devices, load: Load, report: &mut Report) -> Self {
         let mut nodes = Self::default();
-        if let Some(mut switches) = file.section("switch", found) {
-            for (name, section) in switches.sections(found) {
+        if let Some(mut switches) = file.section("switch", report) {
+            for (name, section) in switches.sections(report) {
                 let place = section.place.clone();
-                let Some(names) = nodes.names(name, &place, MAX_SWITCHES - nodes.switches, found) else {
+                let Some(names) = nodes.names(name, &place, MAX_SWITCHES - nodes.switches, report) else {
                     continue;
                 };
                 nodes.switches += names.len();
-                let kind = read_switch(section, devices, load, found);
-                nodes.add(&names, &place, kind, found);
+                let kind = read_switch(section, devices, load, report);
+                nodes.add(&names, &place, kind, report);
             }
         }
-        if let Some(mut hosts) = file.section("host", found) {
-            for (name, section) in hosts.sections(found) {
+        if let Some(mut hosts) = file.section("host", report) {
+            for (name, section) in hosts.sections(report) {
                 let place = section.place.clone();
-                let Some(names) = nodes.names(name, &place, MAX_NODES - nodes.list.len(), found) else {
+                let Some(names) = nodes.names(name, &place, MAX_NODES - nodes.list.len(), report) else {
                     continue;
                 };
-                let kind = read_host(section, found);
-                nodes.add(&names, &place, kind, found);
+                let kind = read_host(section, report);
+                nodes.add(&names, &place, kind, report);
             }
         }
         if !file.has("host") {
-            found.add(
+            report.add(
                 &file.place,
                 "no host",
                 "write [host.NAME] for each, or [host.\"h[1-64]\"] for several",
@@ -130,7 +131,7 @@ impl Nodes {
     }
 
     /// The names of a table, of which there are no more than `most`.
-    fn names(&mut self, name: &str, place: &Place, most: usize, found: &mut Found) -> Option<Names> {
+    fn names(&mut self, name: &str, place: &Place, most: usize, report: &mut Report) -> Option<Names> {
         let names = table_names(name, most);
         match names {
             Ok(names) => {
@@ -139,21 +140,21 @@ impl Nodes {
             }
             Err((what, cure)) => {
                 self.refused = true;
-                found.add(place, what, cure);
+                report.add(place, what, cure);
                 None
             }
         }
     }
 
-    fn add(&mut self, names: &Names, place: &Place, kind: WrittenKind, found: &mut Found) {
+    fn add(&mut self, names: &Names, place: &Place, kind: TableKind, report: &mut Report) {
         for name in names.iter() {
             if let Some(first) = self.by_name.get(&name) {
                 let what = format!("{name} is in {} already", self.list[*first].place.setting);
-                found.add(place, what, "give each switch and host a name of its own");
+                report.add(place, what, "give each switch and host a name of its own");
                 return;
             }
             self.by_name.insert(name.clone(), self.list.len());
-            self.list.push(Written { name, place: place.clone(), kind });
+            self.list.push(NodeTable { name, place: place.clone(), kind });
         }
     }
 
@@ -173,7 +174,7 @@ impl Nodes {
     }
 
     pub(super) fn is_host(&self, node: usize) -> bool {
-        matches!(self.list[node].kind, WrittenKind::Host(_))
+        matches!(self.list[node].kind, TableKind::Host(_))
     }
 
     /// An end's name: `h1`, or `leaf1.p3`.
@@ -188,38 +189,42 @@ impl Nodes {
     /// A switch's configuration, if it is right.
     pub(super) fn device<'n>(&self, node: usize, devices: &'n Devices) -> Option<&'n Config> {
         match self.list[node].kind {
-            WrittenKind::Switch { device, .. } => devices.list.get(device?),
-            WrittenKind::Host(_) => None,
+            TableKind::Switch { device, .. } => devices.list.get(device?),
+            TableKind::Host(_) => None,
         }
     }
 
     /// The node of this name.
-    fn find(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
+    fn find(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
         let node = self.by_name.get(name).copied();
         if node.is_none() && !self.refused {
             let what = format!("there is no node {}", quoted(name));
             let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
             let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
-            found.add(place, what, meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]"));
+            report.add(
+                place,
+                what,
+                meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]"),
+            );
         }
         node
     }
 
     /// The host of this name.
-    pub(super) fn host(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
-        let node = self.find(name, place, found)?;
+    pub(super) fn host(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
+        let node = self.find(name, place, report)?;
         if !self.is_host(node) {
-            found.add(place, format!("{name} is a switch"), "write the name of a host");
+            report.add(place, format!("{name} is a switch"), "write the name of a host");
             return None;
         }
         Some(node)
     }
 
     /// The switch of this name.
-    pub(super) fn switch(&self, name: &str, place: &Place, found: &mut Found) -> Option<usize> {
-        let node = self.find(name, place, found)?;
+    pub(super) fn switch(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
+        let node = self.find(name, place, report)?;
         if self.is_host(node) {
-            found.add(place, format!("{name} is a host"), "write the name of a switch");
+            report.add(place, format!("{name} is a host"), "write the name of a switch");
             return None;
         }
         Some(node)
@@ -232,7 +237,7 @@ impl Nodes {
         name: &str,
         place: &Place,
         devices: &Devices,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Option<End> {
         // What is wrong with its configuration has been said.
         let ports = &self.device(switch, devices)?.switch.ports;
@@ -240,26 +245,32 @@ impl Nodes {
         if port.is_none() {
             let what = format!("{} has no port {}", self.name(switch), quoted(name));
             let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
-            found.add(place, what, meant(name, &names, &names, ""));
+            report.add(place, what, meant(name, &names, &names, ""));
         }
         Some(End { node: switch, port: port? })
     }
 
     /// The end of a link: `HOST`, or `SWITCH.PORT`.
-    pub(super) fn end(&self, name: &str, place: &Place, devices: &Devices, found: &mut Found) -> Option<End> {
+    pub(super) fn end(
+        &self,
+        name: &str,
+        place: &Place,
+        devices: &Devices,
+        report: &mut Report,
+    ) -> Option<End> {
         let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
-        let node = self.find(node_name, place, found)?;
+        let node = self.find(node_name, place, report)?;
         match port {
             Some(_) if self.is_host(node) => {
                 let what = format!("{node_name} is a host and has one port, without a name");
-                found.add(place, what, format!("write \"{node_name}\""));
+                report.add(place, what, format!("write \"{node_name}\""));
                 None
             }
-            Some(port) => self.port(node, port, place, devices, found),
+            Some(port) => self.port(node, port, place, devices, report),
             None if self.is_host(node) => Some(End { node, port: 0 }),
             None => {
                 let what = format!("{node_name} is a switch with several ports");
-                found.add(place, what, format!("write \"{node_name}.PORT\""));
+                report.add(place, what, format!("write \"{node_name}.PORT\""));
                 None
             }
         }
@@ -268,13 +279,13 @@ impl Nodes {
     /// The nodes, whose configurations must be right.
     pub(super) fn build(&self, devices: &Devices) -> Vec<Node> {
         let kind = |kind| match kind {
-            WrittenKind::Host(host) => Some(NodeKind::Host(host)),
-            WrittenKind::Switch { device, turn_ns } => {
+            TableKind::Host(host) => Some(NodeKind::Host(host)),
+            TableKind::Switch { device, turn_ns } => {
                 let settings = devices.list.get(device?)?.switch.clone();
                 Some(NodeKind::Switch(SwitchNode { settings, turn_ns }))
             }
         };
-        let node = |node: &Written| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
+        let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
         self.list.iter().filter_map(node).collect()
     }
 }
@@ -293,23 +304,23 @@ fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
     Ok(names)
 }
 
-fn read_switch(mut section: Section, devices: &mut Devices, load: Load, found: &mut Found) -> WrittenKind {
+fn read_switch(mut section: Section, devices: &mut Devices, load: Load, report: &mut Report) -> TableKind {
     const CURE: &str = "write config = \"…\", the path of a daemon's configuration file";
     let item = section.item("config");
     if item.is_none() {
-        found.add(&section.place, "no config", CURE);
+        report.add(&section.place, "no config", CURE);
     }
-    let path = item.and_then(|item| text(item, CURE, found));
-    let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, found));
-    section.finish(&[], found);
-    let device = path.and_then(|path| devices.get(&path, load, found));
-    WrittenKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
+    let path = item.and_then(|item| text(item, CURE, report));
+    let turn = section.item("turn").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    section.finish(&[], report);
+    let device = path.and_then(|path| devices.get(&path, load, report));
+    TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
 }
 
-fn read_host(mut section: Section, found: &mut Found) -> WrittenKind {
-    let no_drop = section.numbers("no_drop", 0..=7, found).map_or(0xff, |list| mask(&list.value));
-    section.finish(&[], found);
-    WrittenKind::Host(HostNode { no_drop })
+fn read_host(mut section: Section, report: &mut Report) -> TableKind {
+    let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
+    section.finish(&[], report);
+    TableKind::Host(HostNode { no_drop })
 }
 
 /// Bit p: priority p is in the list.

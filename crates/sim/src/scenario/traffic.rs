@@ -1,19 +1,18 @@
 //! `[[traffic]]`: who sends what to whom, and when.
 //!
 //! Read in two steps: what the file says ([`read`]), and, once the network is known to be right, what comes of it
-//! ([`Written::traffic`]), since defaults are those of the links on the way.
+//! ([`TrafficTable::traffic`]), since defaults are those of the links on the way.
 
 use std::collections::{HashMap, HashSet};
 
-use config::reader::{Found, NAME_CURE, Place, Placed, Section, is_name, quoted, speed};
+use config::reader::{NAME_CURE, Place, Report, Section, Setting, is_name, quoted, speed};
 use switch::Nanos;
 
-use super::faults::before_the_end;
-use super::file::{entries, required};
 use super::names::Names;
 use super::nodes::{Nodes, meant};
-use super::values::{MAX_TIME_NS, bytes, spell_time, text, time};
-use super::{Pattern, Start, Traffic};
+use super::tables::{entries, required};
+use super::types::{Pattern, Start, Traffic};
+use super::values::{MAX_TIME_NS, before_the_end, bytes, spell_time, text, time};
 
 /// Most traffics of a file.
 const MAX_TRAFFICS: usize = 1024;
@@ -24,19 +23,28 @@ const MAX_MESSAGES: u128 = 1 << 24;
 /// An untagged frame with a payload of 1500 bytes, without FCS.
 const FRAME_BYTES: u16 = 1514;
 
-/// What a `[[traffic]]` says.
-pub(super) struct Written {
+/// The ways of a traffic's flows together.
+#[derive(Clone, Copy)]
+pub(super) struct Way {
+    /// The least MTU.
+    pub(super) mtu_bytes: u16,
+    /// The speed of the fastest sender's link.
+    pub(super) line_bps: u64,
+}
+
+/// A `[[traffic]]`.
+pub(super) struct TrafficTable {
     place: Place,
     /// Empty if it has none that is right.
     pub(super) name: String,
     pub(super) flows: Vec<(usize, usize)>,
     pub(super) priority: u8,
     dscp: Option<u8>,
-    pub(super) frame_bytes: Option<Placed<u16>>,
+    pub(super) frame_bytes: Option<Setting<u16>>,
     rate_bps: Option<u64>,
-    pattern: WrittenPattern,
+    pattern: PatternTable,
     start_ns: Nanos,
-    after: Option<Placed<String>>,
+    after: Option<Setting<String>>,
     stop_ns: Nanos,
     ecn: bool,
     dcqcn: bool,
@@ -59,8 +67,8 @@ const KINDS: [(&str, Kind); 5] = [
     ("incast", Kind::Incast),
 ];
 
-/// A pattern and its settings; what it needs is there, unless a mistake was found.
-struct WrittenPattern {
+/// `pattern` and its settings; what it needs is there, unless a mistake was noted.
+struct PatternTable {
     kind: Kind,
     on_ns: Option<Nanos>,
     off_ns: Option<Nanos>,
@@ -69,66 +77,71 @@ struct WrittenPattern {
 }
 
 /// Takes all traffic.
-pub(super) fn read(file: &mut Section, duration_ns: Nanos, nodes: &Nodes, found: &mut Found) -> Vec<Written> {
-    let mut traffics: Vec<Written> = Vec::new();
+pub(super) fn read(
+    file: &mut Section,
+    duration_ns: Nanos,
+    nodes: &Nodes,
+    report: &mut Report,
+) -> Vec<TrafficTable> {
+    let mut traffics: Vec<TrafficTable> = Vec::new();
     let mut names: HashSet<String> = HashSet::new();
     let mut flows = 0;
     if !file.has("traffic") {
-        found.add(&file.place, "no traffic", "write a [[traffic]] with name, from and to");
+        report.add(&file.place, "no traffic", "write a [[traffic]] with name, from and to");
     }
-    for section in entries(file, "traffic", MAX_TRAFFICS, found) {
+    for section in entries(file, "traffic", MAX_TRAFFICS, report) {
         let place = section.place.clone();
-        let traffic = Written::read(section, duration_ns, nodes, MAX_FLOWS - flows, found);
+        let traffic = TrafficTable::read(section, duration_ns, nodes, MAX_FLOWS - flows, report);
         flows += traffic.flows.len();
         if !traffic.name.is_empty() && !names.insert(traffic.name.clone()) {
             let what = format!("there is a traffic {} already", quoted(&traffic.name));
-            found.add(&place, what, "give each traffic a name of its own");
+            report.add(&place, what, "give each traffic a name of its own");
         }
         traffics.push(traffic);
     }
-    afters(&traffics, found);
+    afters(&traffics, report);
     traffics
 }
 
-impl Written {
+impl TrafficTable {
     fn read(
         mut section: Section,
         duration_ns: Nanos,
         nodes: &Nodes,
         most_flows: usize,
-        found: &mut Found,
+        report: &mut Report,
     ) -> Self {
-        let name = section.string("name", "rdma", found);
-        let name = required(name, &section, "name", "name = \"rdma\"", found);
+        let name = section.string("name", "rdma", report);
+        let name = required(name, &section, "name", "name = \"rdma\"", report);
         if let Some(name) = &name
             && !is_name(name.value)
         {
-            found.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
+            report.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
         }
         let name = name.map(|name| name.value).filter(|name| is_name(name)).unwrap_or_default();
-        let flows = read_flows(&mut section, nodes, most_flows, found);
-        let rate = section.item("rate").and_then(|item| speed(item, found));
-        let pattern = WrittenPattern::read(&mut section, found);
-        let (start_ns, stop_ns) = read_times(&mut section, duration_ns, found);
-        let after = section.string("after", "other", found);
-        let (ecn, dcqcn) = read_congestion(&mut section, found);
-        let written = Self {
+        let flows = read_flows(&mut section, nodes, most_flows, report);
+        let rate = section.item("rate").and_then(|item| speed(item, report));
+        let pattern = PatternTable::read(&mut section, report);
+        let (start_ns, stop_ns) = read_times(&mut section, duration_ns, report);
+        let after = section.string("after", "other", report);
+        let (ecn, dcqcn) = read_congestion(&mut section, report);
+        let table = Self {
             place: section.place.clone(),
             name: name.to_owned(),
             flows,
-            priority: section.number("priority", 0..=7, found).map_or(0, |priority| priority.value),
-            dscp: section.number("dscp", 0..=63, found).map(|dscp| dscp.value),
-            frame_bytes: section.number("frame_bytes", 64..=9216, found),
+            priority: section.number("priority", 0..=7, report).map_or(0, |priority| priority.value),
+            dscp: section.number("dscp", 0..=63, report).map(|dscp| dscp.value),
+            frame_bytes: section.number("frame_bytes", 64..=9216, report),
             rate_bps: rate.map(|rate| rate.value),
             pattern,
             start_ns,
-            after: after.map(|after| Placed { value: after.value.to_owned(), place: after.place }),
+            after: after.map(|after| Setting { value: after.value.to_owned(), place: after.place }),
             stop_ns,
             ecn,
             dcqcn,
         };
-        section.finish(&[], found);
-        written
+        section.finish(&[], report);
+        table
     }
 
     /// Whether it consists of messages that arrive at some time.
@@ -136,22 +149,16 @@ impl Written {
         !matches!(self.pattern.kind, Kind::Constant | Kind::OnOff)
     }
 
-    /// What comes of it: `mtu_bytes` is the least on its ways, `line_bps` the speed of the fastest sender's link.
-    pub(super) fn traffic(
-        self,
-        mtu_bytes: u16,
-        line_bps: u64,
-        numbers: &HashMap<String, usize>,
-        found: &mut Found,
-    ) -> Traffic {
-        let frame_bytes = self.frame_bytes.map_or(FRAME_BYTES.min(mtu_bytes), |bytes| bytes.value);
-        let rate_bps = self.rate_bps.unwrap_or(line_bps);
+    /// What comes of it.
+    pub(super) fn traffic(self, way: Way, numbers: &HashMap<String, usize>, report: &mut Report) -> Traffic {
+        let frame_bytes = self.frame_bytes.map_or(FRAME_BYTES.min(way.mtu_bytes), |bytes| bytes.value);
+        let rate_bps = self.rate_bps.unwrap_or(way.line_bps);
         let pattern = self.pattern.pattern(frame_bytes);
         let messages = messages(pattern, rate_bps, self.stop_ns - self.start_ns);
         if messages * self.flows.len() as u128 > MAX_MESSAGES {
             let what = format!("about {} messages are too many", messages * self.flows.len() as u128);
             let cure = format!("{MAX_MESSAGES} are the most; send longer or fewer ones");
-            found.add(&self.place, what, cure);
+            report.add(&self.place, what, cure);
         }
         let after = self.after.and_then(|after| numbers.get(&after.value));
         Traffic {
@@ -175,24 +182,24 @@ impl Written {
     }
 }
 
-impl WrittenPattern {
-    fn read(section: &mut Section, found: &mut Found) -> Self {
-        let written = section.choice("pattern", &KINDS, &[], found);
-        let duration = |section: &mut Section, name, found: &mut Found| {
-            time(section.item(name)?, 1..=MAX_TIME_NS, found)
+impl PatternTable {
+    fn read(section: &mut Section, report: &mut Report) -> Self {
+        let pattern = section.choice("pattern", &KINDS, &[], report);
+        let duration = |section: &mut Section, name, report: &mut Report| {
+            time(section.item(name)?, 1..=MAX_TIME_NS, report)
         };
-        let on = duration(section, "on", found);
-        let off = duration(section, "off", found);
-        let size = section.item("bytes").and_then(|item| bytes(item, found));
-        let every = duration(section, "every", found);
-        let kind = match &written {
-            Some(written) => written.value,
+        let on = duration(section, "on", report);
+        let off = duration(section, "off", report);
+        let size = section.item("bytes").and_then(|item| bytes(item, report));
+        let every = duration(section, "every", report);
+        let kind = match &pattern {
+            Some(pattern) => pattern.value,
             None if section.has("bytes") => Kind::Finite,
             None => Kind::Constant,
         };
         // Where the pattern could not be read, nobody knows what it needs.
-        if written.is_some() || !section.has("pattern") {
-            check_settings(kind, section, found);
+        if pattern.is_some() || !section.has("pattern") {
+            check_settings(kind, section, report);
         }
         Self {
             kind,
@@ -218,7 +225,7 @@ impl WrittenPattern {
 }
 
 /// What the pattern needs is there, and nothing that it does not use.
-fn check_settings(kind: Kind, section: &Section, found: &mut Found) {
+fn check_settings(kind: Kind, section: &Section, report: &mut Report) {
     const SETTINGS: [(&str, &str, &[Kind]); 4] = [
         ("on", "\"10us\"", &[Kind::OnOff]),
         ("off", "\"30us\"", &[Kind::OnOff]),
@@ -233,18 +240,18 @@ fn check_settings(kind: Kind, section: &Section, found: &mut Found) {
             Some(place) if !users.contains(&kind) => {
                 let user = name_of(users[0]);
                 let cure = format!("write pattern = \"{user}\", or leave it out");
-                found.add(&place, format!("of no effect with the pattern \"{name}\""), cure);
+                report.add(&place, format!("of no effect with the pattern \"{name}\""), cure);
             }
             // A Poisson message is a frame by default.
             None if users.contains(&kind) && (setting, kind) != ("bytes", Kind::Poisson) => {
                 let what = format!("the pattern \"{name}\" needs {setting}");
-                found.add(&pattern, what, format!("write {setting} = {example}"));
+                report.add(&pattern, what, format!("write {setting} = {example}"));
             }
             _ => (),
         }
     }
     if kind == Kind::Poisson && !section.has("rate") {
-        found.add(
+        report.add(
             &pattern,
             "the pattern \"poisson\" needs rate",
             "write rate = \"10G\", the mean of each flow",
@@ -253,20 +260,20 @@ fn check_settings(kind: Kind, section: &Section, found: &mut Found) {
 }
 
 /// A flow for each sender and receiver.
-fn read_flows(section: &mut Section, nodes: &Nodes, most: usize, found: &mut Found) -> Vec<(usize, usize)> {
-    let senders = read_hosts(section, "from", nodes, found);
-    let receivers = read_hosts(section, "to", nodes, found);
+fn read_flows(section: &mut Section, nodes: &Nodes, most: usize, report: &mut Report) -> Vec<(usize, usize)> {
+    let senders = read_hosts(section, "from", nodes, report);
+    let receivers = read_hosts(section, "to", nodes, report);
     let Some((senders, receivers)) = senders.zip(receivers) else { return Vec::new() };
     if senders.len() * receivers.len() > most {
         let what = format!("{} more flows are too many", senders.len() * receivers.len());
-        found.add(&section.place, what, format!("a scenario has at most {MAX_FLOWS}"));
+        report.add(&section.place, what, format!("a scenario has at most {MAX_FLOWS}"));
         return Vec::new();
     }
     let pairs = senders.iter().flat_map(|from| receivers.iter().map(move |to| (*from, *to)));
     let flows: Vec<(usize, usize)> = pairs.filter(|(from, to)| from != to).collect();
     if flows.is_empty() {
         let cure = "name another host in from or to";
-        found.add(&section.place, "nobody is there to send to but the sender itself", cure);
+        report.add(&section.place, "nobody is there to send to but the sender itself", cure);
     }
     flows
 }
@@ -276,74 +283,74 @@ fn read_hosts(
     section: &mut Section,
     setting: &'static str,
     nodes: &Nodes,
-    found: &mut Found,
+    report: &mut Report,
 ) -> Option<Vec<usize>> {
     const CURE: &str = "write a host or a list of hosts, as in \"h1\" or [\"h1\", \"h[3-8]\"]";
     let item = section.item(setting);
-    let item = required(item, section, setting, &format!("{setting} = \"h1\""), found)?;
+    let item = required(item, section, setting, &format!("{setting} = \"h1\""), report)?;
     let place = item.place.clone();
     let items = item.list().unwrap_or_else(|| vec![item]);
     let mut hosts = Vec::new();
     let mut known = HashSet::new();
     for item in items {
-        let name = text(item, CURE, found)?;
+        let name = text(item, CURE, report)?;
         let names = match Names::parse(name.value) {
             Ok(names) => names,
             Err((what, cure)) => {
-                found.add(&name.place, what, cure);
+                report.add(&name.place, what, cure);
                 return None;
             }
         };
         for host in names.iter() {
-            let host = nodes.host(&host, &name.place, found)?;
+            let host = nodes.host(&host, &name.place, report)?;
             if !known.insert(host) {
-                found.add(&name.place, format!("{} is here twice", nodes.name(host)), "name it once");
+                report.add(&name.place, format!("{} is here twice", nodes.name(host)), "name it once");
                 return None;
             }
             hosts.push(host);
         }
     }
     if hosts.is_empty() {
-        found.add(&place, "no host", CURE);
+        report.add(&place, "no host", CURE);
         return None;
     }
     Some(hosts)
 }
 
 /// Start and stop.
-fn read_times(section: &mut Section, duration_ns: Nanos, found: &mut Found) -> (Nanos, Nanos) {
-    section.at_most_one(&["start", "after"], found);
-    let start = section.item("start").and_then(|item| time(item, 0..=MAX_TIME_NS, found));
-    let stop = section.item("stop").and_then(|item| time(item, 1..=MAX_TIME_NS, found));
+fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Report) -> (Nanos, Nanos) {
+    section.at_most_one(&["start", "after"], report);
+    let start = section.item("start").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
+    let stop = section.item("stop").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     if let Some(start) = &start {
-        before_the_end(start, duration_ns, found);
+        before_the_end(start, duration_ns, report);
     }
     let start_ns = start.map_or(0, |start| start.value);
     let Some(stop) = stop else { return (start_ns.min(duration_ns), duration_ns) };
     if stop.value > duration_ns {
         let what = format!("{} is after the end, {}", spell_time(stop.value), spell_time(duration_ns));
-        found.add(&stop.place, what, "leave it out, or choose a longer duration");
+        report.add(&stop.place, what, "leave it out, or choose a longer duration");
     } else if stop.value <= start_ns {
         let what = format!("{} is not after the start, {}", spell_time(stop.value), spell_time(start_ns));
-        found.add(&stop.place, what, "choose a later time");
+        report.add(&stop.place, what, "choose a later time");
     }
     (start_ns.min(stop.value), stop.value)
 }
 
 /// ECN and DCQCN, which needs it.
-fn read_congestion(section: &mut Section, found: &mut Found) -> (bool, bool) {
-    let ecn = section.boolean("ecn", found);
-    let dcqcn = section.boolean("dcqcn", found).is_some_and(|dcqcn| dcqcn.value);
-    if let Some(Placed { value: false, place }) = &ecn
+fn read_congestion(section: &mut Section, report: &mut Report) -> (bool, bool) {
+    let ecn = section.boolean("ecn", report);
+    let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
+    if let Some(Setting { value: false, place }) = &ecn
         && dcqcn
     {
-        found.add(place, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
+        report.add(place, "false, but dcqcn slows down by marks", "leave it out, or write dcqcn = false");
     }
     (ecn.is_some_and(|ecn| ecn.value) || dcqcn, dcqcn)
 }
 
 /// What traffic waits for is there and comes to an end; nobody waits for itself.
-fn afters(traffics: &[Written], found: &mut Found) {
+fn afters(traffics: &[TrafficTable], report: &mut Report) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
@@ -354,19 +361,19 @@ fn afters(traffics: &[Written], found: &mut Found) {
             Some(other) if traffics[*other].pattern.kind == Kind::Finite => next[number] = Some(*other),
             Some(_) => {
                 let what = format!("{} never arrives whole", after.value);
-                found.add(&after.place, what, "give it the pattern \"finite\", or write a start");
+                report.add(&after.place, what, "give it the pattern \"finite\", or write a start");
             }
             None => {
                 let what = format!("there is no traffic {}", quoted(&after.value));
-                found.add(&after.place, what, meant(&after.value, &names, &names, "name another traffic"));
+                report.add(&after.place, what, meant(&after.value, &names, &names, "name another traffic"));
             }
         }
     }
-    circles(traffics, &next, found);
+    circles(traffics, &next, report);
 }
 
 /// Each circle of `next` is a mistake, shown at its first member.
-fn circles(traffics: &[Written], next: &[Option<usize>], found: &mut Found) {
+fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Report) {
     // By traffic: the traffic from which it was first reached.
     let mut reached_from = vec![None; next.len()];
     for start in 0..next.len() {
@@ -387,7 +394,7 @@ fn circles(traffics: &[Written], next: &[Option<usize>], found: &mut Found) {
             let dots = if names.len() > 8 { " after …" } else { "" };
             let Some(after) = &traffics[at].after else { continue };
             let what = format!("a circle: {list}{dots} after {last}");
-            found.add(&after.place, what, "give one of them a start");
+            report.add(&after.place, what, "give one of them a start");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use config::reader::{Found, Item, Placed, parse_units};
+use config::reader::{Item, Report, Setting, parse_units};
 use switch::Nanos;
 use toml::de::DeValue;
 
@@ -20,44 +20,44 @@ const THROUGHPUTS: &[(&str, u64)] =
     &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];
 
 /// A time, as "20ms".
-pub(super) fn time(item: Item, range: RangeInclusive<Nanos>, found: &mut Found) -> Option<Placed<Nanos>> {
+pub(super) fn time(item: Item, range: RangeInclusive<Nanos>, report: &mut Report) -> Option<Setting<Nanos>> {
     let (least, most) = (spell_time(*range.start()), spell_time(*range.end()));
     let cure = format!("write a time from {least} to {most}, as in \"20ms\" or \"1.5us\"");
-    let DeValue::String(text) = item.value() else { return item.wrong(&cure, found) };
-    in_range(parse_units(text, TIMES), range, item, &cure, found)
+    let DeValue::String(text) = item.value() else { return item.wrong(&cure, report) };
+    in_range(parse_units(text, TIMES), range, item, &cure, report)
 }
 
 /// Bytes of a message, as 1500 or "1M".
-pub(super) fn bytes(item: Item, found: &mut Found) -> Option<Placed<u64>> {
+pub(super) fn bytes(item: Item, report: &mut Report) -> Option<Setting<u64>> {
     const CURE: &str = "write bytes up to \"1000G\", as in 1500, \"64k\" or \"1M\"";
     let bytes = match item.value() {
         DeValue::String(text) => parse_units(text, BYTES),
         DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
-        _ => return item.wrong(CURE, found),
+        _ => return item.wrong(CURE, report),
     };
-    in_range(bytes, 1..=MAX_BYTES, item, CURE, found)
+    in_range(bytes, 1..=MAX_BYTES, item, CURE, report)
 }
 
 /// What many links may carry together, as "3.96G" or in bit/s.
-pub(super) fn throughput(item: Item, found: &mut Found) -> Option<Placed<u64>> {
+pub(super) fn throughput(item: Item, report: &mut Report) -> Option<Setting<u64>> {
     const CURE: &str = "write a rate up to \"1000T\", as in \"4G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_units(text, THROUGHPUTS),
         DeValue::Integer(digits) => u64::from_str_radix(digits.as_str(), digits.radix()).ok(),
-        _ => return item.wrong(CURE, found),
+        _ => return item.wrong(CURE, report),
     };
-    in_range(bps, 0..=MAX_THROUGHPUT_BPS, item, CURE, found)
+    in_range(bps, 0..=MAX_THROUGHPUT_BPS, item, CURE, report)
 }
 
 /// A number, whole or not.
-pub(super) fn decimal(item: Item, range: RangeInclusive<f64>, found: &mut Found) -> Option<Placed<f64>> {
+pub(super) fn decimal(item: Item, range: RangeInclusive<f64>, report: &mut Report) -> Option<Setting<f64>> {
     let cure = format!("write a number from {} to {}", range.start(), range.end());
     let number = match item.value() {
         DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().parse().ok(),
         DeValue::Float(digits) => digits.as_str().parse().ok(),
         _ => None,
     };
-    in_range(number, range, item, &cure, found)
+    in_range(number, range, item, &cure, report)
 }
 
 fn in_range<T: PartialOrd>(
@@ -65,19 +65,19 @@ fn in_range<T: PartialOrd>(
     range: RangeInclusive<T>,
     item: Item,
     cure: &str,
-    found: &mut Found,
-) -> Option<Placed<T>> {
+    report: &mut Report,
+) -> Option<Setting<T>> {
     match value.filter(|value| range.contains(value)) {
-        Some(value) => Some(Placed { value, place: item.place }),
-        None => item.wrong(cure, found),
+        Some(value) => Some(Setting { value, place: item.place }),
+        None => item.wrong(cure, report),
     }
 }
 
 /// A string.
-pub(super) fn text<'d>(item: Item<'d>, cure: &str, found: &mut Found) -> Option<Placed<&'d str>> {
+pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Report) -> Option<Setting<&'d str>> {
     match item.value() {
-        DeValue::String(text) => Some(Placed { value: text.as_ref(), place: item.place }),
-        _ => item.wrong(cure, found),
+        DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
+        _ => item.wrong(cure, report),
     }
 }
 
@@ -91,6 +91,14 @@ pub(super) fn spell_time(ns: Nanos) -> String {
     let number =
         if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { &number };
     format!("{number}{name}")
+}
+
+/// What happens at the end or later has no effect.
+pub(super) fn before_the_end(at: &Setting<Nanos>, duration_ns: Nanos, report: &mut Report) {
+    if at.value >= duration_ns {
+        let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));
+        report.add(&at.place, what, "choose an earlier time, or a longer duration");
+    }
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether a view begins the watermarks anew: the seeds' `display buffer` shows peaks between two executions.
+/// Whether a view begins the watermarks anew: peaks are those between two executions (docs/law.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
         bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks anew");

@@ -60,6 +60,11 @@ fn bridge(now: &Snapshot) -> String {
         let frames = grouped(now.bridge_full_frames);
         text += &format!("\nThe table of addresses was full for the sources of {frames} frames.");
     }
+    for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
+        let times = grouped(port.rx_ring_episodes);
+        text +=
+            &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
+    }
     if now.events_lost > 0 {
         text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
     }

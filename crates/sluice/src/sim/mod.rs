@@ -4,6 +4,7 @@
 mod capture;
 mod huge_pages;
 mod input;
+mod names;
 mod places;
 mod plots;
 mod progress;
@@ -23,7 +24,7 @@ use sim::scenario::TIMES;
 
 use crate::output;
 use input::Refusal;
-use run::Ran;
+use run::Run;
 
 /// Something that was expected did not come, or something does not add up.
 const EXIT_MISSED: u8 = 1;
@@ -123,7 +124,7 @@ fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
     if let Some(folder) = &arguments.plots {
         std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     }
-    let Ran { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
+    let Run { outcome, wall, captures } = run::run(&scenario, &arguments.pcap, arguments.quiet)?;
     let mut files = match &arguments.plots {
         Some(folder) => plots::write(&outcome, folder)?,
         None => Vec::new(),

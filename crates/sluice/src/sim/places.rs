@@ -6,7 +6,7 @@ use sim::Outcome;
 use sim::outcome::{HostOutcome, PortOutcome, SwitchOutcome};
 use switch::counters::QueueSnapshot;
 
-use super::summary::{fitted, short};
+use super::names::{fitted, short};
 use super::units::time;
 use crate::output::{grouped, table, tenths};
 

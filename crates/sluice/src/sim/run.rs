@@ -17,8 +17,8 @@ const STEPS: u64 = 1000;
 /// Most ends of links that are named to somebody who has named none.
 const MOST_ENDS: usize = 8;
 
-/// What a run gives.
-pub struct Ran {
+/// A run that is over.
+pub struct Run {
     /// What came of it.
     pub outcome: Outcome,
     /// How long it took.
@@ -31,7 +31,7 @@ pub struct Ran {
 ///
 /// # Errors
 /// There is no such link, or a capture cannot be written.
-pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Ran> {
+pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Run> {
     let mut captures = Captures::new(scenario, pcap)?;
     let mut simulation = Simulation::new(scenario);
     captures.open.iter().for_each(|open| simulation.capture(open.link));
@@ -47,7 +47,7 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
     }
     let wall = progress.end();
     let captures = captures.finish()?;
-    Ok(Ran { outcome: simulation.finish(), wall, captures })
+    Ok(Run { outcome: simulation.finish(), wall, captures })
 }
 
 /// The files that frames go to.
@@ -180,7 +180,7 @@ lost = 0
     fn a_capture_has_all_frames_of_its_link() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("h2.pcapng");
-        let Ran { outcome, captures, .. } =
+        let Run { outcome, captures, .. } =
             run(&scenario(), &[("h2".to_owned(), file.clone())], true).unwrap();
         assert_eq!(captures, [file.as_path()]);
         assert!(outcome.holds(), "{:?} {:?}", outcome.expectations, outcome.imbalances);

@@ -6,16 +6,10 @@ use std::time::Duration;
 use sim::Outcome;
 use sim::outcome::{ExpectationOutcome, TrafficOutcome};
 
+use super::names::{SHORT_CHARS, fitted, short};
 use super::places;
 use super::units::{in_words, rate, time};
 use crate::output::{grouped, table};
-
-/// Columns of a terminal that shows every table whole.
-const COLUMNS: usize = 100;
-/// Longest names in tables, in characters: the first with which a table fits.
-const NAME_CHARS: [usize; 7] = [32, 28, 24, 20, 18, 16, 12];
-/// … and in lines of text and small tables.
-const SHORT_CHARS: usize = 20;
 
 /// The whole summary of a run that took `wall` of real time.
 pub fn text(outcome: &Outcome, wall: Duration) -> String {
@@ -138,23 +132,6 @@ fn expectations(outcome: &Outcome) -> String {
     out
 }
 
-/// The text that `render` makes with the longest names that leave it at most [`COLUMNS`] wide.
-pub fn fitted(render: impl Fn(usize) -> String) -> String {
-    let fits = |text: &String| text.lines().all(|line| line.chars().count() <= COLUMNS);
-    let [.., shortest] = NAME_CHARS;
-    NAME_CHARS.into_iter().map(&render).find(fits).unwrap_or_else(|| render(shortest))
-}
-
-/// A name with at most so many characters: the middle is left out, since what tells names apart is at their ends.
-pub fn short(name: &str, most: usize) -> String {
-    let chars: Vec<char> = name.chars().collect();
-    if chars.len() <= most {
-        return name.to_owned();
-    }
-    let (head, tail) = ((most - 1).div_ceil(2), (most - 1) / 2);
-    chars[..head].iter().chain(&['…']).chain(&chars[chars.len() - tail..]).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::sample;
@@ -183,12 +160,5 @@ mod tests {
                 assert!(line.chars().count() <= 100, "{line}");
             }
         }
-    }
-
-    #[test]
-    fn long_names_are_cut_in_the_middle() {
-        assert_eq!(short("leaf12.spine3", 13), "leaf12.spine3");
-        assert_eq!(short("leaf12.spine3", 10), "leaf1…ine3");
-        assert_eq!(short("leaf12.spine3", 9), "leaf…ine3");
     }
 }

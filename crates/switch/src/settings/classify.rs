@@ -2,7 +2,7 @@
 
 use super::{DSCPS, PRIORITIES};
 
-/// The 802.1p → local precedence map that the seeds give as default (H3C, "Priority map"): 2,0,1,3,4,5,6,7.
+/// The default map 802.1p → local precedence: docs/sources.md, "H3C reference" (table 11).
 pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 
 /// What received frames are treated as: see [`crate::classify`].
@@ -29,7 +29,8 @@ pub struct ClassifySettings {
 }
 
 impl Default for ClassifySettings {
-    /// Trusts dot1p; the seeds' maps; DSCP / 8 is the 802.1p priority (its class selector, RFC 2474 4.2.2); all green.
+    /// Trusts dot1p; [`DEFAULT_DOT1P_TO_QUEUE`]; DSCP / 8 is the 802.1p priority (its class selector, RFC 2474
+    /// 4.2.2); all green.
     fn default() -> Self {
         Self {
             trust: Trust::Dot1p,

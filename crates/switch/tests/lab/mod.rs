@@ -174,6 +174,17 @@ impl Lab {
         }
     }
 
+    /// The kernel has sent the PFC frames of `port`.
+    pub fn complete_pfc(&mut self, port: usize) {
+        let (pfc, data) = std::mem::take(&mut self.with_kernel[port]).into_iter().partition(|outgoing| {
+            let header = Header::parse(self.memory.bytes(&outgoing.frame, usize::from(outgoing.len)));
+            header.is_ok_and(|header| header.ethertype == MAC_CONTROL)
+        });
+        self.with_kernel[port] = pfc;
+        self.complete(port, usize::MAX);
+        self.with_kernel[port] = data;
+    }
+
     /// A turn of the loop, a microsecond after the last: what is due, then all ports send whatever may leave.
     pub fn turn(&mut self) {
         self.now = self.now + 1_000;

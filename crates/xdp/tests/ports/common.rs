@@ -5,9 +5,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use dataplane::Port;
 use nix::sched::{CloneFlags, setns};
 use switch::{FrameId, Memory, Outgoing, Received};
-use xdp::{PortIo, Umem, XdpPort};
+use xdp::{Umem, XdpPort};
 
 /// A network namespace of our own, removed (and all veths in it) when dropped.
 pub struct Space {

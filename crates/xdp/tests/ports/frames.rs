@@ -1,8 +1,9 @@
 //! Frames through a port on a real veth, both ways.
 
 use crate::common::{Host, Space, finish, frame, receive, transmit, until};
+use dataplane::Port;
 use switch::Memory;
-use xdp::{PortIo, PortSetup, Umem, XdpMode, XdpPort};
+use xdp::{PortSetup, Umem, XdpMode, XdpPort};
 
 #[test]
 fn frames_pass_unchanged_in_both_directions() {

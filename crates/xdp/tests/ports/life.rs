@@ -4,8 +4,9 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
+use dataplane::{Port, Wait};
 use switch::Memory;
-use xdp::{PortIo, PortSetup, Umem, Waiter, XdpMode, XdpPort};
+use xdp::{PortSetup, Umem, Waiter, XdpMode, XdpPort};
 
 use crate::common::{Host, Space, finish, frame, now, receive, transmit, until};
 

@@ -1,7 +1,8 @@
 //! Every frame is accounted for: none lost where there is room, and where there is none the counters say exactly how many.
 
+use dataplane::Port;
 use switch::{KernelCounters, Memory, Outgoing, Received};
-use xdp::{PortIo, PortSetup, Umem, XdpPort};
+use xdp::{PortSetup, Umem, XdpPort};
 
 use crate::common::{Host, Space, finish, frame, now, transmit, until};
 

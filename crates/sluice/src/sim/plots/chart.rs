@@ -14,7 +14,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::sim::summary::short;
+use crate::sim::names::short;
 use crate::sim::units::time_unit;
 
 /// Width of every picture in pixels.
@@ -48,7 +48,8 @@ pub const TRAFFIC: [RGBColor; 8] = [BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY
 pub const PRIORITY: [RGBColor; 8] = [GREY, SKY, ORANGE, BLUE, GREEN, PURPLE, VERMILLION, BLACK];
 
 pub type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-pub type Drawn = Result<(), DrawingAreaErrorKind<io::Error>>;
+/// What drawing comes to.
+pub type DrawResult = Result<(), DrawingAreaErrorKind<io::Error>>;
 /// A chart of numbers over numbers, the horizontal ones on a scale of their own kind.
 pub type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, RangedCoordf64>>;
 
@@ -56,7 +57,7 @@ pub type Chart<'a, 'b, X> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<X, Rang
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn picture(height: u32, draw: impl FnOnce(&Area) -> Drawn) -> Result<String> {
+pub fn picture(height: u32, draw: impl FnOnce(&Area) -> DrawResult) -> Result<String> {
     let mut svg = String::new();
     let area = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
     area.fill(&WHITE)?;
@@ -74,7 +75,7 @@ pub enum Look {
 }
 
 /// Title and legend of a picture; what does not fit into a line of the legend is left out.
-pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)]) -> Drawn {
+pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)]) -> DrawResult {
     let title = format!("{}: {about}", short(title, MOST_TITLE_CHARS - about.len()));
     text(area, &title, (MARGIN, 18), 21, HPos::Left)?;
     let (mut x, y) = (MARGIN, 46);
@@ -90,7 +91,7 @@ pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)])
     Ok(())
 }
 
-fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> Drawn {
+fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> DrawResult {
     let line = [(x, y), (x + 22, y)];
     match look {
         Look::Dashes(colour) => area.draw(&DashedPathElement::new(line, 6, 4, colour.stroke_width(2))),
@@ -99,7 +100,7 @@ fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> Drawn {
 }
 
 /// A line of text at a place of the picture.
-pub fn text(area: &Area, text: &str, at: (i32, i32), size: i32, to: HPos) -> Drawn {
+pub fn text(area: &Area, text: &str, at: (i32, i32), size: i32, to: HPos) -> DrawResult {
     let style = ("sans-serif", size).into_font().color(&BLACK).pos(Pos::new(to, VPos::Center));
     area.draw(&Text::new(text.to_owned(), at, style))
 }
@@ -114,7 +115,7 @@ pub fn axes<X: Ranged<ValueType = f64> + ValueFormatter<f64>>(
     chart: &mut Chart<X>,
     (x, y): (&str, Option<&str>),
     x_label: &dyn Fn(&f64) -> String,
-) -> Drawn {
+) -> DrawResult {
     let mut mesh = chart.configure_mesh();
     if y.is_none() {
         mesh.disable_y_mesh();

@@ -5,9 +5,11 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use sim::Outcome;
 
-use super::chart::{Area, Drawn, HEADING, MOST_POINTS, TRAFFIC, WIDTH, axes, heading, picture, piece, text};
+use super::chart::{
+    Area, DrawResult, HEADING, MOST_POINTS, TRAFFIC, WIDTH, axes, heading, picture, piece, text,
+};
 use crate::output::grouped;
-use crate::sim::summary::short;
+use crate::sim::names::short;
 use crate::sim::units::time;
 
 const PANEL: u32 = 420;
@@ -67,7 +69,7 @@ fn messages(outcome: &Outcome) -> Vec<Messages> {
     all
 }
 
-fn panel(area: &Area, all: &[Messages]) -> Drawn {
+fn panel(area: &Area, all: &[Messages]) -> DrawResult {
     let shortest = all.iter().map(|messages| messages.took_ns[0]).min().unwrap_or(1);
     let longest = all.iter().filter_map(|messages| messages.took_ns.last()).max().copied().unwrap_or(1);
     let (from, to) = (round_down(shortest), round_up(longest));
@@ -105,7 +107,7 @@ fn steps(took_ns: &[u64], end_ns: u64) -> Vec<(f64, f64)> {
     points
 }
 
-fn name(area: &Area, row: usize, messages: &Messages) -> Drawn {
+fn name(area: &Area, row: usize, messages: &Messages) -> DrawResult {
     let Messages { name, to_send, colour, took_ns } = messages;
     let (x, y) = ((WIDTH - NAMES) as i32 + 14, 24 + 46 * row as i32);
     let within = |percent: usize| time(took_ns[(took_ns.len() * percent).div_ceil(100).max(1) - 1]);
@@ -151,7 +153,7 @@ fn round_up(ns: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::texts;
+    use super::super::svg::texts;
     use super::*;
     use crate::sim::sample;
 

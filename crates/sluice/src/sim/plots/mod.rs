@@ -4,6 +4,8 @@ mod chart;
 mod completion;
 mod occupancy;
 mod pauses;
+#[cfg(test)]
+mod svg;
 mod throughput;
 
 use std::fs;
@@ -46,13 +48,6 @@ pub fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
     use crate::sim::sample;
-
-    /// All texts of an SVG, in its order.
-    pub fn texts(svg: &str) -> Vec<String> {
-        let pieces =
-            svg.split("<text").skip(1).filter_map(|rest| rest.split_once('>')?.1.split_once("</text>"));
-        pieces.map(|(text, _)| text.trim().replace("&apos;", "'")).collect()
-    }
 
     #[test]
     fn files_are_written_where_there_is_something_to_draw() {

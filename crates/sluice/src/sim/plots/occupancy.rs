@@ -7,8 +7,8 @@ use sim::Outcome;
 use sim::outcome::GroupSeries;
 
 use super::chart::{
-    Area, BLUE, Drawn, GREEN, HEADING, LIGHT_GREY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS, TimeScale,
-    VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
+    Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GREY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS,
+    TimeScale, VERMILLION, axes, heading, number, picture, piece, pieces, shaded,
 };
 
 /// Most groups that are drawn.
@@ -90,7 +90,7 @@ fn points(at_ns: &[u64], group: &GroupSeries) -> Vec<Point> {
     fullest.map(point).collect()
 }
 
-fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> Drawn {
+fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> DrawResult {
     let time = TimeScale::new(outcome.duration_ns);
     let points = points(&outcome.series.at_ns, group);
     let line = |cells: fn(&Point, u32) -> u32| -> Vec<(f64, f64)> {
@@ -176,7 +176,7 @@ fn between(below: &[(f64, f64)], above: &[(f64, f64)]) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::texts;
+    use super::super::svg::texts;
     use super::*;
     use crate::sim::sample;
 

@@ -10,9 +10,9 @@ use sim::Outcome;
 use sim::outcome::PauseSpan;
 
 use super::chart::{
-    Area, Drawn, HEADING, Look, PRIORITY, TimeScale, axes, heading, number, picture, piece, shaded, text,
+    Area, DrawResult, HEADING, Look, PRIORITY, TimeScale, axes, heading, number, picture, piece, shaded, text,
 };
-use crate::sim::summary::short;
+use crate::sim::names::short;
 
 /// Most rows: those that were paused longest.
 const MOST_ROWS: usize = 32;
@@ -91,7 +91,7 @@ fn longest(mut rows: Vec<Row>) -> Vec<Row> {
     rows
 }
 
-fn timeline(area: &Area, duration_ns: u64, rows: &[Row]) -> Drawn {
+fn timeline(area: &Area, duration_ns: u64, rows: &[Row]) -> DrawResult {
     let time = TimeScale::new(duration_ns);
     let mut chart = ChartBuilder::on(area)
         .margin_top(6)
@@ -118,7 +118,7 @@ fn timeline(area: &Area, duration_ns: u64, rows: &[Row]) -> Drawn {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::texts;
+    use super::super::svg::texts;
     use super::*;
     use crate::sim::sample;
 

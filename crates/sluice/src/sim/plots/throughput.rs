@@ -8,10 +8,10 @@ use plotters::style::text_anchor::HPos;
 use sim::Outcome;
 
 use super::chart::{
-    Area, Drawn, HEADING, PRIORITY, TRAFFIC, TimeScale, WIDTH, axes, heading, number, picture, piece, pieces,
-    text,
+    Area, DrawResult, HEADING, PRIORITY, TRAFFIC, TimeScale, WIDTH, axes, heading, number, picture, piece,
+    pieces, text,
 };
-use crate::sim::summary::short;
+use crate::sim::names::short;
 use crate::sim::units::{rate, rate_unit};
 
 const PANEL: u32 = 320;
@@ -109,7 +109,7 @@ fn mean_over_time(at_ns: &[u64], values: &[f64]) -> f64 {
     sum / before_ns.max(1) as f64
 }
 
-fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> Drawn {
+fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> DrawResult {
     let time = TimeScale::new(outcome.duration_ns);
     let at_ns = &outcome.series.at_ns;
     let lines: Vec<Vec<(f64, f64)>> =
@@ -151,7 +151,7 @@ fn stairs(at_ns: &[u64], bps: &[f64], time: &TimeScale) -> Vec<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::texts;
+    use super::super::svg::texts;
     use super::*;
     use crate::sim::sample;
 

@@ -4,25 +4,25 @@
 //! The bytes of a sent frame are copied to the wire when the port next sees the memory, that is, in `receive` or `close`;
 //! until then the frame does not complete. So a frame sent in one turn of a loop is on the wire in the next.
 
+use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
-use std::os::fd::RawFd;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::rc::Rc;
 
 use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
 
-use crate::port_io::PortIo;
+use crate::port::Port;
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
 pub struct MemoryPort {
-    shared: Arc<Mutex<Shared>>,
+    shared: Rc<RefCell<Shared>>,
     closed: bool,
 }
 
 /// The test's end.
 #[derive(Debug, Clone)]
 pub struct Wire {
-    shared: Arc<Mutex<Shared>>,
+    shared: Rc<RefCell<Shared>>,
 }
 
 #[derive(Debug)]
@@ -43,7 +43,23 @@ struct Shared {
     lose: u32,
     up: bool,
     min_posted: u32,
+    /// Dropped by the "kernel", and not yet told.
+    kernel_drops: u64,
     counters: KernelCounters,
+    /// Where transmissions are noted, and under which number.
+    calls: Option<Calls>,
+    number: usize,
+}
+
+/// The order in which the ports of a test were given something to transmit.
+#[derive(Debug, Clone, Default)]
+pub struct Calls(Rc<RefCell<Vec<(usize, bool)>>>);
+
+impl Calls {
+    /// Which port, by the number that it got from [`Wire::note_calls`], and whether it was a single frame of 60 bytes.
+    pub fn taken(&self) -> Vec<(usize, bool)> {
+        self.0.borrow().clone()
+    }
 }
 
 impl Shared {
@@ -63,7 +79,7 @@ impl Shared {
 impl MemoryPort {
     /// A port and the wire on it, with room for 2048 frames to transmit.
     pub fn new() -> (MemoryPort, Wire) {
-        let shared = Arc::new(Mutex::new(Shared {
+        let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
             ring: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -75,23 +91,22 @@ impl MemoryPort {
             lose: 0,
             up: true,
             min_posted: 0,
+            kernel_drops: 0,
             counters: KernelCounters::default(),
+            calls: None,
+            number: 0,
         }));
-        (MemoryPort { shared: Arc::clone(&shared), closed: false }, Wire { shared })
+        (MemoryPort { shared: Rc::clone(&shared), closed: false }, Wire { shared })
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared)
+    fn shared(&self) -> RefMut<'_, Shared> {
+        self.shared.borrow_mut()
     }
-}
-
-fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
-    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 impl Wire {
-    fn shared(&self) -> MutexGuard<'_, Shared> {
-        lock(&self.shared)
+    fn shared(&self) -> RefMut<'_, Shared> {
+        self.shared.borrow_mut()
     }
 
     /// A frame arrives. It waits until the port takes it.
@@ -134,13 +149,26 @@ impl Wire {
         self.shared().lose = frames;
     }
 
+    /// Notes from now on in `calls` what this port, number `number` there, is given to transmit.
+    pub fn note_calls(&self, calls: &Calls, number: usize) {
+        let mut shared = self.shared();
+        (shared.calls, shared.number) = (Some(calls.clone()), number);
+    }
+
+    /// The kernel has nowhere to put `frames` frames that arrive.
+    pub fn drop_for_want_of_frames(&self, frames: u64) {
+        let mut shared = self.shared();
+        shared.kernel_drops += frames;
+        shared.counters.rx_fill_ring_empty_frames += frames;
+    }
+
     /// The interface is gone.
     pub fn go_down(&self) {
         self.shared().up = false;
     }
 }
 
-impl PortIo for MemoryPort {
+impl Port for MemoryPort {
     type Memory = HeapMemory;
 
     fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
@@ -167,6 +195,14 @@ impl PortIo for MemoryPort {
         self.shared().min_posted = frames;
     }
 
+    fn rx_waiting(&self) -> u32 {
+        self.shared().incoming.len() as u32
+    }
+
+    fn take_kernel_drops(&mut self) -> u64 {
+        std::mem::take(&mut self.shared().kernel_drops)
+    }
+
     fn transmit_room(&self) -> usize {
         let shared = self.shared();
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
@@ -174,7 +210,12 @@ impl PortIo for MemoryPort {
 
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
         debug_assert!(frames.len() <= self.transmit_room());
-        self.shared().ring.extend(frames.drain(..));
+        let mut shared = self.shared();
+        if let Some(calls) = &shared.calls {
+            let is_pfc = matches!(frames[..], [Outgoing { len: 60, .. }]);
+            calls.0.borrow_mut().push((shared.number, is_pfc));
+        }
+        shared.ring.extend(frames.drain(..));
     }
 
     fn kick(&mut self) -> u32 {
@@ -232,12 +273,6 @@ impl PortIo for MemoryPort {
     fn kernel_counters(&self) -> KernelCounters {
         self.shared().counters
     }
-
-    fn frames_held(&self) -> usize {
-        self.shared().outstanding()
-    }
-
-    fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
 }
 
 #[cfg(test)]

@@ -1,11 +1,11 @@
-//! What the poll loop asks of a port, whatever it is made of.
+//! What a loop asks of a port, whatever the port is made of: an interface, memory, a simulated line.
 
 use std::os::fd::RawFd;
 
 use switch::{FrameId, Instant, KernelCounters, Memory, Outgoing, Received};
 
-/// A port as the poll loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.
-pub trait PortIo {
+/// A port as its loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.
+pub trait Port {
     /// Where this port's frames lie.
     type Memory: Memory;
 
@@ -13,8 +13,19 @@ pub trait PortIo {
     /// any, and takes no more than it could replace (or a few, lest it stop for good).
     fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<Received>);
 
-    /// The fewest frames posted for receipt from now on, whatever the need, as far as the rings allow.
-    fn set_min_posted(&mut self, frames: u32);
+    /// The fewest frames posted for receipt from now on, whatever the need, as far as the rings allow; nothing to a port
+    /// that posts none.
+    fn set_min_posted(&mut self, _frames: u32) {}
+
+    /// Frames that the last `receive` left behind, in all RX rings.
+    fn rx_waiting(&self) -> u32 {
+        0
+    }
+
+    /// Frames that the kernel had nowhere to put since this was last asked; looked at now and then, not at each call.
+    fn take_kernel_drops(&mut self) -> u64 {
+        0
+    }
 
     /// Frames that `transmit` would take now.
     fn transmit_room(&self) -> usize;
@@ -24,7 +35,9 @@ pub trait PortIo {
 
     /// Makes the kernel send what is in the TX ring, where that needs a call. Returns how many frames the kernel said
     /// it lost (they complete all the same).
-    fn kick(&mut self) -> u32;
+    fn kick(&mut self) -> u32 {
+        0
+    }
 
     /// Frames that the kernel is done with, appended to `out`.
     fn complete(&mut self, out: &mut Vec<FrameId>);
@@ -33,18 +46,24 @@ pub trait PortIo {
     fn outstanding(&self) -> usize;
 
     /// False once the interface is gone or down for good.
-    fn is_up(&self) -> bool;
+    fn is_up(&self) -> bool {
+        true
+    }
 
     /// Closes the port for good: frames that the fill and RX rings held are freed; those in the TX ring that never
     /// completed are appended to `unsent`.
     fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>);
 
-    /// What the kernel counted since the port was opened.
-    fn kernel_counters(&self) -> KernelCounters;
+    /// What the kernel counted since the port was opened; nothing where there is no kernel.
+    fn kernel_counters(&self) -> KernelCounters {
+        KernelCounters::default()
+    }
 
     /// Frames that this port holds in its rings (fill, RX, TX, completion), for conservation checks.
-    fn frames_held(&self) -> usize;
+    fn frames_held(&self) -> usize {
+        self.outstanding()
+    }
 
-    /// Appends the descriptors that become readable when a frame comes in; see [`crate::Waiter`].
-    fn poll_fds(&self, out: &mut Vec<RawFd>);
+    /// Appends the descriptors that become readable when a frame comes in, if it has any; see [`crate::Wait`].
+    fn poll_fds(&self, _out: &mut Vec<RawFd>) {}
 }

@@ -17,6 +17,7 @@ use crate::counters::PfcCount;
 use crate::settings::PRIORITIES;
 use crate::time::{Instant, Nanos};
 use wire::pause::Pfc;
+use wire::set::Set8;
 
 /// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
 pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
@@ -30,10 +31,10 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 pub struct Pauses {
     /// The earliest of `until` among the paused.
     next_end: Instant,
-    /// Bit p: priority p is paused.
-    paused: u8,
+    /// Priorities that are paused.
+    paused: Set8,
     /// Priorities that are obeyed: no-drop, and reception enabled.
-    honoured: u8,
+    honoured: Set8,
     speed_bps: u64,
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
@@ -43,12 +44,12 @@ pub struct Pauses {
 }
 
 impl Pauses {
-    /// No pause; `honoured` has bit p for each priority that may be paused, quanta are counted at `speed_bps`.
-    pub fn new(honoured: u8, speed_bps: u64) -> Self {
+    /// No pause; `honoured` priorities may be paused, quanta are counted at `speed_bps`.
+    pub fn new(honoured: Set8, speed_bps: u64) -> Self {
         Self {
             honoured,
             speed_bps,
-            paused: 0,
+            paused: Set8::EMPTY,
             until: [Instant::NEVER; PRIORITIES],
             next_end: Instant::NEVER,
             since: [Instant::default(); PRIORITIES],
@@ -62,18 +63,18 @@ impl Pauses {
     pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
         self.expire(now);
         self.count.frames += 1;
-        for p in (0..PRIORITIES).filter(|p| pfc.enable & (1 << p) != 0) {
+        for p in Set8::from_bits(pfc.enable) {
             let quanta = pfc.quanta[p];
             let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
-            if self.honoured & (1 << p) == 0 {
+            if !self.honoured.contains(p) {
                 continue;
             }
             if quanta == 0 {
                 self.end(p, now);
             } else {
-                if self.paused & (1 << p) == 0 {
-                    self.paused |= 1 << p;
+                if !self.paused.contains(p) {
+                    self.paused.set(p, true);
                     self.since[p] = now;
                     self.episodes[p] += 1;
                 }
@@ -85,7 +86,7 @@ impl Pauses {
 
     /// The paused priorities now.
     #[inline]
-    pub fn paused(&mut self, now: Instant) -> u8 {
+    pub fn paused(&mut self, now: Instant) -> Set8 {
         if self.next_end <= now {
             self.expire(now);
         }
@@ -98,8 +99,8 @@ impl Pauses {
     }
 
     /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
-    pub fn reconfigure(&mut self, honoured: u8, speed_bps: u64, now: Instant) {
-        for p in (0..PRIORITIES).filter(|p| honoured & (1 << p) == 0) {
+    pub fn reconfigure(&mut self, honoured: Set8, speed_bps: u64, now: Instant) {
+        for p in Set8::ALL.without(honoured) {
             self.end(p, now);
         }
         (self.honoured, self.speed_bps) = (honoured, speed_bps);
@@ -123,7 +124,7 @@ impl Pauses {
     pub fn history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
         let spent = std::array::from_fn(|p| {
             let running =
-                if self.paused & (1 << p) != 0 { now.min(self.until[p]).since(self.since[p]) } else { 0 };
+                if self.paused.contains(p) { now.min(self.until[p]).since(self.since[p]) } else { 0 };
             self.paused_ns[p] + running
         });
         (self.episodes, spent)
@@ -139,8 +140,8 @@ impl Pauses {
     }
 
     fn end(&mut self, p: usize, at: Instant) {
-        if self.paused & (1 << p) != 0 {
-            self.paused &= !(1 << p);
+        if self.paused.contains(p) {
+            self.paused.set(p, false);
             self.paused_ns[p] += at.since(self.since[p]);
             self.until[p] = Instant::NEVER;
         }
@@ -161,7 +162,7 @@ mod tests {
         Pfc { enable, quanta: [quanta; 8] }
     }
 
-    /// reference/afxdp.md, "Pause times": 65535 quanta.
+    /// The table of docs/law.md, "PFC received".
     #[test]
     fn the_longest_pause_by_speed() {
         for (gigabit, ns) in [(1, 33_553_920), (10, 3_355_392), (25, 1_342_157), (100, 335_540)] {
@@ -173,20 +174,20 @@ mod tests {
     #[test]
     fn every_state_answers_every_input() {
         for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
-            let mut pauses = Pauses::new(1 << 3, SPEED);
+            let mut pauses = Pauses::new(Set8::of(3), SPEED);
             pauses.apply(&pfc(1 << 3, before), Instant(0));
             pauses.apply(&pfc(1 << 3, quanta), Instant(10));
-            assert_eq!(pauses.paused(Instant(11)) != 0, after, "{before} then {quanta}");
+            assert_eq!(!pauses.paused(Instant(11)).is_empty(), after, "{before} then {quanta}");
         }
     }
 
     #[test]
     fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
-        let mut pauses = Pauses::new(1 << 3, SPEED);
+        let mut pauses = Pauses::new(Set8::of(3), SPEED);
         pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
-        assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (8, Instant(5120)));
+        assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (Set8::of(3), Instant(5120)));
         pauses.apply(&pfc(1 << 3, 100), Instant(5000));
-        assert_eq!((pauses.paused(Instant(10_119)), pauses.paused(Instant(10_120))), (8, 0));
+        assert_eq!((pauses.paused(Instant(10_119)).bits(), pauses.paused(Instant(10_120)).bits()), (8, 0));
         assert_eq!(pauses.next_end(), Instant::NEVER);
         assert_eq!(
             pauses.history(Instant(20_000)),
@@ -197,9 +198,13 @@ mod tests {
     #[test]
     fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
         for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
-            let mut pauses = Pauses::new(honoured, SPEED);
+            let mut pauses = Pauses::new(Set8::from_bits(honoured), SPEED);
             pauses.apply(&pfc(enable, 1000), Instant(0));
-            assert_eq!(pauses.paused(Instant(1)), 0, "honoured {honoured:08b}, enable {enable:08b}");
+            assert_eq!(
+                pauses.paused(Instant(1)),
+                Set8::EMPTY,
+                "honoured {honoured:08b}, enable {enable:08b}"
+            );
             let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }

@@ -1,0 +1,270 @@
+//! The configuration as a whole: the settings of the switch, its ports, and what they must be together.
+
+use std::path::PathBuf;
+
+use switch::SwitchSettings;
+use switch::settings::{BridgeSettings, MAX_PORTS};
+
+use crate::buffer::Buffer;
+use crate::congestion::Congestion;
+use crate::mistakes::{Mistakes, Place, Report};
+use crate::ports::{Link, Port, PortTable};
+use crate::reader::read_file;
+use crate::section::Section;
+use crate::values::{NAME_CURE, is_name};
+use crate::words::quoted;
+use crate::{advice, checks};
+
+/// Longest path of a Unix socket: `sun_path` less the final zero.
+const SOCKET_BYTES: usize = 107;
+
+/// A whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The switch's name.
+    pub name: String,
+    /// The poll loops.
+    pub dataplane: Dataplane,
+    /// The switch; its ports are in the order of the file.
+    pub switch: SwitchSettings,
+    /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
+    pub pfc_enabled: bool,
+    /// Network interface of each port, by port number.
+    pub interfaces: Vec<String>,
+    /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
+    pub links: Vec<Link>,
+    /// Path of the Unix socket that the control API listens on.
+    pub control_socket: PathBuf,
+    /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
+    pub warnings: Mistakes,
+}
+
+/// The poll loops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataplane {
+    /// CPU of each loop.
+    pub cores: Vec<usize>,
+    /// How the loop's thread is scheduled.
+    pub scheduling: Scheduling,
+    /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
+    pub pauses_on_overload: bool,
+}
+
+impl Default for Dataplane {
+    fn default() -> Self {
+        Self { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true }
+    }
+}
+
+/// How the kernel schedules a loop's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As any other thread.
+    Normal,
+    /// With the highest weight of an ordinary thread, in short slices.
+    ShortSlices,
+    /// In real time.
+    Fifo,
+}
+
+/// Reads a configuration. `file_name` only serves to name the file in mistakes.
+///
+/// # Errors
+/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
+/// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
+pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
+    read_file(file_name, text, |file, report| read(file_name, text, file, report))
+}
+
+/// Reads the whole file. What is wrong is noted, and a default taken in its place.
+fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> Config {
+    let name = read_name(&mut file, report);
+    let dataplane = read_dataplane(&mut file, report);
+    let control_socket = read_control(&mut file, &name, report);
+    let mut buffer = Buffer::read(&mut file, report);
+    let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
+    let bridge = read_bridge(&mut file, report);
+    let pfc_enabled = read_pfc(&mut file, report);
+    let usage_percent = read_alarm(&mut file, report);
+    let defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
+    let ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    let place = file.place.clone();
+    file.finish(&["telemetry"], report);
+
+    checks::interfaces(&ports, report);
+    checks::dependences(&defaults, &ports, report);
+    if buffer.fixed_cells.is_none() {
+        let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
+        buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
+    }
+    // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
+    if report.is_empty() {
+        checks::no_drop_queues(&ports, &bridge, report);
+        checks::pause_times(&ports, report);
+        checks::buffer(&buffer, &ports, &place, report);
+    }
+
+    let interfaces =
+        ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
+    let links = ports.iter().map(|port| port.tables().link()).collect();
+    let settings = ports.iter().map(|port| port.settings.clone()).collect();
+    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
+    let mut warnings = Report::default();
+    if report.is_empty() {
+        advice::advise(&buffer, &ports, &switch, &mut warnings);
+    }
+    let warnings = Mistakes::warnings(file_name, text, warnings);
+    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
+}
+
+fn read_name(file: &mut Section, report: &mut Report) -> String {
+    let default = || "sluice".to_owned();
+    let Some(mut section) = file.section("switch", report) else { return default() };
+    let name = section.string("name", "lab", report);
+    section.finish(&[], report);
+    match name {
+        Some(name) if is_name(name.value) => name.value.to_owned(),
+        Some(name) => {
+            report.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
+            default()
+        }
+        None => default(),
+    }
+}
+
+fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
+    let mut dataplane = Dataplane::default();
+    let Some(mut section) = file.section("dataplane", report) else { return dataplane };
+    if let Some(cores) = section.numbers("cores", 0..=1023, report) {
+        match cores.value.len() {
+            1 => dataplane.cores = cores.value,
+            0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
+            _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
+        }
+    }
+    let scheduling = [
+        ("normal", Scheduling::Normal),
+        ("short-slices", Scheduling::ShortSlices),
+        ("fifo", Scheduling::Fifo),
+    ];
+    if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
+        dataplane.scheduling = scheduling.value;
+    }
+    if let Some(pauses) = section.choice("overload", &[("pause", true), ("drop", false)], &[], report) {
+        dataplane.pauses_on_overload = pauses.value;
+    }
+    section.finish(&[], report);
+    dataplane
+}
+
+fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf {
+    let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
+    let Some(mut section) = file.section("control", report) else { return default };
+    let socket = section.string("socket", "/run/sluice/lab.sock", report);
+    section.finish(&[], report);
+    let Some(socket) = socket else { return default };
+    if !socket.value.starts_with('/') || socket.value.contains('\0') {
+        report.add(&socket.place, "not an absolute path", "begin it with /, as in \"/run/sluice/lab.sock\"");
+    } else if socket.value.len() > SOCKET_BYTES {
+        let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
+        report.add(&socket.place, what, format!("the kernel takes {SOCKET_BYTES}"));
+    }
+    PathBuf::from(socket.value)
+}
+
+fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
+    let mut bridge = BridgeSettings::default();
+    let Some(mut section) = file.section("bridge", report) else { return bridge };
+    if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
+        bridge.max_entries = entries.value;
+    }
+    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a hurry.
+    if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
+        bridge.aging_ns = aging_s.value * 1_000_000_000;
+    }
+    let queues = section.eight("unknown_unicast_to_queue", 0..=7, "priority", report);
+    bridge.unknown_unicast_to_queue = queues.map(|queues| queues.value);
+    section.finish(&[], report);
+    bridge
+}
+
+/// Whether PFC may work.
+fn read_pfc(file: &mut Section, report: &mut Report) -> bool {
+    let Some(mut section) = file.section("pfc", report) else { return true };
+    let enabled = section.boolean("enabled", report);
+    section.finish(&["watchdog"], report);
+    enabled.is_none_or(|enabled| enabled.value)
+}
+
+/// The usage threshold in percent.
+fn read_alarm(file: &mut Section, report: &mut Report) -> u8 {
+    let Some(mut section) = file.section("alarm", report) else { return 100 };
+    let usage_percent = section.number("usage_percent", 1..=100, report);
+    section.finish(&["drop", "egress", "headroom", "ingress"], report);
+    usage_percent.map_or(100, |percent| percent.value)
+}
+
+fn read_port_defaults(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    report: &mut Report,
+) -> PortTable {
+    let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
+    if let Some(place) = section.place_of("interface") {
+        report.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
+    }
+    PortTable::read(section, buffer, congestion, report)
+}
+
+fn read_ports<'f>(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    defaults: &'f PortTable,
+    report: &mut Report,
+) -> Vec<Port<'f>> {
+    let example = "write [port.NAME] with an interface for each port";
+    let Some(mut sections) = file.section("port", report) else {
+        let place = Place { setting: "port".to_owned(), span: 0..0 };
+        if !file.has("port") {
+            report.add(&place, "no port", example);
+        }
+        return Vec::new();
+    };
+    let place = sections.place.clone();
+    let mut ports = Vec::new();
+    for (name, section) in sections.sections(report) {
+        ports.push(read_port(name, section, buffer, congestion, defaults, report));
+    }
+    if ports.is_empty() {
+        report.add(&place, "no port", example);
+    } else if let Some(port) = ports.get(MAX_PORTS) {
+        let what = format!("this is the first of {} ports too many", ports.len() - MAX_PORTS);
+        report.add(&port.place, what, format!("a switch has at most {MAX_PORTS} ports"));
+    }
+    ports
+}
+
+fn read_port<'f>(
+    name: &str,
+    section: Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    defaults: &'f PortTable,
+    report: &mut Report,
+) -> Port<'f> {
+    let place = section.place.clone();
+    if !is_name(name) {
+        report.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
+    }
+    if !section.has("interface") {
+        report.add(
+            &place,
+            "no interface",
+            "write interface = \"…\", the network interface that the port uses",
+        );
+    }
+    let own = PortTable::read(section, buffer, congestion, report);
+    Port::new(name, place, own, defaults)
+}

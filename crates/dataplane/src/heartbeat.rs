@@ -1,0 +1,108 @@
+//! What a loop and its guard tell each other: that the loop turns, and what the guard did while it did not.
+//!
+//! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard only reads that. What it told the
+//! neighbours in the loop's place it leaves here, and the loop takes it at its next turn, so that the switch's refresh, XON
+//! and counters stay true. Neither waits for the other.
+//! Source: docs/law.md, "A loop that stands still".
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use switch::settings::MAX_PORTS;
+use switch::{Instant, Switch};
+
+/// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
+const ASLEEP: u64 = u64::MAX;
+/// … or has ended.
+const ENDED: u64 = u64::MAX - 1;
+
+/// What the loop last said of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pulse {
+    /// It began a turn then.
+    Turned(Instant),
+    /// It sleeps.
+    Asleep,
+    /// It has ended.
+    Ended,
+}
+
+/// The place where both leave what they say.
+#[derive(Debug)]
+pub struct Heartbeat {
+    pulse: AtomicU64,
+    /// The guard has left something.
+    has_news: AtomicBool,
+    ports: [Told; MAX_PORTS],
+}
+
+/// What the guard told the neighbour of a port since the loop last asked.
+#[derive(Debug, Default)]
+struct Told {
+    frames: AtomicU64,
+    /// When the last of them left.
+    at_ns: AtomicU64,
+}
+
+impl Default for Heartbeat {
+    /// Of a loop that does not turn yet, which nobody need stand in for.
+    fn default() -> Self {
+        Self {
+            pulse: AtomicU64::new(ASLEEP),
+            has_news: AtomicBool::new(false),
+            ports: std::array::from_fn(|_| Told::default()),
+        }
+    }
+}
+
+impl Heartbeat {
+    /// The loop begins a turn.
+    #[inline]
+    pub fn beat(&self, now: Instant) {
+        self.pulse.store(now.0, Relaxed);
+    }
+
+    /// The loop goes to sleep.
+    pub fn sleep(&self) {
+        self.pulse.store(ASLEEP, Relaxed);
+    }
+
+    /// The loop ends.
+    pub fn end(&self) {
+        self.pulse.store(ENDED, Relaxed);
+    }
+
+    /// What the loop last said of itself.
+    pub fn pulse(&self) -> Pulse {
+        match self.pulse.load(Relaxed) {
+            ASLEEP => Pulse::Asleep,
+            ENDED => Pulse::Ended,
+            nanos => Pulse::Turned(Instant(nanos)),
+        }
+    }
+
+    /// The guard has sent an XOFF for the no-drop priorities of a port.
+    pub fn leave(&self, port: usize, at: Instant) {
+        self.ports[port].at_ns.store(at.0, Relaxed);
+        self.ports[port].frames.fetch_add(1, Relaxed);
+        self.has_news.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Tells the switch what the guard has left; the loop calls it once a turn.
+    #[inline]
+    pub(crate) fn take(&self, switch: &mut Switch, ports: usize) {
+        if self.has_news.load(Relaxed) {
+            self.take_news(switch, ports);
+        }
+    }
+
+    #[cold]
+    fn take_news(&self, switch: &mut Switch, ports: usize) {
+        self.has_news.swap(false, std::sync::atomic::Ordering::Acquire);
+        for (number, told) in self.ports.iter().take(ports).enumerate() {
+            let frames = told.frames.swap(0, Relaxed);
+            if frames > 0 {
+                switch.told_by_guard(number, frames, Instant(told.at_ns.load(Relaxed)));
+            }
+        }
+    }
+}

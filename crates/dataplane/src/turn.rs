@@ -1,0 +1,282 @@
+//! A turn of a loop, one breath: for each port take what has left and what came in; do what is due; for each port send.
+//!
+//! The daemon takes turns as fast as its core lets it ([`crate::Core`]), a simulated software switch once in so many
+//! microseconds of virtual time (`sim`): the same turn, over ports of another make. Nothing here reads a clock; `now` is
+//! the time of the whole turn.
+//!
+//! Rule: the ports take turns at being first, in what comes in and in what leaves, so that equal senders get equal shares. A PFC
+//! frame that is due leaves every port before any data does, and a place in the TX ring is kept for it.
+//!
+//! Source: `docs/architecture.md`, "The way of a frame".
+
+use switch::wred::Random;
+use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
+use wire::checksum;
+use wire::set::Set64;
+
+use crate::port::Port;
+
+/// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
+pub const RX_BATCH: usize = 64;
+/// Frames given to a port in one turn.
+pub const TX_BATCH: usize = 256;
+/// Places in a TX ring that data leave to PFC.
+const PFC_ROOM: usize = 1;
+/// Headers are fetched into the cache so many frames before they are read.
+const LOOK_AHEAD: usize = 6;
+/// Completions for which there is room from the start: two full TX rings.
+const COMPLETIONS: usize = 4096;
+
+/// What a loop keeps from one turn to the next.
+#[derive(Debug)]
+pub struct Turn {
+    open: Set64,
+    order: Order,
+    /// For each port: transport checksums that a Linux host left open are finished.
+    finish_checksums: Vec<bool>,
+    /// Data is taken in; once it is not, control frames still are.
+    forwards: bool,
+    /// What waits in RX rings is ingress use.
+    watches_rings: bool,
+    // A port's frames; each is empty between two ports, and kept to allocate nothing.
+    received: Vec<Received>,
+    arrivals: Vec<Arrival>,
+    completed: Vec<FrameId>,
+    outgoing: Vec<Outgoing>,
+}
+
+impl Turn {
+    /// The first turn, with all ports open; for each port, whether transport checksums that a Linux host left open are
+    /// finished.
+    pub fn new(finish_checksums: Vec<bool>) -> Self {
+        Self {
+            open: Set64::first_of(finish_checksums.len()),
+            order: Order::new(finish_checksums.len()),
+            finish_checksums,
+            forwards: true,
+            watches_rings: true,
+            received: Vec::with_capacity(RX_BATCH),
+            arrivals: Vec::with_capacity(RX_BATCH),
+            completed: Vec::with_capacity(COMPLETIONS),
+            outgoing: Vec::with_capacity(TX_BATCH),
+        }
+    }
+
+    /// The ports that are open.
+    pub fn open_ports(&self) -> Set64 {
+        self.open
+    }
+
+    /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
+    pub fn watch_rings(&mut self, watches_rings: bool) {
+        self.watches_rings = watches_rings;
+    }
+
+    /// Leaves a port out from now on, for good. False if it was closed before.
+    pub fn close(&mut self, port: usize) -> bool {
+        let was_open = self.open.contains(port);
+        self.open.set(port, false);
+        was_open
+    }
+
+    /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but control frames are obeyed.
+    pub fn stop_forwarding(&mut self) {
+        self.forwards = false;
+    }
+
+    /// Takes the turn of `now`: `ports` are the switch's, in their order, and `memory` is where their frames lie. True if
+    /// anything moved.
+    pub fn run<P: Port>(
+        &mut self,
+        switch: &mut Switch,
+        ports: &mut [P],
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        let mut moved = false;
+        for place in 0..ports.len() {
+            let number = self.order.at(place);
+            if self.open.contains(number) {
+                let port = &mut ports[number];
+                moved |= self.complete(number, port, switch, memory, now);
+                moved |= self.receive(number, port, switch, memory, now);
+            }
+        }
+        switch.tick(now);
+        for number in self.open.and(switch.ports_with_pfc(now)) {
+            moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
+        }
+        for place in 0..ports.len() {
+            let number = self.order.at(place);
+            if self.open.contains(number) {
+                moved |= self.send(number, &mut ports[number], switch, memory, now);
+            }
+        }
+        self.order.next();
+        moved
+    }
+
+    /// Releases the frames of a port that have left. True if there were any.
+    #[inline]
+    pub fn complete<P: Port>(
+        &mut self,
+        number: usize,
+        port: &mut P,
+        switch: &mut Switch,
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        port.complete(&mut self.completed);
+        let moved = !self.completed.is_empty();
+        switch.complete_all(number, self.completed.drain(..), now, memory);
+        moved
+    }
+
+    /// Looks at a batch of received frames and puts them through the switch.
+    #[inline]
+    fn receive<P: Port>(
+        &mut self,
+        number: usize,
+        port: &mut P,
+        switch: &mut Switch,
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        port.receive(memory, now, RX_BATCH, &mut self.received);
+        let moved = !self.received.is_empty();
+        let finish_checksums = self.finish_checksums[number];
+        let mut batch = self.received.drain(..);
+        while let Some(received) = batch.next() {
+            if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
+                memory.prefetch(&ahead.frame);
+            }
+            let bytes = memory.bytes_mut(&received.frame, usize::from(received.len));
+            let arrival = switch.look(number, received, bytes);
+            if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
+                checksum::finish_transport(bytes, field);
+            }
+            self.arrivals.push(arrival);
+        }
+        drop(batch);
+        if self.forwards {
+            switch.receive_all(&mut self.arrivals, now, memory);
+        } else {
+            switch.obey_only(&mut self.arrivals, now, memory);
+        }
+        if self.watches_rings {
+            switch.observe_rx_rings(number, port.rx_waiting(), now);
+        }
+        let dropped = port.take_kernel_drops();
+        if dropped > 0 {
+            switch.kernel_dropped(number, dropped, now);
+        }
+        moved
+    }
+
+    /// Makes a port send the PFC frame that is due.
+    fn send_pfc<P: Port>(
+        &mut self,
+        number: usize,
+        port: &mut P,
+        switch: &mut Switch,
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        if port.transmit_room() == 0 {
+            return false;
+        }
+        switch.transmit_pfc(number, now, memory, &mut self.outgoing);
+        let moved = !self.outgoing.is_empty();
+        if moved {
+            port.transmit(&mut self.outgoing);
+            kick(number, port, switch);
+        }
+        moved
+    }
+
+    /// Gives a port what may leave now, and makes it send that and what it did not take before.
+    #[inline]
+    fn send<P: Port>(
+        &mut self,
+        number: usize,
+        port: &mut P,
+        switch: &mut Switch,
+        memory: &mut P::Memory,
+        now: Instant,
+    ) -> bool {
+        if switch.ports_with_work() & 1 << number != 0 {
+            let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
+            switch.transmit(number, room, now, memory, &mut self.outgoing);
+        }
+        let moved = !self.outgoing.is_empty();
+        if moved {
+            port.transmit(&mut self.outgoing);
+        }
+        if port.outstanding() > 0 {
+            kick(number, port, switch);
+        }
+        moved
+    }
+}
+
+/// The order of the ports in a turn: round the ring from any port, in either direction, by chance, so that each of two ports
+/// comes before the other in half of the turns, wherever they are. A regular order would fall into step with the traffic.
+#[derive(Debug)]
+struct Order {
+    first: usize,
+    forwards: bool,
+    ports: usize,
+    random: Random,
+}
+
+impl Order {
+    fn new(ports: usize) -> Self {
+        Self { first: 0, forwards: true, ports, random: Random::new(0) }
+    }
+
+    /// The port at a place from 0.
+    #[inline]
+    fn at(&self, place: usize) -> usize {
+        let number = if self.forwards { self.first + place } else { self.first + self.ports - place };
+        if number >= self.ports { number - self.ports } else { number }
+    }
+
+    /// The next turn's.
+    fn next(&mut self) {
+        let draw = u64::from(self.random.draw());
+        self.forwards = draw & 1 != 0;
+        self.first = (((draw >> 1) * self.ports as u64) >> 31) as usize;
+    }
+}
+
+/// Makes the kernel send what a port has given it, and counts what it says it lost.
+#[inline]
+fn kick<P: Port>(number: usize, port: &mut P, switch: &mut Switch) {
+    let lost = port.kick();
+    if lost > 0 {
+        switch.kernel_lost(number, lost);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of four ports: each comes before each other in half of the turns, within four standard deviations.
+    #[test]
+    fn each_port_comes_before_each_other_equally_often() {
+        const TURNS: u32 = 10_000;
+        let mut order = Order::new(4);
+        let mut before = [[0_u32; 4]; 4];
+        for _ in 0..TURNS {
+            let places: Vec<usize> = (0..4).map(|place| order.at(place)).collect();
+            for (place, &a) in places.iter().enumerate() {
+                places[place + 1..].iter().for_each(|&b| before[a][b] += 1);
+            }
+            order.next();
+        }
+        for (a, b) in (0..4).flat_map(|a| (0..4).map(move |b| (a, b))).filter(|(a, b)| a != b) {
+            assert!(before[a][b].abs_diff(TURNS / 2) <= 200, "{a} before {b}: {}", before[a][b]);
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The program at ingress by itself (BPF_PROG_TEST_RUN): what it takes from the stack, what it leaves, what it writes down.
+//! The qdisc is left out, so that any kernel with BPF can run it.
+
+use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
+use wire::MacAddr;
+use wire::pause::{FRAME_BYTES, Pause, Pfc};
+
+use crate::layout::Reader;
+use crate::settings::Settings;
+
+/// What the stack gets to see (linux/pkt_cls.h).
+const LEFT: u32 = 0;
+const TAKEN: u32 = 2;
+
+struct Ingress(Object);
+
+impl Ingress {
+    fn load(settings: &Settings) -> Self {
+        static OBJECT: &[u8] = include_bytes!(env!("NIC_INGRESS_BPF"));
+        let open = ObjectBuilder::default().open_memory(OBJECT).unwrap();
+        let object = open.load().expect("root, and a kernel with BPF");
+        let map = object.maps().find(|map| map.name() == "nic_settings").unwrap();
+        map.update(&0u32.to_ne_bytes(), &settings.to_bytes(1, false), MapFlags::ANY).unwrap();
+        Self(object)
+    }
+
+    /// What becomes of a frame; and how long the program took, in the mean of `times`.
+    fn run(&self, frame: &[u8], times: u32) -> (u32, u64) {
+        let program = self.0.progs_mut().find(|program| program.name() == "sluice_nic_pfc").unwrap();
+        let input = ProgramInput { data_in: Some(frame), repeat: times, ..ProgramInput::default() };
+        let output = program.test_run(input).unwrap();
+        (output.return_value, u64::from(output.duration.as_nanos() as u32))
+    }
+
+    fn words(&self, map: &str) -> Vec<u64> {
+        let map = self.0.maps().find(|found| found.name() == map).unwrap();
+        let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
+        let mut from = Reader::new(&bytes);
+        std::iter::from_fn(|| from.u64()).collect()
+    }
+
+    /// PFC, PAUSE, malformed, kicks.
+    fn heard(&self) -> Vec<u64> {
+        self.words("nic_heard")
+    }
+
+    /// (until, since, paused, episodes, XOFF, XON) of a priority.
+    fn pause(&self, priority: usize) -> [u64; 6] {
+        self.words("nic_pauses")[1 + 6 * priority..][..6].try_into().unwrap()
+    }
+}
+
+fn pfc(enable: u8, quanta: [u16; 8]) -> [u8; FRAME_BYTES] {
+    let mut frame = [0; FRAME_BYTES];
+    Pfc { enable, quanta }.encode(MacAddr([2; 6]), &mut frame);
+    frame
+}
+
+#[test]
+fn control_frames_are_taken_and_others_left() {
+    let ingress = Ingress::load(&Settings::new(1_000_000_000));
+    let xoff = pfc(0b0001_1000, [0, 0, 0, 1000, 500, 0, 0, 0]);
+    let mut ordinary = xoff;
+    ordinary[12..14].copy_from_slice(&[0x08, 0x00]);
+    let mut foreign = xoff;
+    foreign[5] = 0x0e;
+    let mut unknown = xoff;
+    unknown[15] = 0x77;
+    let mut pause = [0; FRAME_BYTES];
+    Pause { quanta: 5 }.encode(MacAddr([2; 6]), &mut pause);
+    for (frame, becomes, heard) in [
+        (&ordinary[..], LEFT, [0, 0, 0, 0]),
+        (&xoff, TAKEN, [1, 0, 0, 0]),
+        (&xoff[..34], TAKEN, [2, 0, 0, 0]),
+        (&xoff[..33], TAKEN, [2, 0, 1, 0]),
+        (&pause, TAKEN, [2, 1, 1, 0]),
+        (&foreign, TAKEN, [2, 1, 2, 0]),
+        (&unknown, TAKEN, [2, 1, 3, 0]),
+    ] {
+        assert_eq!(ingress.run(frame, 1).0, becomes, "{frame:02x?}");
+        assert_eq!(ingress.heard(), heard, "{frame:02x?}");
+    }
+    let [until, since, paused, episodes, xoff, xon] = ingress.pause(3);
+    assert_eq!((episodes, xoff, xon), (1, 2, 0));
+    assert!(until > since && paused == 0, "1000 quanta of the second frame, {until} {since}");
+    // Priority 4 is lossy here: counted, and nothing else.
+    assert_eq!(ingress.pause(4), [0, 0, 0, 0, 2, 0]);
+}
+
+/// 1000 quanta at 1 Gbit/s end 512 µs after they were heard, and XON ends them at once.
+#[test]
+fn a_pause_lasts_as_long_as_it_says() {
+    let ingress = Ingress::load(&Settings::new(1_000_000_000));
+    ingress.run(&pfc(8, [0, 0, 0, 65_535, 0, 0, 0, 0]), 1);
+    let [until, since, ..] = ingress.pause(3);
+    assert_eq!(until - since, 33_553_920);
+    ingress.run(&pfc(8, [0; 8]), 1);
+    let [until, since, paused, episodes, xoff, xon] = ingress.pause(3);
+    assert_eq!((until, episodes, xoff, xon), (0, 1, 1, 1));
+    assert!(paused > 0 && paused <= 33_553_920, "{since} {paused}");
+}
+
+/// What a storm costs, in the mean of a million frames; every one of them is counted.
+#[test]
+fn a_million_frames_are_heard() {
+    let ingress = Ingress::load(&Settings::new(1_000_000_000));
+    let (_, ns) = ingress.run(&pfc(8, [0, 0, 0, 65_535, 0, 0, 0, 0]), 1_000_000);
+    println!("a PFC frame takes the program {ns} ns");
+    assert_eq!(ingress.heard()[0], 1_000_000);
+    assert_eq!(ingress.pause(3)[4], 1_000_000);
+}

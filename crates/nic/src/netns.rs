@@ -1,0 +1,94 @@
+//! Another network namespace, by the name that `ip netns` knows or by a process in it.
+
+use std::fs::File;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::socket::{getsockopt, sockopt};
+
+use crate::error::Error;
+
+/// Where `ip netns` keeps its names.
+const DIRECTORY: &str = "/run/netns";
+
+/// Calls `inside` in the namespace of this name, or of the process of this number, on a thread of its own; without a name
+/// right here.
+///
+/// # Errors
+/// There is no such namespace, or no right to enter it.
+pub fn enter<T: Send>(
+    name: Option<&str>,
+    inside: impl FnOnce() -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    let Some(name) = name else { return inside() };
+    let bad = |cause: String| Error::Namespace { name: name.to_owned(), cause };
+    let path = path(name).ok_or_else(|| bad("that is no name".to_owned()))?;
+    let file = File::open(&path).map_err(|error| bad(format!("{}: {error}", path.display())))?;
+    on_a_thread(move || {
+        setns(&file, CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
+            nix::Error::EPERM => Error::NotPermitted { action: format!("entering the namespace `{name}`") },
+            _ => bad(errno.to_string()),
+        })?;
+        inside()
+    })
+}
+
+/// The process that listens on a Unix socket, for [`enter`].
+///
+/// # Errors
+/// Nobody listens there.
+pub fn listener(socket: &std::path::Path) -> Result<String, Error> {
+    let failed = |cause: String| Error::system(format!("asking who listens on {}", socket.display()), cause);
+    let stream = UnixStream::connect(socket).map_err(|error| failed(error.to_string()))?;
+    let peer = getsockopt(&stream, sockopt::PeerCredentials).map_err(|errno| failed(errno.to_string()))?;
+    Ok(peer.pid().to_string())
+}
+
+/// Calls `inside` in a new namespace, which goes away with everything in it.
+pub(crate) fn fresh<T: Send>(inside: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    on_a_thread(move || {
+        unshare(CloneFlags::CLONE_NEWNET).map_err(|errno| match errno {
+            nix::Error::EPERM => Error::NotPermitted { action: "a new network namespace".to_owned() },
+            _ => Error::system("a new network namespace", errno),
+        })?;
+        inside()
+    })
+}
+
+/// A thread may change its namespace, and takes it along when it ends.
+fn on_a_thread<T: Send>(call: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        scope.spawn(call).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// The file of a namespace. A number is a process, unless a namespace has it for a name.
+fn path(name: &str) -> Option<PathBuf> {
+    if name.is_empty() || name.contains('/') || name == "." || name == ".." {
+        return None;
+    }
+    let named = PathBuf::from(DIRECTORY).join(name);
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    Some(if is_number && !named.exists() { format!("/proc/{name}/ns/net").into() } else { named })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_a_process_and_a_path_is_no_name() {
+        assert_eq!(path("lab"), Some("/run/netns/lab".into()));
+        assert_eq!(path("4242"), Some("/proc/4242/ns/net".into()));
+        for name in ["", ".", "..", "../lab", "/run/netns/lab"] {
+            assert_eq!(path(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_is_not_there_is_named() {
+        let said = enter(Some("no-such-namespace"), || Ok(())).unwrap_err().to_string();
+        assert!(said.starts_with("no network namespace `no-such-namespace`: /run/netns/no-such"), "{said}");
+    }
+}

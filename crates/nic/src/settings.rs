@@ -1,0 +1,204 @@
+//! What an interface obeys, and how fast it may send.
+
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::layout::{Reader, Writer};
+
+/// Eight priorities.
+pub const PRIORITIES: usize = 8;
+
+/// What a frame takes of the line beyond its own bytes: FCS, preamble, gap between frames (IEEE 802.3).
+pub const OVERHEAD_BYTES: u32 = 24;
+
+/// What one turn of a queue is worth: the longest ordinary frame.
+const QUANTUM_BYTES: u32 = 1518;
+
+/// A line that nobody served in time makes up for as much: the kernel's timer is some microseconds late each time.
+const BURST: Duration = Duration::from_micros(64);
+
+/// …and for two frames at least, where a frame takes longer than that.
+const BURST_FRAMES: u64 = 2;
+
+/// The least kernel memory that a frame of any size takes (a small `sk_buff` with its data).
+const FRAME_MEMORY_BYTES: u64 = 768;
+
+/// The bounds of `limit_bytes`: one GSO frame, and what the rings can be made for.
+const LIMIT_BYTES: std::ops::RangeInclusive<u64> = 256 * 1024..=64 * 1024 * 1024;
+
+/// Where the priority of a frame stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trust {
+    /// In the PCP of its outermost VLAN tag.
+    Dot1p,
+    /// In its DSCP, through the map.
+    Dscp,
+    /// With its socket (SO_PRIORITY): 0 to 7.
+    Priority,
+}
+
+/// Which queue is served next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Deficit round robin, all alike.
+    Drr,
+    /// The highest priority first.
+    Strict,
+}
+
+/// How an interface obeys PFC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Speed of the switch's port, in bit/s: the pace of what is sent, and the length of a quantum (512 bit times).
+    pub speed_bps: u64,
+    /// Bit p: pauses of priority p are obeyed.
+    pub no_drop: u8,
+    /// Where priorities stand.
+    pub trust: Trust,
+    /// The priority of frames without the trusted field.
+    pub port_priority: u8,
+    /// Priority by DSCP.
+    pub dscp_to_dot1p: [u8; 64],
+    /// Among queues that may send.
+    pub order: Order,
+    /// Kernel memory that the frames of one priority may hold before more are dropped, counted as sockets count it.
+    pub limit_bytes: u64,
+}
+
+impl Settings {
+    /// The settings of a switch's port of this speed, with everything else as the switch has it by default.
+    pub fn new(speed_bps: u64) -> Self {
+        Self {
+            speed_bps,
+            no_drop: 1 << 3,
+            trust: Trust::Dot1p,
+            port_priority: 0,
+            dscp_to_dot1p: std::array::from_fn(|dscp| dscp as u8 / 8),
+            order: Order::Drr,
+            limit_bytes: 16 * 1024 * 1024,
+        }
+    }
+
+    /// What is wrong with them.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !(1_000_000..=1_000_000_000_000).contains(&self.speed_bps) {
+            return Err(Error::Setting(format!("the speed is 1M to 1T, not {} bit/s", self.speed_bps)));
+        }
+        if !LIMIT_BYTES.contains(&self.limit_bytes) {
+            return Err(Error::Setting(format!(
+                "the limit is {} to {} bytes, not {}",
+                LIMIT_BYTES.start(),
+                LIMIT_BYTES.end(),
+                self.limit_bytes
+            )));
+        }
+        if self.no_drop == 0 {
+            return Err(Error::Setting("no priority is no-drop: there is nothing to obey".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Frames that one priority can hold: as many as the limit has room for, a power of two.
+    pub(crate) fn slots(&self) -> u32 {
+        (self.limit_bytes / FRAME_MEMORY_BYTES).next_power_of_two() as u32
+    }
+
+    /// How far the line may lag behind its speed and make up for it, in nanoseconds.
+    pub fn burst_ns(&self) -> u64 {
+        let frames_bits = BURST_FRAMES * 8 * u64::from(QUANTUM_BYTES + OVERHEAD_BYTES);
+        let frames_ns = u128::from(frames_bits) * 1_000_000_000 / u128::from(self.speed_bps);
+        (frames_ns as u64).max(BURST.as_nanos() as u64)
+    }
+
+    /// As `struct settings` of bpf/nic_rules.h has them.
+    pub(crate) fn to_bytes(&self, ifindex: u32, made_clsact: bool) -> Vec<u8> {
+        let mut out = Writer::default();
+        out.u64(self.speed_bps).u64(self.burst_ns()).u64(self.limit_bytes);
+        out.u32(self.slots()).u32(ifindex).u32(OVERHEAD_BYTES).u32(QUANTUM_BYTES);
+        let trust = match self.trust {
+            Trust::Dot1p => 0,
+            Trust::Dscp => 1,
+            Trust::Priority => 2,
+        };
+        let order = match self.order {
+            Order::Drr => 0,
+            Order::Strict => 1,
+        };
+        out.bytes(&[self.no_drop, trust, order, self.port_priority, u8::from(made_clsact), 0, 0, 0]);
+        out.bytes(&self.dscp_to_dot1p);
+        out.done()
+    }
+
+    /// The same back, and whether the clsact qdisc is ours; `None` if the bytes are not ours.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<(Self, bool)> {
+        let mut from = Reader::new(bytes);
+        let speed_bps = from.u64()?;
+        let (_burst_ns, limit_bytes) = (from.u64()?, from.u64()?);
+        from.skip(16)?;
+        let [no_drop, trust, order, port_priority, made_clsact, ..] = from.bytes::<8>()?;
+        let trust = match trust {
+            0 => Trust::Dot1p,
+            1 => Trust::Dscp,
+            2 => Trust::Priority,
+            _ => return None,
+        };
+        let order = match order {
+            0 => Order::Drr,
+            1 => Order::Strict,
+            _ => return None,
+        };
+        let dscp_to_dot1p = from.bytes()?;
+        let settings = Self { speed_bps, no_drop, trust, port_priority, dscp_to_dot1p, order, limit_bytes };
+        Some((settings, made_clsact != 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_come_back_as_they_were() {
+        for (trust, order) in
+            [(Trust::Dot1p, Order::Drr), (Trust::Dscp, Order::Strict), (Trust::Priority, Order::Drr)]
+        {
+            let mut settings = Settings { trust, order, no_drop: 0b1001_0000, ..Settings::new(123_456_789) };
+            settings.dscp_to_dot1p[63] = 2;
+            settings.port_priority = 6;
+            let bytes = settings.to_bytes(7, true);
+            assert_eq!(bytes.len(), 112, "struct settings");
+            assert_eq!(Settings::from_bytes(&bytes), Some((settings, true)));
+        }
+        assert_eq!(Settings::from_bytes(&[0; 60]), None);
+    }
+
+    /// 64 µs, or two frames where they take longer: 2 × 1542 bytes are 246.72 µs at 100 Mbit/s.
+    #[test]
+    fn the_line_makes_up_for_little() {
+        for (speed_bps, ns) in [(100_000_000, 246_720), (1_000_000_000, 64_000), (100_000_000_000, 64_000)] {
+            assert_eq!(Settings::new(speed_bps).burst_ns(), ns, "{speed_bps} bit/s");
+        }
+    }
+
+    #[test]
+    fn rings_hold_what_the_limit_does() {
+        let with = |limit_bytes| Settings { limit_bytes, ..Settings::new(1_000_000_000) };
+        assert_eq!(with(16 << 20).slots(), 32_768);
+        assert_eq!(with(256 << 10).slots(), 512);
+        assert_eq!(with(64 << 20).slots(), 131_072);
+    }
+
+    #[test]
+    fn settings_without_sense_are_refused() {
+        let good = Settings::new(1_000_000_000);
+        assert!(good.check().is_ok());
+        for (bad, word) in [
+            (Settings { speed_bps: 0, ..good.clone() }, "speed"),
+            (Settings { limit_bytes: 1000, ..good.clone() }, "limit"),
+            (Settings { no_drop: 0, ..good }, "no-drop"),
+        ] {
+            let said = bad.check().unwrap_err().to_string();
+            assert!(said.contains(word), "{said}");
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What an interface that obeys PFC has counted. It is read from the maps of the program at its ingress: nothing is pinned.
+
+use nix::time::{ClockId, clock_gettime};
+
+use crate::error::Error;
+use crate::layout::Reader;
+use crate::links::{Links, Root};
+use crate::object::{hanging, value_of};
+use crate::settings::{PRIORITIES, Settings};
+
+/// One priority of an interface.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Priority {
+    /// Frames that went to the interface (GSO: before they are cut up).
+    pub sent_frames: u64,
+    /// Their bytes on the line, without FCS.
+    pub sent_bytes: u64,
+    /// Frames held now.
+    pub held_frames: u64,
+    /// Their bytes on the line.
+    pub held_bytes: u64,
+    /// The kernel memory that they take.
+    pub held_memory_bytes: u64,
+    /// The most kernel memory that was ever held.
+    pub held_peak_memory_bytes: u64,
+    /// Frames dropped because the limit was reached.
+    pub dropped_frames: u64,
+    /// Their bytes.
+    pub dropped_bytes: u64,
+    /// Paused at this moment.
+    pub is_paused: bool,
+    /// How long it is still paused if nothing more is heard.
+    pub pause_left_ns: u64,
+    /// How long it was paused in all, the present pause included.
+    pub paused_ns: u64,
+    /// Pauses begun.
+    pub episodes: u64,
+    /// XOFF heard, refreshes included.
+    pub xoff_frames: u64,
+    /// XON heard.
+    pub xon_frames: u64,
+}
+
+/// MAC control frames that came in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// PFC.
+    pub pfc_frames: u64,
+    /// PAUSE of the whole link, which is not obeyed.
+    pub pause_frames: u64,
+    /// For another address, of another opcode, or too short.
+    pub malformed_frames: u64,
+    /// Times the qdisc had to be woken because a pause ended early.
+    pub kicks: u64,
+}
+
+/// An interface that obeys PFC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Status {
+    /// Its name.
+    pub device: String,
+    /// The qdisc is in place; without it nothing is obeyed, and `sluice nic attach` mends it.
+    pub has_qdisc: bool,
+    /// How it was attached.
+    pub settings: Settings,
+    /// When this was read, CLOCK_MONOTONIC.
+    pub at_ns: u64,
+    /// What it heard.
+    pub heard: Heard,
+    /// By priority.
+    pub priorities: [Priority; PRIORITIES],
+}
+
+/// The interfaces of this namespace that have something of ours.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn attached() -> Result<Vec<String>, Error> {
+    let links = Links::connect()?;
+    let mut found = Vec::new();
+    for interface in links.all()? {
+        if links.qdiscs(interface.index)?.root == Root::Ours || hanging(interface.index).is_some() {
+            found.push(interface.name);
+        }
+    }
+    Ok(found)
+}
+
+/// What `device` has counted.
+///
+/// # Errors
+/// There is no such interface, or it has nothing of ours, or no right to look.
+pub fn status(device: &str) -> Result<Status, Error> {
+    let links = Links::connect()?;
+    let ifindex = links.find(device)?.index;
+    let has_qdisc = links.qdiscs(ifindex)?.root == Root::Ours;
+    let Some(program) = hanging(ifindex) else {
+        return Err(Error::NotAttached { device: device.to_owned() });
+    };
+    let unknown = || Error::system("reading what is counted", "attached by another version of Sluice");
+    let settings = value_of(&program, "nic_settings")?;
+    let (settings, _) = Settings::from_bytes(&settings).ok_or_else(unknown)?;
+    let (state, pauses) = (value_of(&program, "nic_state")?, value_of(&program, "nic_pauses")?);
+    let at_ns = now_ns()?;
+    let heard = read_heard(&value_of(&program, "nic_heard")?).ok_or_else(unknown)?;
+    let priorities = read_priorities(&state, &pauses, at_ns).ok_or_else(unknown)?;
+    Ok(Status { device: device.to_owned(), has_qdisc, settings, at_ns, heard, priorities })
+}
+
+/// The clock that the programs read.
+fn now_ns() -> Result<u64, Error> {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    let now = now.map_err(|error| Error::system("reading the clock", error))?;
+    Ok(now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64)
+}
+
+/// `struct heard_frames`.
+fn read_heard(bytes: &[u8]) -> Option<Heard> {
+    let mut from = Reader::new(bytes);
+    Some(Heard {
+        pfc_frames: from.u64()?,
+        pause_frames: from.u64()?,
+        malformed_frames: from.u64()?,
+        kicks: from.u64()?,
+    })
+}
+
+/// `struct state` and `struct pauses`.
+fn read_priorities(state: &[u8], pauses: &[u8], now_ns: u64) -> Option<[Priority; PRIORITIES]> {
+    let (mut state, mut pauses) = (Reader::new(state), Reader::new(pauses));
+    pauses.skip(8)?; // the lock
+    let mut all = [Priority::default(); PRIORITIES];
+    for priority in &mut all {
+        let (head, tail) = (state.u64()?, state.u64()?);
+        priority.held_frames = tail.wrapping_sub(head);
+        priority.held_bytes = state.u64()?;
+        priority.held_memory_bytes = state.u64()?;
+        priority.held_peak_memory_bytes = state.u64()?;
+        priority.sent_frames = state.u64()?;
+        priority.sent_bytes = state.u64()?;
+        priority.dropped_frames = state.u64()?;
+        priority.dropped_bytes = state.u64()?;
+
+        let (until_ns, since_ns) = (pauses.u64()?, pauses.u64()?);
+        priority.paused_ns = pauses.u64()?;
+        if until_ns != 0 {
+            // Nobody writes down the end of a pause that ends by itself, until the next frame is heard.
+            priority.paused_ns += now_ns.min(until_ns).saturating_sub(since_ns);
+            priority.pause_left_ns = until_ns.saturating_sub(now_ns);
+            priority.is_paused = until_ns > now_ns;
+        }
+        priority.episodes = pauses.u64()?;
+        priority.xoff_frames = pauses.u64()?;
+        priority.xon_frames = pauses.u64()?;
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Writer;
+
+    /// Priority p: 10 p frames sent and so on; priority 3 is paused until 1000, priority 4 was until 400.
+    #[test]
+    fn every_counter_has_its_place() {
+        let (mut state, mut pauses) = (Writer::default(), Writer::default());
+        pauses.u64(0);
+        for p in 0..8u64 {
+            for value in [p, 3 * p, 20 + p, 30 + p, 40 + p, 50 + p, 60 + p, 70 + p, 80 + p] {
+                state.u64(value);
+            }
+            let until = [0, 0, 0, 1000, 400, 0, 0, 0][p as usize];
+            for value in [until, 300, 7, 100 + p, 110 + p, 120 + p] {
+                pauses.u64(value);
+            }
+        }
+        let (state, pauses) = (state.done(), pauses.done());
+        let read = read_priorities(&state, &pauses, 500).expect("whole structures");
+        let of_3 = Priority {
+            held_frames: 6,
+            held_bytes: 23,
+            held_memory_bytes: 33,
+            held_peak_memory_bytes: 43,
+            sent_frames: 53,
+            sent_bytes: 63,
+            dropped_frames: 73,
+            dropped_bytes: 83,
+            is_paused: true,
+            pause_left_ns: 500,
+            paused_ns: 207,
+            episodes: 103,
+            xoff_frames: 113,
+            xon_frames: 123,
+        };
+        assert_eq!(read[3], of_3);
+        let over = (read[4].is_paused, read[4].pause_left_ns, read[4].paused_ns);
+        assert_eq!(over, (false, 0, 107), "a pause that ended by itself lasted until its end");
+        assert_eq!((read[7].is_paused, read[7].paused_ns, read[7].xon_frames), (false, 7, 127));
+        assert_eq!(read_priorities(&state[..500], &pauses, 0), None, "cut off");
+    }
+}

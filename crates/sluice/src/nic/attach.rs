@@ -1,0 +1,306 @@
+//! `sluice nic attach` and `sluice nic detach`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use nic::{Root, Settings};
+use serde_json::json;
+
+use super::switch::{PortFacts, port_facts};
+use super::{Namespace, output, priorities};
+
+/// Make an interface obey PFC.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Attach {
+    /// The interface.
+    device: String,
+    #[command(flatten)]
+    namespace: Namespace,
+    /// Speed of the switch's port, as 10G or 500M: the pace of what is sent, and the length of a quantum [default: the port's,
+    /// with --switch].
+    #[arg(long, value_name = "RATE", value_parser = speed_bps, required_unless_present = "switch")]
+    speed: Option<u64>,
+    /// Priorities whose pauses are obeyed [default: those of the port, with --switch, or 3].
+    #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
+    no_drop: Vec<u8>,
+    /// Where the priority of a frame stands; to be the same as on the port.
+    #[arg(long, value_enum, default_value_t = Trust::Dot1p)]
+    trust: Trust,
+    /// The priority of frames without the trusted field.
+    #[arg(long, value_name = "PRIORITY", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..8))]
+    port_priority: u8,
+    /// Priorities of DSCPs, as 26=3,46=5 [default: DSCP / 8].
+    #[arg(long, value_name = "DSCP=PRIORITY", value_delimiter = ',', value_parser = dscp_to_dot1p)]
+    dscp: Vec<(u8, u8)>,
+    /// Which queue is served next.
+    #[arg(long, value_enum, default_value_t = Order::Drr)]
+    order: Order,
+    /// Kernel memory that the frames of one priority may hold; more of them are dropped. To be more than the send buffers
+    /// (SO_SNDBUF) of all sockets of that priority together.
+    #[arg(long, value_name = "BYTES", default_value = "16M", value_parser = bytes)]
+    limit: u64,
+    /// Take speed and no-drop priorities from this running switch: its name, or the path of its control socket.
+    #[arg(long, value_name = "NAME")]
+    switch: Option<String>,
+    /// The port of the switch [default: the other end of the interface].
+    #[arg(long, value_name = "NAME", requires = "switch")]
+    port: Option<String>,
+    /// Put it in the place of a root qdisc that somebody chose, or of one of ours.
+    #[arg(long)]
+    replace: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Lines of at most 99 characters: clap would break longer ones at 100.
+const AFTER_HELP: &str = "\
+The interface's root qdisc becomes `sluice_nic`, with eight queues, one a priority, paced at the
+speed of the switch's port: a veth has no speed of its own, and what was held back would overrun the
+switch's headroom at once. A program at ingress hears the PFC frames. Frames that an earlier qdisc
+held are dropped by the kernel when it is replaced, as ever.
+
+For containers, attach from outside, after the interface was moved: --netns PID.
+
+JSON: device, netns, speed_bps, no_drop[], trust, port_priority, order, limit_bytes, replaced (the kind
+of a root qdisc that was there; null: the kernel's default).";
+
+/// Take everything of `sluice nic` off an interface; what its queues hold is dropped.
+#[derive(Args)]
+pub struct Detach {
+    /// The interface.
+    device: String,
+    #[command(flatten)]
+    namespace: Namespace,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Trust {
+    /// The PCP of its VLAN tag.
+    Dot1p,
+    /// The DSCP of its IPv4 or IPv6 header.
+    Dscp,
+    /// The priority of its socket (SO_PRIORITY), 0 to 7.
+    Priority,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Order {
+    /// Deficit round robin, all priorities alike.
+    Drr,
+    /// The highest priority first.
+    Strict,
+}
+
+impl Trust {
+    pub(super) fn of(trust: nic::Trust) -> Self {
+        match trust {
+            nic::Trust::Dot1p => Trust::Dot1p,
+            nic::Trust::Dscp => Trust::Dscp,
+            nic::Trust::Priority => Trust::Priority,
+        }
+    }
+}
+
+impl Order {
+    pub(super) fn of(order: nic::Order) -> Self {
+        match order {
+            nic::Order::Drr => Order::Drr,
+            nic::Order::Strict => Order::Strict,
+        }
+    }
+}
+
+/// The word that the command line has for a value.
+pub(super) fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().expect("no value is hidden").get_name().to_owned()
+}
+
+impl Attach {
+    pub(super) fn run(&self) -> Result<()> {
+        let facts = self.switch.as_deref().map(|switch| self.ask(switch)).transpose()?;
+        let settings = self.settings(facts.as_ref())?;
+        let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, self.replace))?;
+        let replaced = match &attached.replaced {
+            Root::Default => None,
+            Root::Ours => Some(nic::KIND.to_owned()),
+            Root::Foreign(kind) => Some(kind.clone()),
+        };
+        if self.json {
+            let no_drop: Vec<u8> = (0..8).filter(|p| settings.no_drop & (1 << p) != 0).collect();
+            return output::print(&output::json(
+                &json!({
+                    "device": self.device,
+                    "netns": self.namespace.netns,
+                    "speed_bps": settings.speed_bps,
+                    "no_drop": no_drop,
+                    "trust": word(self.trust),
+                    "port_priority": settings.port_priority,
+                    "order": word(self.order),
+                    "limit_bytes": settings.limit_bytes,
+                    "replaced": replaced,
+                }),
+                true,
+            )?);
+        }
+        let instead = replaced.map(|kind| format!(", instead of `{kind}`")).unwrap_or_default();
+        output::print(&format!(
+            "{}{} obeys PFC for {} at {} (trust {}){instead}.",
+            self.device,
+            self.namespace.spelt(),
+            priorities(settings.no_drop),
+            config::spell_speed(settings.speed_bps),
+            word(self.trust),
+        ))
+    }
+
+    /// What the switch says of the port.
+    fn ask(&self, switch: &str) -> Result<PortFacts> {
+        let socket = if switch.contains('/') {
+            PathBuf::from(switch)
+        } else {
+            PathBuf::from(format!("/run/sluice/{switch}.sock"))
+        };
+        let here = self.namespace.enter(|| nic::Links::connect()?.find(&self.device))?;
+        port_facts(&socket, self.port.as_deref(), &here)
+    }
+
+    fn settings(&self, facts: Option<&PortFacts>) -> Result<Settings> {
+        let speed_bps = match (self.speed, facts) {
+            (Some(speed), _) => speed,
+            (None, Some(PortFacts { speed_bps: 0, port, .. })) => bail!(
+                "port {port} of the switch has no speed, so there is no pace and no length of a quantum: give it one \
+                 (`speed` in the switch's configuration), or say --speed"
+            ),
+            (None, Some(facts)) => facts.speed_bps,
+            (None, None) => bail!("--speed is missing"),
+        };
+        let mut settings = Settings::new(speed_bps);
+        if !self.no_drop.is_empty() {
+            settings.no_drop = self.no_drop.iter().fold(0, |mask, p| mask | 1 << p);
+        } else if let Some(facts) = facts {
+            if facts.no_drop == 0 {
+                bail!(
+                    "port {} of the switch has no no-drop priority: there is nothing to obey (pfc.no_drop in its \
+                     configuration, or --no-drop here)",
+                    facts.port
+                );
+            }
+            settings.no_drop = facts.no_drop;
+        }
+        settings.trust = match self.trust {
+            Trust::Dot1p => nic::Trust::Dot1p,
+            Trust::Dscp => nic::Trust::Dscp,
+            Trust::Priority => nic::Trust::Priority,
+        };
+        settings.order = match self.order {
+            Order::Drr => nic::Order::Drr,
+            Order::Strict => nic::Order::Strict,
+        };
+        if !self.dscp.is_empty() && self.trust != Trust::Dscp {
+            bail!("--dscp is for --trust dscp");
+        }
+        for (dscp, priority) in &self.dscp {
+            settings.dscp_to_dot1p[usize::from(*dscp)] = *priority;
+        }
+        settings.port_priority = self.port_priority;
+        settings.limit_bytes = self.limit;
+        Ok(settings)
+    }
+}
+
+impl Detach {
+    pub(super) fn run(&self) -> Result<()> {
+        self.namespace.enter(|| nic::detach(&self.device))?;
+        output::print(&format!("{}{} obeys PFC no more.", self.device, self.namespace.spelt()))
+    }
+}
+
+fn speed_bps(text: &str) -> Result<u64, String> {
+    config::parse_speed(text)
+        .ok_or_else(|| "write a speed up to 800G with K, M or G, as 500M or 2.5G".to_owned())
+}
+
+fn dscp_to_dot1p(text: &str) -> Result<(u8, u8), String> {
+    let parsed = || {
+        let (dscp, priority) = text.split_once('=')?;
+        let (dscp, priority) = (dscp.parse::<u8>().ok()?, priority.parse::<u8>().ok()?);
+        (dscp < 64 && priority < 8).then_some((dscp, priority))
+    };
+    parsed().ok_or_else(|| "write DSCP=PRIORITY, as 26=3: DSCPs are 0 to 63, priorities 0 to 7".to_owned())
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix(['K', 'k']) {
+        Some(number) => (number, 1 << 10),
+        None => match text.strip_suffix('M') {
+            Some(number) => (number, 1 << 20),
+            None => (text, 1),
+        },
+    };
+    let bytes = number.parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bytes.with_context(|| "write bytes, or with K or M (of 1024), as 16M").map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Alone {
+        #[command(flatten)]
+        attach: Attach,
+    }
+
+    fn attach(line: &str) -> Result<Attach, String> {
+        use clap::Parser;
+        let parsed = Alone::try_parse_from(format!("attach {line}").split_whitespace());
+        parsed.map(|alone| alone.attach).map_err(|error| error.to_string())
+    }
+
+    fn settings(line: &str, facts: Option<&PortFacts>) -> Result<Settings, String> {
+        attach(line)?.settings(facts).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn options_become_settings() {
+        let given =
+            settings("eth0 --speed 2.5G --no-drop 3,4 --trust dscp --dscp 26=4,46=7 --limit 1M", None);
+        let given = given.unwrap();
+        let mut expected = Settings::new(2_500_000_000);
+        (expected.no_drop, expected.trust, expected.limit_bytes) = (0b1_1000, nic::Trust::Dscp, 1 << 20);
+        (expected.dscp_to_dot1p[26], expected.dscp_to_dot1p[46]) = (4, 7);
+        assert_eq!(given, expected);
+        assert_eq!(settings("eth0 --speed 1G", None), Ok(Settings::new(1_000_000_000)));
+    }
+
+    #[test]
+    fn the_switch_says_what_the_command_line_does_not() {
+        let facts = PortFacts { port: "a".into(), speed_bps: 500_000_000, no_drop: 0b11_0000 };
+        let of = |line| settings(line, Some(&facts)).map(|settings| (settings.speed_bps, settings.no_drop));
+        assert_eq!(of("eth0 --switch lab"), Ok((500_000_000, 0b11_0000)));
+        assert_eq!(of("eth0 --switch lab --speed 1G --no-drop 3"), Ok((1_000_000_000, 0b1000)));
+        let slow = PortFacts { speed_bps: 0, ..facts.clone() };
+        assert!(settings("eth0 --switch lab", Some(&slow)).unwrap_err().contains("has no speed"));
+        let lossy = PortFacts { no_drop: 0, ..facts };
+        assert!(settings("eth0 --switch lab", Some(&lossy)).unwrap_err().contains("no no-drop priority"));
+    }
+
+    #[test]
+    fn wrong_options_are_told_with_what_is_right() {
+        for (line, word) in [
+            ("eth0", "--speed"),
+            ("eth0 --speed 5", "as 500M"),
+            ("eth0 --speed 1G --no-drop 8", "0..8"),
+            ("eth0 --speed 1G --trust dscp --dscp 64=1", "0 to 63"),
+            ("eth0 --speed 1G --dscp 26=3", "--trust dscp"),
+            ("eth0 --speed 1G --limit 1G", "as 16M"),
+            ("eth0 --speed 1G --port a", "--switch"),
+        ] {
+            let said = settings(line, None).unwrap_err();
+            assert!(said.contains(word), "{line}: {said}");
+        }
+    }
+}

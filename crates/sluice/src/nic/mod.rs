@@ -1,0 +1,77 @@
+//! `sluice nic`: an interface of this machine obeys PFC. The crate `nic` does it; here are its options and its words.
+
+mod attach;
+mod check;
+mod show;
+mod switch;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use crate::output;
+
+/// Make an interface of this machine obey PFC, so that any application behind it is lossless.
+#[derive(Args)]
+#[command(after_long_help = AFTER_HELP)]
+pub struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+/// Lines of at most 99 characters: clap would break longer ones at 100.
+const AFTER_HELP: &str = "\
+No kernel obeys PFC on a veth. `attach` gives the interface a queueing discipline that does: what the
+switch has paused is held back, and sockets that sent it wait. It takes Linux 6.16 or later with
+CONFIG_NET_SCH_BPF (`check` says whether this one has it) and root. No process stays, and all of it
+goes away with the interface.
+
+    sluice nic check
+    sluice nic attach eth0 --speed 10G --trust dscp --no-drop 3
+    sluice nic attach eth0 --netns lab-a --switch lab      # speed and priorities from the switch
+    sluice nic show --watch
+    sluice nic detach eth0";
+
+#[derive(Subcommand)]
+enum Task {
+    Attach(Box<attach::Attach>),
+    Detach(attach::Detach),
+    Show(show::Show),
+    Check(check::Check),
+}
+
+/// The namespace of the interface.
+#[derive(Args)]
+struct Namespace {
+    /// The network namespace of the interface: a name that `ip netns` knows, or the PID of a process in it (of a container, for
+    /// one) [default: this one].
+    #[arg(long, value_name = "NAME|PID")]
+    netns: Option<String>,
+}
+
+impl Namespace {
+    /// Calls `inside` there.
+    fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T> {
+        Ok(nic::netns::enter(self.netns.as_deref(), inside)?)
+    }
+
+    /// ` in NAME`, or nothing.
+    fn spelt(&self) -> String {
+        self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
+    }
+}
+
+/// Does it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    match &arguments.task {
+        Task::Attach(attach) => attach.run(),
+        Task::Detach(detach) => detach.run(),
+        Task::Show(show) => show.run(),
+        Task::Check(check) => check.run(),
+    }
+}
+
+/// Priorities of a mask, as `3, 4`.
+fn priorities(mask: u8) -> String {
+    let set: Vec<String> = (0..8).filter(|p| mask & (1 << p) != 0).map(|p: u8| p.to_string()).collect();
+    set.join(", ")
+}

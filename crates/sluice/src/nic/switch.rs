@@ -1,0 +1,87 @@
+//! What a running switch says of the port that an interface is plugged into: a veth's two ends name each other.
+
+use std::path::Path;
+
+use anyhow::{Result, bail};
+use control::v1::{Port, Snapshot};
+use nic::{Interface, Links};
+
+/// What a host needs to know of its port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PortFacts {
+    /// Its name.
+    pub port: String,
+    /// 0: none was configured.
+    pub speed_bps: u64,
+    /// Bit p: priority p is no-drop.
+    pub no_drop: u8,
+}
+
+/// The port `name` of the switch behind `socket`, or the one at the other end of `device`.
+pub fn port_facts(socket: &Path, name: Option<&str>, device: &Interface) -> Result<PortFacts> {
+    let snapshot = control::BlockingClient::connect(socket)?.snapshot()?;
+    let port = match name {
+        Some(name) => snapshot.ports.iter().find(|port| port.name == name),
+        None => {
+            // The ports are interfaces of the daemon's namespace, where the other end of the cable is, too.
+            let daemon = nic::netns::listener(socket)?;
+            let there = nic::netns::enter(Some(&daemon), || Links::connect()?.all())?;
+            other_end(&snapshot, &there, device)
+        }
+    };
+    match (port, name) {
+        (Some(port), _) => Ok(facts(port)),
+        (None, Some(name)) => {
+            bail!("the switch has no port `{name}`; its ports are {}", names(&snapshot))
+        }
+        (None, None) => bail!(
+            "{} is not the other end of any port of the switch: say which it is plugged into with --port, out of {}",
+            device.name,
+            names(&snapshot)
+        ),
+    }
+}
+
+/// The port whose interface and `device` name each other as their other end.
+fn other_end<'a>(snapshot: &'a Snapshot, there: &[Interface], device: &Interface) -> Option<&'a Port> {
+    snapshot.ports.iter().find(|port| {
+        let interface = there.iter().find(|interface| interface.name == port.interface);
+        interface.is_some_and(|end| end.peer == Some(device.index) && device.peer == Some(end.index))
+    })
+}
+
+fn facts(port: &Port) -> PortFacts {
+    let no_drop = port.groups.iter().enumerate().filter(|(_, group)| group.no_drop);
+    let no_drop = no_drop.fold(0, |mask, (priority, _)| mask | 1 << priority);
+    PortFacts { port: port.name.clone(), speed_bps: port.speed_bps, no_drop }
+}
+
+fn names(snapshot: &Snapshot) -> String {
+    let names: Vec<&str> = snapshot.ports.iter().map(|port| port.name.as_str()).collect();
+    names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::v1::Group;
+
+    fn port(name: &str, interface: &str) -> Port {
+        let mut groups = vec![Group::default(); 8];
+        (groups[3].no_drop, groups[5].no_drop) = (true, true);
+        Port { name: name.into(), interface: interface.into(), speed_bps: 7, groups, ..Port::default() }
+    }
+
+    #[test]
+    fn ends_of_a_cable_name_each_other() {
+        let ports = vec![port("a", "sw-a"), port("b", "sw-b"), port("c", "sw-c")];
+        let snapshot = Snapshot { ports, ..Snapshot::default() };
+        let end = |name: &str, index, peer| Interface { name: name.into(), index, peer };
+        // sw-a has the number that eth0 names, but its other end is another interface of the same number elsewhere.
+        let there = [end("sw-a", 5, Some(9)), end("sw-b", 6, Some(2)), end("sw-c", 7, None)];
+        let found = other_end(&snapshot, &there, &end("eth0", 2, Some(6))).map(facts);
+        assert_eq!(found, Some(PortFacts { port: "b".into(), speed_bps: 7, no_drop: 0b10_1000 }));
+        assert_eq!(other_end(&snapshot, &there, &end("eth0", 2, Some(5))), None);
+        assert_eq!(other_end(&snapshot, &there, &end("eth0", 2, None)), None);
+    }
+}

@@ -1,0 +1,66 @@
+//! What each queue may hold, and which queue is no-drop: what the settings of the whole switch come to for a port.
+//!
+//! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that number divide evenly. A queue
+//! is no-drop, on every port, if frames of some port's no-drop priority may be in it; it has no shared maximum unless one is
+//! set, since what ingress admitted stays admitted. Any other queue has 20 %.
+//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Managing data buffers).
+
+use crate::classify::queues_of_priorities;
+use crate::queue::Limits;
+use crate::settings::{Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold};
+use wire::set::Set8;
+
+/// The shared maximum of a lossy queue, in percent.
+const DEFAULT_SHARED_PERCENT: u8 = 20;
+
+/// What the settings of the whole switch come to for a port's egress half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EgressLimits {
+    /// What each queue may hold.
+    pub queues: [Limits; PRIORITIES],
+    /// Share of that above which use is a violation, in percent.
+    pub usage_percent: u8,
+    /// The queues that frames of each priority may be in.
+    pub queues_of_priorities: [Set8; PRIORITIES],
+}
+
+impl EgressLimits {
+    /// Those of every port, in order.
+    pub fn of(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
+        let no_drop = no_drop_queues(settings);
+        settings.ports.iter().map(move |port| EgressLimits {
+            queues: std::array::from_fn(|queue| limits(settings, port, queue, no_drop.contains(queue))),
+            usage_percent: settings.usage_percent,
+            queues_of_priorities: queues_of(settings, port),
+        })
+    }
+}
+
+/// The queues that carry frames which some port must not lose. They are no-drop on every port.
+pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
+    let of_port = |port: &PortSettings| {
+        let queues = queues_of(settings, port);
+        Set8::from_bits(port.pfc.no_drop).into_iter().fold(Set8::EMPTY, |set, p| set.with(queues[p]))
+    };
+    settings.ports.iter().fold(Set8::EMPTY, |set, port| set.with(of_port(port)))
+}
+
+fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop: bool) -> Limits {
+    let queue = port.queues[queue];
+    let of_ports = settings.buffer.fixed_cells / settings.ports.len() as u32;
+    let default = Threshold::Dynamic(Alpha::from_percent(DEFAULT_SHARED_PERCENT));
+    Limits {
+        pool: queue.pool,
+        guaranteed_cells: match queue.guaranteed {
+            Guaranteed::Percent(percent) => of_ports * u32::from(percent) / 100,
+            Guaranteed::Cells(cells) => cells,
+        },
+        maximum: queue.shared.or((!no_drop).then_some(default)),
+        wred: queue.wred,
+        no_drop,
+    }
+}
+
+fn queues_of(settings: &SwitchSettings, port: &PortSettings) -> [Set8; PRIORITIES] {
+    queues_of_priorities(&port.classify, settings.bridge.unknown_unicast_to_queue)
+}

@@ -1,0 +1,113 @@
+//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, deadlines, which port has
+//! something to do.
+
+use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
+use crate::event::Event;
+use crate::pool::Pool;
+use crate::settings::POOLS;
+use crate::switch::Switch;
+use crate::time::Instant;
+use crate::watermark::Mark;
+use wire::set::Set64;
+
+impl Switch {
+    /// Ports that may have something to send, as a mask.
+    #[inline]
+    pub fn ports_with_work(&self) -> u64 {
+        self.work.bits()
+    }
+
+    /// Ports that must send a PFC frame now.
+    #[inline]
+    pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
+        let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
+        self.work.into_iter().filter(is_due).collect()
+    }
+
+    /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
+    /// before, unless a time has come that [`Switch::deadline_of`] gave.
+    #[inline]
+    pub fn take_fresh(&mut self) -> u64 {
+        std::mem::take(&mut self.fresh).bits()
+    }
+
+    /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn next_deadline(&mut self, now: Instant) -> Instant {
+        self.work.into_iter().map(|port| self.deadline_of(port, now)).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
+        if !self.work.contains(port) {
+            return Instant::NEVER;
+        }
+        self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
+    }
+
+    /// Whether [`Switch::tick`] has groups to look at: thresholds that move with what others hold.
+    pub fn is_watching(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// The port carries frames.
+    pub fn is_up(&self, port: usize) -> bool {
+        self.up.contains(port)
+    }
+
+    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    pub fn hold(&mut self, port: usize, on_hold: bool) {
+        self.egress[port].hold(on_hold);
+    }
+
+    /// Frames that the switch holds: queued, or handed out and not completed (checks only: slow).
+    pub fn frames_held(&self) -> usize {
+        self.store.count()
+    }
+
+    /// Takes the events since the last call, oldest first.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
+        self.events.drain()
+    }
+
+    /// One watermark of every group, queue and pool begins anew.
+    pub fn mark_watermarks(&mut self, mark: Mark) {
+        self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
+        self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
+        self.pools.mark(mark);
+    }
+
+    /// What a priority group holds and has counted; its peaks since it was last read begin anew.
+    pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
+        let snapshot = self.ingress[port].group(priority, &self.pools);
+        self.ingress[port].mark_group(priority);
+        snapshot
+    }
+
+    /// Free cells of each service pool at ingress: what dynamic thresholds of groups are a part of.
+    pub fn free_cells(&self) -> [u32; POOLS] {
+        self.pools.ingress.each_ref().map(Pool::free_cells)
+    }
+
+    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
+    pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        snapshot.at_ns = now.0;
+        snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);
+        snapshot.egress_pools = self.pools.egress.each_ref().map(Pool::snapshot);
+        snapshot.headroom = self.pools.headroom.snapshot();
+        snapshot.cell_bytes = self.cell.bytes();
+        (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.bridge.counts();
+        snapshot.flood_copies = self.flood_copies;
+        snapshot.events_lost = self.events.lost();
+        snapshot.ports.resize_with(self.settings.ports.len(), PortSnapshot::default);
+        for (port, out) in snapshot.ports.iter_mut().enumerate() {
+            let settings = &self.settings.ports[port];
+            out.name.clone_from(&settings.name);
+            out.up = self.up.contains(port);
+            out.speed_bps = settings.speed_bps.unwrap_or(0);
+            out.overhead_bytes = settings.overhead_bytes;
+            out.drops = Default::default();
+            self.ingress[port].snapshot(&self.pools, out);
+            self.egress[port].snapshot(now, &self.pools, out);
+        }
+    }
+}

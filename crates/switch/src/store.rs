@@ -1,0 +1,209 @@
+//! The frames that the switch stores until they have left: what is charged for each, and the order of each queue.
+//!
+//! One slot a frame of the memory, made at the start. A queue is a list through the slots, so any queue may hold any
+//! number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
+//! either here or with somebody else.
+
+use crate::classify::Class;
+use crate::frame::FrameId;
+use crate::settings::DropLevel;
+use wire::ip::DsField;
+
+/// What is remembered of a frame until its cells are released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C, align(4))]
+pub struct Charge {
+    /// What it is treated as: its priority group, its queue, its drop level.
+    pub class: Class,
+    /// Bytes without FCS.
+    pub len: u16,
+    /// Cells charged, at ingress and at egress.
+    pub cells: u16,
+    /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
+    pub ds_field: Option<DsField>,
+    /// Port it came in on.
+    pub in_port: u8,
+}
+
+impl Charge {
+    /// Its queue's number.
+    #[inline]
+    pub fn queue(&self) -> usize {
+        usize::from(self.class.queue & 7)
+    }
+
+    /// Its priority group's number.
+    #[inline]
+    pub fn priority(&self) -> usize {
+        usize::from(self.class.priority & 7)
+    }
+
+    /// The number of the port that it came in on.
+    #[inline]
+    pub fn port(&self) -> usize {
+        usize::from(self.in_port)
+    }
+
+    /// Its cells.
+    #[inline]
+    pub fn cells(&self) -> u32 {
+        u32::from(self.cells)
+    }
+}
+
+/// Four of them are a cache line.
+#[derive(Debug, Clone, Copy)]
+#[repr(C, align(16))]
+struct Slot {
+    charge: Charge,
+    /// The next frame of its queue.
+    next: u32,
+}
+
+/// In place of the port that a frame came in on: the switch does not have this frame.
+const ABSENT: u8 = 255;
+/// … or made it itself (PFC); it has no cells.
+const OWN: u8 = 254;
+
+const EMPTY: Slot = Slot {
+    charge: Charge {
+        class: Class { priority: 0, queue: 0, drop_level: DropLevel::Green },
+        len: 0,
+        cells: 0,
+        ds_field: None,
+        in_port: ABSENT,
+    },
+    next: NONE,
+};
+
+const NONE: u32 = u32::MAX;
+
+/// First and last frame of one queue.
+#[derive(Debug)]
+pub struct List {
+    head: u32,
+    tail: u32,
+    frames: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { head: NONE, tail: NONE, frames: 0 }
+    }
+}
+
+impl List {
+    /// Frames in it.
+    #[inline]
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// A slot for each frame of the memory.
+#[derive(Debug)]
+pub struct Store {
+    slots: Vec<Slot>,
+}
+
+impl Store {
+    /// Slots for frames 0 to `frames` − 1, all empty.
+    pub fn new(frames: usize) -> Self {
+        Self { slots: vec![EMPTY; frames] }
+    }
+
+    /// Appends a frame to a queue.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
+        let index = frame.index();
+        debug_assert_eq!(self.slots[index].charge.in_port, ABSENT, "frame {index} is stored twice");
+        self.slots[index] = Slot { charge: *charge, next: NONE };
+        match list.tail {
+            NONE => list.head = index as u32,
+            tail => self.slots[tail as usize].next = index as u32,
+        }
+        list.tail = index as u32;
+        list.frames += 1;
+    }
+
+    /// Length of the first frame of a queue in bytes; 0 if it is empty.
+    #[inline]
+    pub fn front_len(&self, list: &List) -> u16 {
+        if list.head == NONE { 0 } else { self.slots[list.head as usize].charge.len }
+    }
+
+    /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
+    #[inline]
+    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &Charge)> {
+        if list.head == NONE {
+            return None;
+        }
+        let index = list.head;
+        let slot = &self.slots[index as usize];
+        list.head = slot.next;
+        list.frames -= 1;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        Some((FrameId::new(index), &slot.charge))
+    }
+
+    /// What is charged for a frame that is handed out.
+    pub fn charge(&self, frame: &FrameId) -> &Charge {
+        &self.slots[frame.index()].charge
+    }
+
+    /// Notes a frame that the switch made itself and hands out to be sent.
+    pub fn lend_own(&mut self, frame: &FrameId) {
+        debug_assert_eq!(self.slots[frame.index()].charge.in_port, ABSENT);
+        self.slots[frame.index()].charge.in_port = OWN;
+    }
+
+    /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
+    #[inline]
+    pub fn finish(&mut self, frame: &FrameId) -> Option<Charge> {
+        let slot = &mut self.slots[frame.index()];
+        let charge = slot.charge;
+        debug_assert_ne!(charge.in_port, ABSENT, "frame {} was not handed out", frame.index());
+        slot.charge.in_port = ABSENT;
+        (charge.in_port < OWN).then_some(charge)
+    }
+
+    /// Frames stored, in queues or handed out (checks only: it looks at every slot).
+    pub fn count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.charge.in_port != ABSENT).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_slots_are_a_cache_line() {
+        assert_eq!(size_of::<Slot>(), 16);
+    }
+
+    #[test]
+    fn two_queues_through_the_same_slots_keep_their_orders() {
+        let mut store = Store::new(8);
+        let charge = |len| Charge { len, cells: 1, in_port: 0, ..EMPTY.charge };
+        let (mut a, mut b) = (List::default(), List::default());
+        for index in [3, 1, 7] {
+            store.push(&mut a, FrameId::new(index), &charge(index as u16));
+            store.push(&mut b, FrameId::new(index - 1), &charge(index as u16 + 100));
+        }
+        assert_eq!((store.front_len(&a), store.front_len(&b), store.count()), (3, 103, 6));
+        let order: Vec<_> =
+            std::iter::from_fn(|| store.pop(&mut a).map(|(frame, _)| frame.index())).collect();
+        assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
+        assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
+        assert_eq!(store.count(), 5);
+    }
+}

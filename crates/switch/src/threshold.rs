@@ -1,0 +1,58 @@
+//! A threshold on shared cells, ready to be worked out for each frame.
+//!
+//! Rule: a static threshold is so many cells; a dynamic one is alpha × the free cells of the pool, rounded down, where alpha is a
+//! power of two from 1/128 to 8. Both are base + ratio × free / 128: no branch, and one multiplication.
+//! Source: docs/law.md, "Thresholds".
+
+use crate::settings::Threshold;
+
+/// A threshold in the form that the way of a frame uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    base_cells: u32,
+    ratio_of_128: u32,
+}
+
+impl Limit {
+    /// No limit at all.
+    pub(crate) const NONE: Limit = Limit { base_cells: u32::MAX, ratio_of_128: 0 };
+
+    /// The limit that a threshold sets.
+    pub(crate) fn of(threshold: Threshold) -> Self {
+        match threshold {
+            Threshold::Static(cells) => Self { base_cells: cells, ratio_of_128: 0 },
+            Threshold::Dynamic(alpha) => Self { base_cells: 0, ratio_of_128: alpha.of(128) },
+        }
+    }
+
+    /// The limit in cells, in a pool that has `free_cells` free ones.
+    #[inline]
+    pub(crate) fn cells(self, free_cells: u32) -> u32 {
+        let dynamic = (u64::from(free_cells) * u64::from(self.ratio_of_128)) >> 7;
+        (u64::from(self.base_cells) + dynamic).min(u32::MAX.into()) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Alpha;
+
+    /// What `Threshold::cells` says is the law; this is its quick form.
+    #[test]
+    fn the_same_cells_as_the_setting_says() {
+        let alphas = (-7..=3).map(|exponent| Alpha::from_exponent(exponent).expect("an alpha"));
+        let dynamic = alphas.map(Threshold::Dynamic);
+        let fixed = [0, 1, 12_288, u32::MAX].map(Threshold::Static);
+        for threshold in dynamic.chain(fixed) {
+            for free in (0..2000).chain([131_071, 1 << 24, u32::MAX / 8, u32::MAX / 8 + 1, u32::MAX]) {
+                assert_eq!(
+                    Limit::of(threshold).cells(free),
+                    threshold.cells(free),
+                    "{threshold:?} of {free}"
+                );
+            }
+        }
+        assert_eq!(Limit::NONE.cells(5), u32::MAX);
+    }
+}

@@ -1,0 +1,89 @@
+//! When the kernel lets a thread run: what a poll loop, and the guard beside it, can ask for.
+//!
+//! Source: sched(7), sched_setattr(2); a slice of one's own for ordinary threads: kernel 6.12 (EEVDF).
+
+use std::io;
+use std::mem::size_of;
+
+use switch::Nanos;
+
+/// How a thread is scheduled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As any other thread.
+    Normal,
+    /// As an ordinary thread of the highest weight that runs in short slices: it is seldom off its core for long, and
+    /// starves nobody.
+    ShortSlices,
+    /// Real time (SCHED_FIFO) with this priority from 1 to 99: nothing but higher priorities comes between. A thread that spins
+    /// is throttled by the kernel for 50 ms of each second, and keeps what else must run on its core from running.
+    Fifo(u32),
+}
+
+/// The slice that a loop asks for: the shortest that the kernel grants.
+const SLICE_NS: Nanos = 100_000;
+/// The highest weight of an ordinary thread.
+const NICE: i32 = -20;
+
+/// `struct sched_attr` (linux/sched/types.h), its first version.
+#[repr(C)]
+#[derive(Default)]
+struct SchedAttr {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Has the calling thread scheduled so from now on.
+///
+/// # Errors
+/// This process may not ask for that (CAP_SYS_NICE), or the kernel does not know it.
+pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
+    let mut attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
+    match scheduling {
+        Scheduling::Normal => {}
+        Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
+        Scheduling::Fifo(priority) => (attr.policy, attr.priority) = (libc::SCHED_FIFO as u32, priority),
+    }
+    // SAFETY: the structure is of the size that it says, and outlives the call; 0 is the calling thread.
+    let failed = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Keeps this process's memory from being swapped out, from the first touch on.
+///
+/// # Errors
+/// This process may not lock so much (CAP_IPC_LOCK, `ulimit -l`).
+pub fn lock_memory() -> io::Result<()> {
+    // SAFETY: plain system call.
+    let failed = unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the kernel then says of a thread: policy, real-time priority.
+    fn policy() -> (i32, i32) {
+        let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        (fields[38].parse().unwrap(), fields[37].parse().unwrap())
+    }
+
+    #[test]
+    fn the_kernel_takes_each() {
+        let seen = std::thread::spawn(|| {
+            [Scheduling::ShortSlices, Scheduling::Fifo(5), Scheduling::Normal].map(|scheduling| {
+                set_scheduling(scheduling).unwrap();
+                policy()
+            })
+        });
+        assert_eq!(seen.join().unwrap(), [(0, 0), (libc::SCHED_FIFO, 5), (0, 0)]);
+    }
+}

@@ -1,0 +1,14 @@
+//! `sluice nic`: hosts of which the kernel obeys PFC. Needs a kernel with BPF qdiscs, which few machines have yet, so these
+//! tests are ignored by `cargo test` and run by `cargo xtask vm`, in a machine that QEMU makes up. Nothing here depends on
+//! how fast that is: what is asserted is counted, and times only where an instruction takes a nanosecond (`--shift 0`).
+
+#[path = "nic/lab.rs"]
+mod lab;
+#[path = "nic/latency.rs"]
+mod latency;
+#[path = "nic/life.rs"]
+mod life;
+#[path = "nic/rdma.rs"]
+mod rdma;
+#[path = "nic/traffic.rs"]
+mod traffic;

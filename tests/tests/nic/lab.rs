@@ -1,0 +1,204 @@
+//! Two senders and a receiver behind a slow port, on a running daemon; sockets that send as much as they are let.
+
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde_json::Value;
+use testbed::{Bed, Daemon, Namespace, Snapshot, Station, binary, drops, eventually, idle, port};
+
+/// How long senders send.
+pub const LONG: Duration = Duration::from_secs(10);
+
+/// DSCP 24 is priority 3, as the IP header's second byte has it.
+pub const NO_DROP_TOS: u8 = 24 << 2;
+
+/// The speed of the senders' ports and of the receiver's: what one CPU that QEMU makes up can do many times over.
+pub const SENDER_SPEED: &str = "100M";
+const RECEIVER_MBPS: u64 = 20;
+
+/// Bytes of a UDP payload in a frame of 1514.
+const PAYLOAD_BYTES: usize = 1472;
+
+/// The bed with all that is in it.
+pub struct Lab {
+    pub senders: [Station; 2],
+    pub receiver: Station,
+    pub daemon: Daemon,
+    pub bed: Bed,
+}
+
+impl Lab {
+    /// Hosts with addresses that know each other, on a daemon that trusts `trust`.
+    pub fn new(trust: &str) -> Result<Self> {
+        let bed = Bed::new()?;
+        let switch = bed.switch("switch")?;
+        let senders = [bed.plain_host(&switch, "sender1")?, bed.plain_host(&switch, "sender2")?];
+        let receiver = bed.plain_host(&switch, "receiver")?;
+        let mut config = format!(
+            "[switch]\nname = \"rig\"\n\n[buffer]\nheadroom_cells = 49152\n\n[port-defaults]\ntrust = \"{trust}\"\n\n\
+             [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n"
+        );
+        config += &tests::slow_port_config("receiver", RECEIVER_MBPS);
+        for sender in &senders {
+            config += &tests::port_config(&sender.name, SENDER_SPEED);
+            config += &format!(
+                "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 1024 }}\nxon_offset_cells = 256\n\
+                 headroom_cells = 16384\n",
+                sender.name
+            );
+        }
+        let daemon = bed.daemon(&switch, &config)?;
+        let lab = Self { senders, receiver, daemon, bed };
+        for sender in &lab.senders {
+            sender.namespace.run(&format!("ping -c 1 -W 20 {}", lab.receiver.ipv4()))?;
+        }
+        Ok(lab)
+    }
+
+    /// Makes both senders obey.
+    pub fn attach(&self, more: &str) -> Result<()> {
+        for sender in &self.senders {
+            attach(&sender.namespace, &format!("--speed {SENDER_SPEED} {more}"))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until nothing is on its way any more.
+    pub fn at_rest(&self, is_attached: bool) -> Result<Snapshot> {
+        if is_attached {
+            for sender in &self.senders {
+                eventually("the qdisc is empty", || {
+                    let held: u64 = priorities(&show(&sender.namespace)?, "held_frames").iter().sum();
+                    Ok((held == 0).then_some(()))
+                })?;
+            }
+        }
+        self.daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))
+    }
+}
+
+/// Runs `sluice nic …`; what it printed.
+pub fn nic(arguments: &str) -> Result<String> {
+    let output = std::process::Command::new(binary("sluice")?)
+        .arg("nic")
+        .args(arguments.split_whitespace())
+        .output()?;
+    ensure!(
+        output.status.success(),
+        "sluice nic {arguments}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// Attaches the interface of a namespace.
+pub fn attach(namespace: &Namespace, options: &str) -> Result<String> {
+    nic(&format!("attach {} --netns {} {options}", Station::INTERFACE, namespace.name()))
+}
+
+/// What the interface of a namespace counts.
+pub fn show(namespace: &Namespace) -> Result<Value> {
+    let said = nic(&format!("show {} --netns {} --json", Station::INTERFACE, namespace.name()))?;
+    let shown: Value = serde_json::from_str(&said)?;
+    Ok(shown["interfaces"][0].clone())
+}
+
+/// One number of every priority.
+pub fn priorities(shown: &Value, field: &str) -> Vec<u64> {
+    let all = shown["priorities"].as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().map(|priority| priority[field].as_u64().unwrap_or(u64::MAX)).collect()
+}
+
+/// What the switch dropped of the no-drop priority, wherever that was.
+pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
+    let mut sum = 0;
+    for name in ["sender1", "sender2", "receiver"] {
+        sum += tests::dropped(port(snapshot, name)?, 3);
+    }
+    Ok(sum)
+}
+
+/// Drops that break the promise: headroom exhausted, and what kernels lost.
+pub fn broken(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
+    ["ingress_no_drop", "kernel_lost"].map(|reason| (reason, drops(snapshot, reason))).into()
+}
+
+/// How a sender goes about a socket that is full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// It waits in the kernel.
+    Block,
+    /// It is told so (EAGAIN), and tries again a little later.
+    Again,
+}
+
+/// What a sender did.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sent {
+    pub frames: u64,
+    /// Times that the socket was full.
+    pub full: u64,
+}
+
+/// Sends datagrams for `duration`, as many as the socket takes, with a pause of `apart` between two.
+pub fn send(
+    from: &Station,
+    to: &str,
+    tos: u8,
+    full: Full,
+    duration: Duration,
+    apart: Duration,
+) -> Result<Sent> {
+    let socket = from.namespace.enter(|| UdpSocket::bind("0.0.0.0:0"))??;
+    socket.connect((to, PORT))?;
+    setsockopt(&socket, sockopt::Ipv4Tos, &i32::from(tos))?;
+    socket.set_nonblocking(full == Full::Again)?;
+    let (end, mut sent) = (Instant::now() + duration, Sent::default());
+    let mut payload = [0; PAYLOAD_BYTES];
+    while Instant::now() < end {
+        payload[..8].copy_from_slice(&sent.frames.to_be_bytes());
+        match socket.send(&payload) {
+            Ok(_) => sent.frames += 1,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                sent.full += 1;
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            // An ordinary qdisc that is full says so to a socket of its own machine.
+            Err(error) if error.raw_os_error() == Some(nix::Error::ENOBUFS as i32) => sent.full += 1,
+            Err(error) => return Err(error).with_context(|| format!("{} sends", from.name)),
+        }
+        if !apart.is_zero() {
+            std::thread::sleep(apart);
+        }
+    }
+    Ok(sent)
+}
+
+/// Where datagrams go.
+pub const PORT: u16 = 4000;
+
+/// Counts what arrives while `sending` runs, and then until nothing more does.
+pub fn count_arrivals<T>(at: &Station, sending: impl FnOnce(&AtomicU64) -> Result<T>) -> Result<(T, u64)> {
+    let socket = at.namespace.enter(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
+    setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20))?;
+    socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+    let (arrived, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 2048];
+            while !is_over.load(Ordering::Relaxed) {
+                if socket.recv(&mut buffer).is_ok() {
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+        let sent = sending(&arrived);
+        is_over.store(true, Ordering::Relaxed);
+        Ok((sent?, arrived.load(Ordering::Relaxed)))
+    })
+}

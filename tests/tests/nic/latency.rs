@@ -1,0 +1,233 @@
+//! How fast pauses are obeyed. In a machine where an instruction takes a nanosecond (`cargo xtask vm --shift 0`) the answer is
+//! the same on every machine that runs it. What is on the wire is written down at the far end by tcpdump, which sees the
+//! PFC frames as they leave there and the data as they arrive.
+
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
+use testbed::{Namespace, Process, eventually};
+
+use crate::lab::{Full, NO_DROP_TOS, attach, nic, send};
+use crate::life::{Cable, FAR};
+
+/// Sends a PFC frame for one priority out of eth0 of a namespace.
+pub fn send_pfc(from: &Namespace, priority: u8, quanta: u16) -> Result<()> {
+    PfcSender::new(from)?.send(priority, quanta)
+}
+
+/// A packet socket on eth0 of a namespace.
+pub struct PfcSender {
+    socket: std::os::fd::OwnedFd,
+    address: LinkAddr,
+}
+
+impl PfcSender {
+    pub fn new(from: &Namespace) -> Result<Self> {
+        from.enter(|| {
+            let mut all = nix::ifaddrs::getifaddrs()?.filter(|address| address.interface_name == "eth0");
+            let address = all.find_map(|address| address.address?.as_link_addr().copied());
+            let address = address.context("eth0 has an address")?;
+            let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::empty(), None)?;
+            Ok(Self { socket, address })
+        })?
+    }
+
+    pub fn send(&self, priority: u8, quanta: u16) -> Result<()> {
+        let mut frame = [0; 60];
+        frame[..6].copy_from_slice(&[1, 0x80, 0xc2, 0, 0, 1]);
+        frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x99]);
+        frame[12..16].copy_from_slice(&[0x88, 0x08, 1, 1]);
+        frame[17] = 1 << priority;
+        let at = 18 + 2 * usize::from(priority);
+        frame[at..at + 2].copy_from_slice(&quanta.to_be_bytes());
+        sendto(self.socket.as_raw_fd(), &frame, &self.address, MsgFlags::empty())?;
+        Ok(())
+    }
+}
+
+/// A frame at the far end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    /// The quanta for priority 3.
+    Pfc(u16),
+    NoDrop,
+    BestEffort,
+}
+
+/// What a capture file with nanoseconds says: when, and what.
+fn read(file: &Path) -> Result<Vec<(u64, Seen)>> {
+    let bytes = std::fs::read(file)?;
+    let u32_at = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    ensure!(u32_at(0) == Some(0xa1b2_3c4d), "a capture with nanoseconds");
+    let (mut at, mut all) = (24, Vec::new());
+    while let (Some(s), Some(ns), Some(len)) = (u32_at(at), u32_at(at + 4), u32_at(at + 8)) {
+        let Some(frame) = bytes.get(at + 16..at + 16 + len as usize) else { break };
+        at += 16 + len as usize;
+        let seen = match (frame[12], frame[13]) {
+            (0x88, 0x08) => Seen::Pfc(u16::from_be_bytes([frame[24], frame[25]])),
+            (0x08, 0x00) if frame[15] == NO_DROP_TOS => Seen::NoDrop,
+            (0x08, 0x00) => Seen::BestEffort,
+            _ => continue,
+        };
+        all.push((u64::from(s) * 1_000_000_000 + u64::from(ns), seen));
+    }
+    Ok(all)
+}
+
+/// A distribution in a line.
+fn spelt(name: &str, mut values: Vec<u64>) -> String {
+    values.sort_unstable();
+    let (first, last) = (values.first(), values.last());
+    format!(
+        "{name}: {} times, median {:?} ns, {first:?} to {last:?}",
+        values.len(),
+        values.get(values.len() / 2)
+    )
+}
+
+/// 1 Gbit/s: a frame takes 12.3 µs, 65535 quanta 33.6 ms, 2000 quanta 1.024 ms.
+const SHORT_QUANTA: u16 = 2000;
+const SHORT_NS: u64 = 2000 * 512;
+
+/// XOFF to silence, XON to the first frame, the end of the timer to the first frame.
+#[test]
+#[ignore = "needs BPF qdiscs and virtual time: cargo xtask vm --shift 0 latency"]
+fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
+    let cable = Cable::new(1)?;
+    attach(&cable.near.namespace, "--speed 1G --trust dscp")?;
+    let file = cable.bed.dir().join("far.pcap");
+    let mut tcpdump = cable.far.command("tcpdump");
+    tcpdump.args([
+        "-i",
+        "eth0",
+        "-n",
+        "-p",
+        "-U",
+        "--time-stamp-precision=nano",
+        "-Z",
+        "root",
+        "-s",
+        "64",
+        "-B",
+    ]);
+    let mut tcpdump = Process::start("tcpdump", tcpdump.args(["65536", "-w"]).arg(&file))?;
+    tcpdump.wait_for("a capture", |line| line.contains("listening on").then_some(()))?;
+
+    let pfc = PfcSender::new(&cable.far)?;
+    let near = &cable.near;
+    let pause = |milliseconds| std::thread::sleep(Duration::from_millis(milliseconds));
+    std::thread::scope(|scope| -> Result<()> {
+        let long = Duration::from_secs(1);
+        let no_drop = scope.spawn(move || send(near, FAR, NO_DROP_TOS, Full::Block, long, Duration::ZERO));
+        let beside = scope.spawn(move || send(near, FAR, 0, Full::Block, long, Duration::from_micros(200)));
+        pause(50);
+        for _ in 0..20 {
+            pfc.send(3, 65_535)?;
+            pause(10);
+            pfc.send(3, 0)?;
+            pause(5);
+            pfc.send(3, SHORT_QUANTA)?;
+            pause(5);
+        }
+        no_drop.join().expect("a sender")?;
+        beside.join().expect("a sender")?;
+        Ok(())
+    })?;
+    tcpdump.signal(nix::sys::signal::Signal::SIGINT)?;
+    tcpdump.wait(Duration::ZERO)?;
+    let seen = eventually("the capture", || Ok(Some(read(&file)?)))?;
+
+    let (mut to_silence, mut to_first, mut to_end, mut after_xoff, mut beside) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for (place, (at, what)) in seen.iter().enumerate() {
+        let Seen::Pfc(quanta) = *what else { continue };
+        let rest = &seen[place + 1..];
+        let next = rest.iter().find(|(_, what)| matches!(what, Seen::Pfc(_))).map_or(u64::MAX, |(at, _)| *at);
+        let no_drop: Vec<u64> =
+            rest.iter().filter(|(_, what)| *what == Seen::NoDrop).map(|(at, _)| *at).collect();
+        if quanta == 0 {
+            to_first.extend(no_drop.first().map(|first| first - at));
+            continue;
+        }
+        let end = if quanta == SHORT_QUANTA { at + SHORT_NS } else { next };
+        let late: Vec<u64> = no_drop.iter().copied().filter(|then| *then < end).collect();
+        after_xoff.push(late.len() as u64);
+        to_silence.push(late.last().map_or(0, |last| last - at));
+        let others = rest.iter().filter(|(then, what)| *what == Seen::BestEffort && *then < end).count();
+        beside.push(others as u64);
+        if quanta == SHORT_QUANTA {
+            to_end.extend(no_drop.iter().find(|then| **then >= end).map(|first| first - end));
+        }
+    }
+    for line in [
+        spelt("XOFF to silence", to_silence.clone()),
+        spelt("frames after XOFF", after_xoff.clone()),
+        spelt("XON to the first frame", to_first.clone()),
+        spelt("end of the timer to the first frame", to_end.clone()),
+        spelt("frames of another priority during a pause", beside.clone()),
+    ] {
+        println!("    {line}");
+    }
+    ensure!(to_first.len() == 20 && to_end.len() == 20 && to_silence.len() == 40, "every PFC frame was seen");
+    assert!(after_xoff.iter().all(|frames| *frames <= 1), "one frame at most was on its way: {after_xoff:?}");
+    assert!(beside.iter().all(|frames| *frames > 0), "others go on: {beside:?}");
+    assert!(to_silence.iter().all(|ns| *ns <= 15_000), "{to_silence:?}");
+    assert!(to_first.iter().all(|ns| *ns <= 30_000), "{to_first:?}");
+    assert!(to_end.iter().all(|ns| *ns <= 100_000), "{to_end:?}");
+    Ok(())
+}
+
+/// As many PFC frames as the far end can send, every second of them an XON: what one costs, by the kernel's own account of
+/// BPF run times; data of another priority arrive all the while.
+#[test]
+#[ignore = "needs BPF qdiscs and virtual time: cargo xtask vm --shift 0 latency"]
+fn latency_of_a_storm() -> Result<()> {
+    const FRAMES: u32 = 20_000;
+    let cable = Cable::new(1)?;
+    attach(&cable.near.namespace, "--speed 1G --trust dscp")?;
+    std::fs::write("/proc/sys/kernel/bpf_stats_enabled", "1")?;
+    let pfc = PfcSender::new(&cable.far)?;
+    let received = || -> Result<u64> {
+        let links: serde_json::Value = serde_json::from_str(&cable.far.ip("-s -j link show eth0")?)?;
+        links[0]["stats64"]["rx"]["packets"].as_u64().context("a counter")
+    };
+    let before = received()?;
+    let started = std::time::Instant::now();
+    let near = &cable.near;
+    let beside = std::thread::scope(|scope| -> Result<_> {
+        let short = Duration::from_millis(100);
+        let beside = scope.spawn(move || send(near, FAR, 0, Full::Block, short, Duration::from_millis(1)));
+        for number in 0..FRAMES {
+            pfc.send(3, if number % 2 == 0 { 65_535 } else { 0 })?;
+        }
+        beside.join().expect("a sender")
+    })?;
+    let elapsed = started.elapsed();
+    let shown = crate::lab::show(&cable.near.namespace)?;
+    println!(
+        "    {FRAMES} PFC frames in {elapsed:?}, sending included: {:.0} a second; {}",
+        f64::from(FRAMES) / elapsed.as_secs_f64(),
+        shown["heard"]
+    );
+    assert_eq!(shown["heard"]["pfc_frames"], FRAMES);
+    let listed = std::process::Command::new("bpftool").args(["-j", "prog", "list"]).output()?;
+    let programs: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
+    for program in programs.as_array().context("a list")? {
+        let (Some(name), Some(ns), Some(count)) =
+            (program["name"].as_str(), program["run_time_ns"].as_u64(), program["run_cnt"].as_u64())
+        else {
+            continue;
+        };
+        if name.starts_with("sluice_nic") && count > 0 {
+            println!("    {name}: {} ns each, {count} times", ns / count);
+        }
+    }
+    eventually("data of another priority have all arrived", || {
+        Ok((received()? == before + beside.frames).then_some(()))
+    })?;
+    nic(&format!("detach eth0 --netns {}", cable.near.namespace.name()))?;
+    Ok(())
+}

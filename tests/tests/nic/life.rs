@@ -1,0 +1,211 @@
+//! Attached, detached, deleted, killed: whatever happens to an interface, nothing stays behind and the kernel has nothing to
+//! complain of (the rig looks for that itself, when all tests are done).
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use nix::sys::signal::Signal;
+use testbed::{Bed, Namespace, Process, Station, binary, eventually};
+
+use crate::lab::{Full, NO_DROP_TOS, attach, nic, priorities, send, show};
+
+/// Two hosts on one cable, without a switch: `near` has an address of its own, and sends to where `far` is.
+pub struct Cable {
+    pub near: Station,
+    pub far: Namespace,
+    pub bed: Bed,
+}
+
+/// The address at the far end, which nobody has; the near end knows where to send what is for it.
+pub const FAR: &str = "10.1.0.2";
+
+impl Cable {
+    pub fn new(queues: u32) -> Result<Self> {
+        let bed = Bed::new()?;
+        let (near, far) = (bed.switch("near")?, bed.switch("far")?);
+        near.ip(&format!(
+            "link add eth0 numtxqueues {queues} numrxqueues {queues} type veth peer name eth0 netns {} numtxqueues \
+             {queues} numrxqueues {queues}",
+            far.name()
+        ))?;
+        far.ip("link set eth0 up")?;
+        near.ip("link set eth0 up")?;
+        near.ip("addr add 10.1.0.1/24 dev eth0")?;
+        near.ip(&format!("neigh replace {FAR} lladdr 02:00:00:00:00:99 dev eth0"))?;
+        let near = Station { namespace: near, name: "near".into(), number: 1 };
+        Ok(Self { near, far, bed })
+    }
+}
+
+/// Programs of ours that the kernel still has, once it has had time to forget them.
+fn programs_left() -> Result<String> {
+    let output = Command::new("bpftool").args(["prog", "list"]).output().context("bpftool")?;
+    let said = String::from_utf8(output.stdout)?;
+    Ok(said.lines().filter(|line| line.contains("sluice_nic")).map(|line| format!("{line}\n")).collect())
+}
+
+fn nothing_left() -> Result<()> {
+    eventually("the kernel has forgotten every program", || Ok(programs_left()?.is_empty().then_some(())))
+}
+
+fn qdiscs(namespace: &Namespace) -> Result<String> {
+    namespace.run("tc qdisc show dev eth0")
+}
+
+/// As much as a socket takes, for as long as `during` runs; whoever is not attached may lose it.
+fn under_traffic<T>(cable: &Cable, during: impl FnOnce() -> Result<T>) -> Result<T> {
+    // Without the bed, which belongs to one thread.
+    let near = &cable.near;
+    std::thread::scope(|scope| {
+        let (tell, told) = std::sync::mpsc::channel::<()>();
+        scope.spawn(move || {
+            let some = Duration::from_millis(50);
+            // Until the other side hangs up; when the interface is gone there is nobody to send to.
+            while told.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty)
+                && send(near, FAR, NO_DROP_TOS, Full::Again, some, Duration::ZERO).is_ok()
+            {}
+        });
+        let done = during();
+        drop(tell);
+        done
+    })
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn a_check_says_that_it_works() -> Result<()> {
+    let said = nic("check")?;
+    assert_eq!(said.lines().count(), 4, "{said}");
+    assert!(said.lines().all(|line| line.starts_with('✔')), "{said}");
+    nothing_left()
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn attached_and_detached_100_times_under_traffic() -> Result<()> {
+    let cable = Cable::new(1)?;
+    let namespace = &cable.near.namespace;
+    let before = qdiscs(namespace)?;
+    under_traffic(&cable, || {
+        for _ in 0..100 {
+            attach(namespace, "--speed 100M --trust dscp")?;
+            nic(&format!("detach eth0 --netns {}", namespace.name()))?;
+        }
+        Ok(())
+    })?;
+    assert_eq!(qdiscs(namespace)?, before, "as it was");
+    nothing_left()
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn replaced_under_traffic_and_refused_unasked() -> Result<()> {
+    let cable = Cable::new(1)?;
+    let namespace = &cable.near.namespace;
+    let refused = |options: &str| attach(namespace, options).unwrap_err().to_string();
+    under_traffic(&cable, || {
+        attach(namespace, "--speed 100M --trust dscp")?;
+        assert!(refused("--speed 100M").contains("obeys PFC already"), "{}", refused("--speed 100M"));
+        for _ in 0..10 {
+            let said = attach(namespace, "--speed 200M --trust dscp --replace")?;
+            assert!(said.contains("instead of `sluice_nic`"), "{said}");
+        }
+        assert_eq!(show(namespace)?["speed_bps"], 200_000_000);
+        nic(&format!("detach eth0 --netns {}", namespace.name()))?;
+        let nothing = nic(&format!("detach eth0 --netns {}", namespace.name())).unwrap_err().to_string();
+        assert!(nothing.contains("has nothing of `sluice nic` to take off"), "{nothing}");
+
+        namespace.run("tc qdisc add dev eth0 root pfifo limit 100")?;
+        let foreign = refused("--speed 100M");
+        assert!(foreign.contains("`pfifo`") && foreign.contains("--replace"), "{foreign}");
+        let said = attach(namespace, "--speed 100M --replace")?;
+        assert!(said.contains("instead of `pfifo`"), "{said}");
+        Ok(())
+    })?;
+    let nobody = nic("attach eth7 --speed 1G").unwrap_err().to_string();
+    assert!(nobody.contains("there is no interface `eth7` here"), "{nobody}");
+    drop(cable);
+    nothing_left()
+}
+
+/// Another program at ingress, and the clsact qdisc that somebody else made, stay.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn what_others_hang_at_ingress_stays() -> Result<()> {
+    let cable = Cable::new(1)?;
+    let namespace = &cable.near.namespace;
+    attach(namespace, "--speed 100M")?;
+    namespace.run("tc filter add dev eth0 egress protocol all pref 7 matchall action pass")?;
+    nic(&format!("detach eth0 --netns {}", namespace.name()))?;
+    let left = namespace.run("tc filter show dev eth0 egress")?;
+    assert!(left.contains("matchall"), "{left}");
+    assert!(!qdiscs(namespace)?.contains("sluice"), "{}", qdiscs(namespace)?);
+    nothing_left()
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
+    let cable = Cable::new(1)?;
+    attach(&cable.near.namespace, "--speed 100M --trust dscp")?;
+    under_traffic(&cable, || cable.near.namespace.ip("link del eth0"))?;
+    nothing_left()?;
+    drop(cable);
+
+    let cable = Cable::new(1)?;
+    attach(&cable.near.namespace, "--speed 100M --trust dscp")?;
+    under_traffic(&cable, || Ok(drop(cable.near.namespace.ip("link set eth0 down")?)))?;
+    drop(cable); // with its namespaces
+    nothing_left()
+}
+
+/// Killed at any moment of an attachment: no kind stays registered, so the next attachment works, and once that is taken off
+/// nothing is left of either.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn killed_half_way() -> Result<()> {
+    let cable = Cable::new(1)?;
+    let namespace = &cable.near.namespace;
+    let before = qdiscs(namespace)?;
+    let arguments = ["nic", "attach", "eth0", "--netns", namespace.name(), "--speed", "100M"];
+    let mut whole = 0;
+    for moment in 0..30 {
+        let mut attaching = Process::start("sluice", Command::new(binary("sluice")?).args(arguments))?;
+        std::thread::sleep(Duration::from_millis(moment * 20));
+        attaching.signal(Signal::SIGKILL).ok(); // it may be done
+        attaching.wait(Duration::ZERO)?;
+        whole += u32::from(qdiscs(namespace)?.contains("sluice_nic"));
+        attach(namespace, "--speed 100M --replace")?;
+        nic(&format!("detach eth0 --netns {}", namespace.name()))?;
+        assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment}");
+    }
+    println!("    {whole} of 30 had their qdisc when they were killed");
+    nothing_left()
+}
+
+/// Four TX queues, one root qdisc over all of them: all is held, and one XON sets all of it free.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn several_queues_are_held_and_set_free_together() -> Result<()> {
+    let cable = Cable::new(4)?;
+    let namespace = &cable.near.namespace;
+    attach(namespace, "--speed 1G --trust dscp")?;
+    crate::latency::send_pfc(&cable.far, 3, 65_535)?;
+    for _ in 0..8 {
+        let some = Duration::from_micros(1);
+        send(&cable.near, FAR, NO_DROP_TOS, Full::Block, some, Duration::ZERO)?;
+    }
+    // 33 ms may be over before anybody looks: again, as a switch does.
+    eventually("all of them are held", || {
+        crate::latency::send_pfc(&cable.far, 3, 65_535)?;
+        let some = Duration::from_micros(1);
+        send(&cable.near, FAR, NO_DROP_TOS, Full::Block, some, Duration::ZERO)?;
+        Ok((priorities(&show(namespace)?, "held_frames")[3] >= 8).then_some(()))
+    })?;
+    crate::latency::send_pfc(&cable.far, 3, 0)?;
+    eventually("none is held", || Ok((priorities(&show(namespace)?, "held_frames")[3] == 0).then_some(())))?;
+    let shown = show(namespace)?;
+    ensure!(shown["heard"]["kicks"].as_u64() > Some(0), "{shown:#}");
+    Ok(())
+}

@@ -1,0 +1,264 @@
+//! Real applications into one port that is too slow for them: with `sluice nic` nothing is lost, without it much is.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use testbed::{Process, Station, drops, eventually};
+
+use crate::lab::{
+    Full, LONG, Lab, NO_DROP_TOS, Sent, attach, broken, count_arrivals, dropped, nic, priorities, send, show,
+};
+
+/// What came of an incast of datagrams.
+#[derive(Debug)]
+struct Incast {
+    sent: [Sent; 2],
+    arrived: u64,
+    dropped: u64,
+    broken: Vec<(&'static str, u64)>,
+}
+
+impl Incast {
+    fn frames(&self) -> u64 {
+        self.sent[0].frames + self.sent[1].frames
+    }
+}
+
+/// Both senders send for ten seconds, all that their sockets take.
+fn incast(lab: &Lab, to: &str, tos: u8, full: [Full; 2], is_attached: bool) -> Result<Incast> {
+    let senders = &lab.senders; // the bed belongs to one thread
+    let (sent, arrived) = count_arrivals(&lab.receiver, |arrived| {
+        let sent = both(|number| send(&senders[number], to, tos, full[number], LONG, Duration::ZERO))?;
+        lab.at_rest(is_attached)?;
+        settled(arrived)?;
+        Ok(sent)
+    })?;
+    let snapshot = lab.at_rest(is_attached)?;
+    let incast = Incast { sent, arrived, dropped: dropped(&snapshot)?, broken: broken(&snapshot) };
+    println!("    {incast:?}");
+    Ok(incast)
+}
+
+/// Runs `one` for both senders at once.
+fn both<T: Send>(one: impl Fn(usize) -> Result<T> + Sync) -> Result<[T; 2]> {
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| one(1));
+        let first = one(0)?;
+        let second = second.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        Ok([first, second])
+    })
+}
+
+/// Waits until a receiver has read all that its socket holds.
+fn settled(arrived: &AtomicU64) -> Result<()> {
+    let mut last = u64::MAX;
+    let settled = || {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = arrived.load(Ordering::Relaxed);
+        Ok((std::mem::replace(&mut last, now) == now).then_some(()))
+    };
+    eventually("everything has arrived", settled)
+}
+
+/// What must hold when nothing is lost: every datagram that a socket took has arrived, no qdisc dropped anything, the
+/// headroom was never exhausted, and the senders were held back by pauses.
+fn lossless(lab: &Lab, incast: &Incast) -> Result<()> {
+    ensure!(incast.frames() > 1000, "the incast is too small to show anything: {incast:?}");
+    assert_eq!(incast.arrived, incast.frames(), "every datagram arrives: {incast:?}");
+    assert_eq!(incast.dropped, 0, "{incast:?}");
+    assert_eq!(incast.broken, [("ingress_no_drop", 0), ("kernel_lost", 0)]);
+    for sender in &lab.senders {
+        let shown = show(&sender.namespace)?;
+        assert_eq!(priorities(&shown, "dropped_frames"), [0; 8], "{shown:#}");
+        assert!(
+            priorities(&shown, "xoff_frames")[3] > 0 && priorities(&shown, "paused_ns")[3] > 0,
+            "{shown:#}"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn datagrams_of_sockets_that_block_and_of_sockets_that_do_not() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    lab.attach("--trust dscp --no-drop 3")?;
+    let to = lab.receiver.ipv4();
+    let incast = incast(&lab, &to, NO_DROP_TOS, [Full::Block, Full::Again], true)?;
+    lossless(&lab, &incast)?;
+    assert!(incast.sent[1].full > 0, "the socket that does not block was told to wait: {incast:?}");
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// The switch itself says what a host has to know.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn the_switch_says_speed_and_priorities() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    let socket = lab.daemon.socket().display().to_string();
+    for sender in &lab.senders {
+        let said = attach(&sender.namespace, &format!("--switch {socket} --trust dscp"))?;
+        let expected = format!("eth0 in {} obeys PFC for 3 at 100M (trust dscp).\n", sender.namespace.name());
+        assert_eq!(said, expected);
+    }
+    let none = nic(&format!("attach lo --switch {socket}")).unwrap_err().to_string();
+    assert!(none.contains("lo is not the other end of any port of the switch"), "{none}");
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn without_it_datagrams_are_lost() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    let to = lab.receiver.ipv4();
+    let incast = incast(&lab, &to, NO_DROP_TOS, [Full::Block, Full::Again], false)?;
+    assert!(incast.arrived < incast.frames() && incast.dropped > 0, "{incast:?}");
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// Best effort beside it, less than its share: it loses nothing to the pauses of the other.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn other_priorities_go_on() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    lab.attach("--trust dscp --no-drop 3")?;
+    let to = lab.receiver.ipv4();
+    let senders = &lab.senders;
+    let (sent, arrived) = count_arrivals(&lab.receiver, |arrived| {
+        let sent = both(|number| {
+            std::thread::scope(|scope| {
+                let beside = scope
+                    .spawn(|| send(&senders[number], &to, 0, Full::Block, LONG, Duration::from_millis(20)));
+                let no_drop = send(&senders[number], &to, NO_DROP_TOS, Full::Block, LONG, Duration::ZERO)?;
+                Ok((no_drop, beside.join().expect("a sender")?))
+            })
+        })?;
+        lab.at_rest(true)?;
+        settled(arrived)?;
+        Ok(sent)
+    })?;
+    let snapshot = lab.at_rest(true)?;
+    println!("    {sent:?}, {arrived} arrived");
+    let all: u64 = sent.iter().map(|(no_drop, beside)| no_drop.frames + beside.frames).sum();
+    assert_eq!(arrived, all);
+    assert_eq!((dropped(&snapshot)?, drops(&snapshot, "tail_drop")), (0, 0));
+    for sender in &lab.senders {
+        let shown = show(&sender.namespace)?;
+        assert!(priorities(&shown, "sent_frames")[0] > 20, "{shown:#}");
+        assert_eq!(priorities(&shown, "dropped_frames"), [0; 8], "{shown:#}");
+    }
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// A VLAN interface above eth0: the tag is held beside the frame, and its priority counts.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn tagged_frames_with_and_without() -> Result<()> {
+    for is_attached in [true, false] {
+        let lab = Lab::new("dot1p")?;
+        for station in lab.senders.iter().chain([&lab.receiver]) {
+            station
+                .namespace
+                .ip("link add link eth0 name eth0.7 type vlan id 7 egress-qos-map 0:3 3:3 4:3")?;
+            station.namespace.ip(&format!("addr add 10.7.0.{}/24 dev eth0.7", station.number))?;
+            station.namespace.ip("link set eth0.7 up")?;
+        }
+        if is_attached {
+            lab.attach("--trust dot1p --no-drop 3")?;
+        }
+        let to = format!("10.7.0.{}", lab.receiver.number);
+        let incast = incast(&lab, &to, 0, [Full::Block; 2], is_attached)?;
+        if is_attached {
+            lossless(&lab, &incast)?;
+        } else {
+            assert!(incast.arrived < incast.frames() && incast.dropped > 0, "{incast:?}");
+        }
+        lab.daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// `iperf3`, TCP and then UDP, from both senders at once. The answers of the receiver have no-drop too.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn iperf3_over_tcp_and_udp() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    lab.attach("--trust dscp --no-drop 3")?;
+    for (options, is_tcp) in [("-t 10", true), ("-t 10 -u -b 0 -l 1400", false)] {
+        let mut servers = Vec::new();
+        for number in 0..2 {
+            let mut server = lab.receiver.namespace.command("iperf3");
+            server.args(["-s", "-1", "--forceflush", "-p", &(5201 + number).to_string()]);
+            let mut server = Process::start("iperf3", &mut server)?;
+            server.wait_for("a server that listens", |line| line.contains("listening").then_some(()))?;
+            servers.push(server);
+        }
+        let (senders, to) = (&lab.senders, lab.receiver.ipv4());
+        let said = both(|number| {
+            let port = 5201 + number;
+            let line =
+                format!("iperf3 -c {to} -p {port} {options} -S {NO_DROP_TOS} -J --connect-timeout 30000");
+            senders[number].namespace.run(&line)
+        })?;
+        let snapshot = lab.at_rest(true)?;
+        for said in said {
+            let end = &serde_json::from_str::<Value>(&said)?["end"];
+            let bytes = end["sum_received"]["bytes"].as_u64().or(end["sum"]["bytes"].as_u64());
+            let bytes = bytes.context("iperf3 tells what it carried")?;
+            println!(
+                "    {}: {bytes} bytes, {} retransmits, {} of {} datagrams lost",
+                if is_tcp { "TCP" } else { "UDP" },
+                end["sum_sent"]["retransmits"],
+                end["sum"]["lost_packets"],
+                end["sum"]["packets"]
+            );
+            ensure!(bytes > 1_000_000, "{said}");
+        }
+        assert_eq!(dropped(&snapshot)?, 0);
+        assert_eq!(broken(&snapshot), [("ingress_no_drop", 0), ("kernel_lost", 0)]);
+        for sender in &lab.senders {
+            assert_eq!(priorities(&show(&sender.namespace)?, "dropped_frames"), [0; 8], "{}", sender.name);
+        }
+    }
+    lab.daemon.stop()?;
+    Ok(())
+}
+
+/// A container behind a bridge of its host: the frames are forwarded, not sent by a socket of that host, and the socket in
+/// the container waits all the same.
+#[test]
+#[ignore = "needs BPF qdiscs: cargo xtask vm"]
+fn through_a_bridge_of_the_host() -> Result<()> {
+    let lab = Lab::new("dscp")?;
+    lab.attach("--trust dscp --no-drop 3")?;
+    let host = &lab.senders[0].namespace;
+    host.ip("link add br0 type bridge")?;
+    host.ip("link set eth0 master br0")?;
+    host.ip("link set br0 up")?;
+    let (inner, address) = (lab.bed.switch("container")?, "10.0.0.77");
+    lab.bed.cable((&inner, Station::INTERFACE), (host, "vc0"))?;
+    host.ip("link set vc0 master br0")?;
+    inner.ip(&format!("addr add {address}/24 dev eth0"))?;
+    let container = Station { namespace: inner, name: "container".into(), number: 77 };
+    container.namespace.run(&format!("ping -c 1 -W 20 {}", lab.receiver.ipv4()))?;
+    let to = lab.receiver.ipv4();
+    let senders = [&container, &lab.senders[1]];
+    let (sent, arrived) = count_arrivals(&lab.receiver, |arrived| {
+        let sent = both(|number| send(senders[number], &to, NO_DROP_TOS, Full::Block, LONG, Duration::ZERO))?;
+        lab.at_rest(true)?;
+        settled(arrived)?;
+        Ok(sent)
+    })?;
+    let snapshot = lab.at_rest(true)?;
+    println!("    {sent:?}, {arrived} arrived");
+    assert_eq!(arrived, sent[0].frames + sent[1].frames);
+    assert_eq!(dropped(&snapshot)?, 0);
+    lab.daemon.stop()?;
+    Ok(())
+}

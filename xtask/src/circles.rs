@@ -1,0 +1,197 @@
+//! No import circles: **a module imports what is below it or beside it, and nothing that imports it in turn**. So each file can
+//! be read after those that it builds on, and moved without the rest. A module stands above those that it declares; its tests are
+//! a part of it.
+//!
+//! Whoever needs something of a module above moves it into a module of its own, below both.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use syn::visit::{self, Visit};
+use syn::{ItemMod, ItemUse, UseTree};
+
+use crate::run::top;
+
+/// The sources of crates, and the module below which there are no circles.
+const FOLDERS: [(&str, &str); 3] =
+    [("crates/config/src", ""), ("crates/sim/src", ""), ("crates/sluice/src", "sim")];
+
+/// A module by the names that lead to it from its crate; the crate itself has none.
+type Module = Vec<String>;
+
+/// For each module what it imports.
+type Imports = BTreeMap<Module, BTreeSet<Module>>;
+
+/// The modules of a crate and their sources.
+fn sources(folder: &Path, module: &Module, found: &mut BTreeMap<Module, PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if path.is_dir() {
+            sources(&path, &[module.clone(), vec![name]].concat(), found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
+            let module = match name.as_str() {
+                "lib" | "main" | "mod" => module.clone(),
+                _ => [module.clone(), vec![name]].concat(),
+            };
+            found.insert(module, path);
+        }
+    }
+}
+
+fn imports(sources: &BTreeMap<Module, PathBuf>) -> Imports {
+    let of = |(module, path): (&Module, &PathBuf)| {
+        let text = fs::read_to_string(path).unwrap();
+        (module.clone(), imports_of(module, &text, &sources.keys().cloned().collect()))
+    };
+    sources.iter().map(of).collect()
+}
+
+fn imports_of(module: &Module, text: &str, modules: &BTreeSet<Module>) -> BTreeSet<Module> {
+    let mut reader = Reader { modules, inside: module.clone(), imports: BTreeSet::new() };
+    reader.visit_file(&syn::parse_file(text).unwrap());
+    reader.imports.remove(module);
+    reader.imports
+}
+
+/// Goes through a file and notes the modules that it names.
+struct Reader<'m> {
+    modules: &'m BTreeSet<Module>,
+    /// The module that is being read, or one inside it.
+    inside: Module,
+    imports: BTreeSet<Module>,
+}
+
+impl Reader<'_> {
+    /// The module that a path leads to, if it leads to one of this crate.
+    fn note(&mut self, path: &[String]) {
+        let mut full = match path.first().map(String::as_str) {
+            Some("crate") => Vec::new(),
+            Some("self" | "super") => self.inside.clone(),
+            Some(first) if self.modules.contains(&[self.inside.clone(), vec![first.to_owned()]].concat()) => {
+                self.inside.clone()
+            }
+            _ => return,
+        };
+        for name in path {
+            match name.as_str() {
+                "crate" | "self" => {}
+                "super" => drop(full.pop()),
+                name => full.push(name.to_owned()),
+            }
+        }
+        while !self.modules.contains(&full) {
+            full.pop();
+        }
+        self.imports.insert(full);
+    }
+
+    fn note_tree(&mut self, tree: &UseTree, before: &[String]) {
+        let with = |name: &syn::Ident| [before.to_vec(), vec![name.to_string()]].concat();
+        match tree {
+            UseTree::Path(path) => self.note_tree(&path.tree, &with(&path.ident)),
+            UseTree::Name(name) => self.note(&with(&name.ident)),
+            UseTree::Rename(name) => self.note(&with(&name.ident)),
+            UseTree::Glob(_) => self.note(before),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.note_tree(tree, before)),
+        }
+    }
+}
+
+impl<'s> Visit<'s> for Reader<'_> {
+    fn visit_item_mod(&mut self, item: &'s ItemMod) {
+        self.inside.push(item.ident.to_string());
+        if item.content.is_none() && item.ident != "tests" {
+            self.imports.insert(self.inside.clone());
+        }
+        visit::visit_item_mod(self, item);
+        self.inside.pop();
+    }
+
+    fn visit_item_use(&mut self, item: &'s ItemUse) {
+        self.note_tree(&item.tree, &[]);
+    }
+
+    fn visit_path(&mut self, path: &'s syn::Path) {
+        let names: Vec<String> = path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if names.len() > 1 {
+            self.note(&names);
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+/// Some circle, if there is one: its modules in order, the first once more at the end.
+fn circle(imports: &Imports) -> Option<Vec<String>> {
+    let mut done = BTreeSet::new();
+    imports.keys().find_map(|module| circle_from(module, imports, &mut Vec::new(), &mut done))
+}
+
+fn circle_from<'i>(
+    module: &'i Module,
+    imports: &'i Imports,
+    way: &mut Vec<&'i Module>,
+    done: &mut BTreeSet<&'i Module>,
+) -> Option<Vec<String>> {
+    if let Some(first) = way.iter().position(|other| *other == module) {
+        let names = way[first..].iter().chain([&module]).map(|module| match module.as_slice() {
+            [] => "the crate".to_owned(),
+            names => names.join("::"),
+        });
+        return Some(names.collect());
+    }
+    if !done.insert(module) {
+        return None;
+    }
+    way.push(module);
+    let found = imports[module].iter().find_map(|next| circle_from(next, imports, way, done));
+    way.pop();
+    found
+}
+
+#[test]
+fn no_module_imports_one_that_imports_it() {
+    for (folder, module) in FOLDERS {
+        let mut found = BTreeMap::new();
+        sources(&top().join(folder), &Vec::new(), &mut found);
+        let below = |other: &Module| module.is_empty() || other.first().is_some_and(|name| name == module);
+        let mut imports = imports(&found);
+        imports.retain(|importer, _| below(importer));
+        imports.values_mut().for_each(|all| all.retain(below));
+        assert!(imports.len() > 10, "{folder} has no sources");
+        if let Some(circle) = circle(&imports) {
+            panic!("{folder}: an import circle: {}", circle.join(" → "));
+        }
+    }
+}
+
+/// All ways of naming a module are seen, and a circle of any length is.
+#[test]
+fn circles_are_seen() {
+    let module = |name: &str| -> Module { name.split("::").map(str::to_owned).collect() };
+    let modules: BTreeSet<Module> =
+        ["a", "b", "b::c", "b::c::d", "e"].map(module).into_iter().chain([Vec::new()]).collect();
+    for (text, expected) in [
+        ("use super::X;", &["b"][..]),
+        ("use super::super::{a::X, e};", &["a", "e"]),
+        ("use crate::{b, e as f}; pub use self::d::*;", &["b", "b::c::d", "e"]),
+        ("mod d; use d::X; use std::fmt; use other::a;", &["b::c::d"]),
+        ("fn f(x: crate::a::X) -> bool { d::g(super::h()) }", &["a", "b", "b::c::d"]),
+        ("mod tests { use super::*; use super::super::Y; }", &["b"]),
+        ("use super::c::X; use self::Y; type T = Self::U;", &[]),
+    ] {
+        let imports = imports_of(&module("b::c"), text, &modules);
+        let expected: BTreeSet<Module> = expected.iter().copied().map(module).collect();
+        assert_eq!(imports, expected, "{text}");
+    }
+    let imports = |pairs: &[(&str, &str)]| {
+        let of = |name: &str| {
+            pairs.iter().filter(|(from, _)| *from == name).map(|(_, to)| module(to)).collect::<BTreeSet<_>>()
+        };
+        ["a", "b", "e"].map(|name| (module(name), of(name))).into_iter().collect::<Imports>()
+    };
+    assert_eq!(circle(&imports(&[("a", "b"), ("a", "e"), ("b", "e")])), None);
+    let names = circle(&imports(&[("a", "b"), ("b", "e"), ("e", "b")]));
+    assert_eq!(names, Some(vec!["b".to_owned(), "e".to_owned(), "b".to_owned()]));
+}

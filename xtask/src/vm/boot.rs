@@ -1,0 +1,117 @@
+//! QEMU: boots the image, shows what the console says, and finds the verdict in it.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+
+use super::Vm;
+use super::kernel::Kernel;
+use crate::run::say;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// What the first process said last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Verdict {
+    status: i32,
+    warnings: u32,
+}
+
+/// A QEMU that ends with us.
+struct Qemu(Child);
+
+impl Drop for Qemu {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended by itself
+        let _ = self.0.wait();
+    }
+}
+
+/// Boots, and passes the console on; an error unless the command ended well and the kernel gave no warning.
+pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
+    let mut command = Command::new("nice");
+    command.args(["-n", "10", QEMU, "-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
+    command.args(["-monitor", "none", "-nic", "none", "-m", &vm.memory.to_string()]);
+    command.args(["-cpu", "max", "-smp", &vm.cpus.to_string()]);
+    let time = if vm.real_time {
+        command.args(["-accel", "tcg,thread=multi"]);
+        "real time".to_owned()
+    } else {
+        command.args(["-accel", "tcg", "-icount", &format!("shift={},sleep=off", vm.shift)]);
+        format!("virtual time, {} ns an instruction", 1 << vm.shift)
+    };
+    command.arg("-kernel").arg(&kernel.vmlinuz).arg("-initrd").arg(image);
+    // A machine that is short of CPU while it boots misses timer interrupts, and must not give up for that.
+    let calm = "no_timer_check tsc=reliable nowatchdog";
+    command.args([
+        "-append",
+        &format!("console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off nokaslr {calm}"),
+    ]);
+    say(&format!("QEMU with {} CPUs, {} MiB, {time}", vm.cpus, vm.memory));
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut qemu = Qemu(child.with_context(|| format!("cannot run {QEMU}"))?);
+    let console = qemu.0.stdout.take().expect("is piped");
+    let verdict = listen(console, Duration::from_secs(vm.patience))?;
+    if verdict.warnings > 0 {
+        bail!("the kernel gave {} warnings (above)", verdict.warnings);
+    }
+    if verdict.status != 0 {
+        bail!("the tests failed in there (status {})", verdict.status);
+    }
+    say("all is well in there");
+    Ok(())
+}
+
+/// Prints the console until it gives the verdict.
+fn listen(console: impl std::io::Read + Send + 'static, patience: Duration) -> Result<Verdict> {
+    let (lines, console_lines) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut console = BufReader::new(console);
+        let mut line = Vec::new();
+        while console.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if lines.send(text).is_err() {
+                break;
+            }
+            line.clear();
+        }
+    });
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        match console_lines.recv_timeout(left) {
+            Ok(line) => {
+                println!("{line}");
+                if let Some(verdict) = parse(&line) {
+                    return Ok(verdict);
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => bail!("no verdict within {} s", patience.as_secs()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                bail!("the machine ended without a verdict: did the kernel panic (above)?")
+            }
+        }
+    }
+}
+
+/// Reads `vm: exit 0 warnings 0`.
+fn parse(line: &str) -> Option<Verdict> {
+    let (_, rest) = line.split_once("vm: exit ")?;
+    let (status, warnings) = rest.split_once(" warnings ")?;
+    Some(Verdict { status: status.parse().ok()?, warnings: warnings.trim().parse().ok()? })
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn the_verdict_is_read() {
+        assert_eq!(parse("vm: exit 101 warnings 3"), Some(Verdict { status: 101, warnings: 3 }));
+        assert_eq!(parse("vm: 7.3.4 is up after 3.21 s"), None);
+    }
+}

@@ -1,0 +1,262 @@
+//! What the booted machine finds: an initramfs with the project's programs, a test program, the tools that tests use, the
+//! libraries of all of them, and the kernel modules that they need.
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::kernel::Kernel;
+use crate::run::{cargo, check, say};
+
+/// Tools that tests call, and the shell's.
+const TOOLS: [&str; 20] = [
+    "busybox",
+    "ip",
+    "tc",
+    "ethtool",
+    "nstat",
+    "ping",
+    "iperf3",
+    "setpriv",
+    "nice",
+    "rdma",
+    "ib_write_bw",
+    "ib_send_bw",
+    "rping",
+    "ibv_devices",
+    "tcpdump",
+    "tshark",
+    "dumpcap",
+    "bpftool",
+    "sysctl",
+    "taskset",
+];
+
+/// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
+const MODULES: [&str; 22] = [
+    "veth",
+    "sch_ingress",
+    "cls_bpf",
+    "act_mirred",
+    "8021q",
+    "bridge",
+    "dummy",
+    "tun",
+    "af_packet",
+    "ipv6",
+    "sch_fq",
+    "sch_fq_codel",
+    "sch_prio",
+    "xsk_diag",
+    "ib_core",
+    "ib_uverbs",
+    "rdma_cm",
+    "rdma_ucm",
+    "rdma_rxe",
+    "crc32c",
+    "udp_tunnel",
+    "ip6_udp_tunnel",
+];
+
+/// Files that the programs open by name.
+const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibverbs", "/etc/protocols"];
+
+/// What was built.
+pub struct Programs {
+    /// The project's own.
+    ours: Vec<PathBuf>,
+    /// The test program, and its name.
+    test: (PathBuf, String),
+}
+
+/// Builds `sluiced`, `sluice` and the test program, as `cargo test` does.
+pub fn build_programs(test: &str) -> Result<Programs> {
+    say("building");
+    // All of the workspace, so that dependencies have the features that `cargo test --workspace` gives them.
+    check(cargo().args(["build", "--workspace", "--bins"]))?;
+    let mut command = cargo();
+    command.args(["test", "--workspace", "--test", test, "--no-run", "--message-format", "json"]);
+    let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
+    ensure!(output.status.success(), "the test program does not build");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let executable = said.lines().rev().find_map(|line| {
+        let (_, rest) = line.split_once("\"executable\":\"")?;
+        Some(PathBuf::from(rest.split_once('"')?.0))
+    });
+    let executable = executable.context("cargo does not say where the test program is")?;
+    let debug = executable.parent().and_then(Path::parent).context("a program lies in a directory")?;
+    let ours = ["sluiced", "sluice"].iter().map(|name| debug.join(name)).collect();
+    Ok(Programs { ours, test: (executable, test.to_owned()) })
+}
+
+/// Packs all of it; `command` runs inside. The file.
+pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathBuf> {
+    let root = kernel.place.join("image");
+    if root.exists() {
+        std::fs::remove_dir_all(&root)?;
+    }
+    for dir in
+        ["bin", "sbin", "usr", "proc", "sys", "dev", "run/netns", "tmp", "etc", "tests", "lib64", "var"]
+    {
+        std::fs::create_dir_all(root.join(dir))?;
+    }
+    symlink("../bin", root.join("usr/bin"))?;
+    symlink("../bin", root.join("usr/sbin"))?;
+    symlink("../lib", root.join("usr/lib"))?;
+    let mut libraries = BTreeSet::new();
+    for tool in TOOLS {
+        // What is not here is not called: the tests of soft-RoCE say so where its tools are missing.
+        if let Some(path) = on_path(tool) {
+            copy_program(&path, &root.join("bin").join(tool), &mut libraries)?;
+        }
+    }
+    for program in &programs.ours {
+        let name = program.file_name().context("a program has a name")?;
+        copy_stripped(program, &root.join("bin").join(name), &mut libraries)?;
+    }
+    copy_stripped(&programs.test.0, &root.join("tests").join(&programs.test.1), &mut libraries)?;
+    for path in DATA.map(Path::new) {
+        copy_data(path, &root, &mut libraries)?;
+    }
+    for library in &libraries {
+        let to = root.join(library.strip_prefix("/")?);
+        std::fs::create_dir_all(to.parent().context("a library lies in a directory")?)?;
+        std::fs::copy(library, &to).with_context(|| format!("{}", library.display()))?;
+    }
+    copy_modules(kernel, &root)?;
+    for applet in
+        ["sh", "mount", "mkdir", "cat", "grep", "dmesg", "poweroff", "modprobe", "sleep", "ls", "echo", "wc"]
+    {
+        symlink("busybox", root.join("bin").join(applet))?;
+    }
+    symlink("../bin/busybox", root.join("sbin/modprobe"))?;
+    std::fs::write(root.join("etc/passwd"), "root:x:0:0:root:/:/bin/sh\n")?;
+    std::fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    let init = root.join("init");
+    std::fs::write(&init, INIT.replace("@COMMAND@", command).replace("@MODULES@", &MODULES.join(" ")))?;
+    std::fs::set_permissions(&init, std::fs::Permissions::from_mode(0o755))?;
+    archive(&root, &kernel.place.join("image.cpio"))
+}
+
+/// The first process. It ends with a line that says how the command ended, and how many warnings the kernel gave.
+const INIT: &str = r#"#!/bin/sh
+export PATH=/bin:/sbin HOME=/ TMPDIR=/tmp SLUICE_BIN_DIR=/bin NO_COLOR=1 RUST_BACKTRACE=0 SLUICE_RIG=1
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+mount -t bpf bpf /sys/fs/bpf; mount -t tmpfs run /run; mount -t tmpfs tmp /tmp
+mkdir -p /run/netns /dev/shm /dev/pts; mount -t tmpfs shm /dev/shm
+for module in @MODULES@; do modprobe -q $module; done
+ip link set lo up
+ulimit -n 65536; ulimit -l unlimited
+echo "vm: $(cat /proc/sys/kernel/osrelease) is up after $(cat /proc/uptime) s"
+@COMMAND@
+status=$?
+echo "vm: kernel warnings:"
+dmesg | grep -E 'WARNING:|BUG:|Oops|Call Trace|general protection|refcount_t|stall|unregister_netdevice: waiting' > /tmp/warnings
+cat /tmp/warnings
+echo "vm: exit $status warnings $(grep -c . /tmp/warnings)"
+poweroff -f
+"#;
+
+/// Copies a program and notes its libraries.
+fn copy_program(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
+    std::fs::copy(from, to).with_context(|| format!("{}", from.display()))?;
+    note_libraries(from, libraries)
+}
+
+/// The same without what is for debuggers, which is most of it.
+fn copy_stripped(from: &Path, to: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
+    check(Command::new("llvm-strip").arg("-o").arg(to).arg(from))?;
+    note_libraries(from, libraries)
+}
+
+fn note_libraries(program: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
+    let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let path = line.split_whitespace().find(|word| word.starts_with('/'));
+        libraries.extend(path.map(PathBuf::from));
+    }
+    Ok(())
+}
+
+fn copy_data(path: &Path, root: &Path, libraries: &mut BTreeSet<PathBuf>) -> Result<()> {
+    if path.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            copy_data(&entry?.path(), root, libraries)?;
+        }
+    } else if path.is_file() {
+        let to = root.join(path.strip_prefix("/")?);
+        // usr/lib is a link here.
+        let to = to
+            .strip_prefix(root.join("usr/lib"))
+            .map(|rest| root.join("lib").join(rest))
+            .unwrap_or(to.clone());
+        std::fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
+        std::fs::copy(path, &to)?;
+        if path.to_string_lossy().contains(".so") {
+            note_libraries(path, libraries)?;
+        }
+    }
+    Ok(())
+}
+
+/// Copies modules uncompressed, so that anything can load them, and indexes them anew.
+fn copy_modules(kernel: &Kernel, root: &Path) -> Result<()> {
+    let release = &kernel.release;
+    let modules = root.join("lib/modules").join(release);
+    std::fs::create_dir_all(&modules)?;
+    for name in MODULES {
+        let mut command = Command::new("modprobe");
+        command.arg("-d").arg(&kernel.root).args(["-S", release, "--show-depends", name]);
+        let output = command.output().context("cannot run modprobe (package kmod)")?;
+        for line in String::from_utf8_lossy(&output.stdout).lines() {
+            let Some(path) = line.strip_prefix("insmod ").map(str::trim) else { continue };
+            let path = Path::new(path.split_whitespace().next().unwrap_or(path));
+            let file = path.file_name().context("a module has a name")?.to_string_lossy().into_owned();
+            let to = modules.join(file.trim_end_matches(".xz").trim_end_matches(".zst"));
+            if to.exists() {
+                continue;
+            }
+            let unpack = if file.ends_with(".xz") {
+                "xz"
+            } else if file.ends_with(".zst") {
+                "zstd"
+            } else {
+                std::fs::copy(path, &to)?;
+                continue;
+            };
+            let out = std::fs::File::create(&to)?;
+            check(Command::new(unpack).args(["-d", "-c", "-q"]).arg(path).stdout(out))?;
+        }
+    }
+    for index in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+        let from = kernel.root.join("lib/modules").join(release).join(index);
+        if from.exists() {
+            std::fs::copy(from, modules.join(index))?;
+        }
+    }
+    check(Command::new("depmod").arg("-b").arg(root).arg(release))
+}
+
+/// Packs a folder as the kernel unpacks it.
+fn archive(root: &Path, file: &Path) -> Result<PathBuf> {
+    let list = Command::new("find").arg(".").current_dir(root).output().context("cannot run find")?;
+    let mut cpio = Command::new("cpio");
+    cpio.args(["--create", "--format=newc", "--quiet"]).current_dir(root);
+    let out = std::fs::File::create(file)?;
+    let mut child = cpio.stdin(Stdio::piped()).stdout(out).spawn().context("cannot run cpio")?;
+    child.stdin.take().expect("is piped").write_all(&list.stdout)?;
+    if !child.wait()?.success() {
+        bail!("cpio failed");
+    }
+    Ok(file.to_path_buf())
+}
+
+fn on_path(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    places.map(|place| place.join(program)).find(|file| file.is_file())
+}

@@ -1,0 +1,161 @@
+//! Debian's newest kernel of a suite, without installing it: apt in a folder of its own, which knows that suite alone.
+//!
+//! Names of kernels go stale within weeks, so nothing here has one: `linux-image-amd64` depends on today's.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use super::place;
+use crate::run::{check, say};
+
+/// A kernel that was unpacked.
+pub struct Kernel {
+    /// Its release, as `uname -r` will say.
+    pub release: String,
+    /// The file to boot.
+    pub vmlinuz: PathBuf,
+    /// The folder that has `lib/modules/RELEASE`.
+    pub root: PathBuf,
+    /// Where to put what is made of it.
+    pub place: PathBuf,
+}
+
+/// The package that always depends on the newest kernel.
+const META: &str = "linux-image-amd64";
+
+/// Packages of a kernel that have files of it.
+const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "linux-base-"];
+
+/// Fetches and unpacks the newest kernel of `suite`, unless that has been done.
+pub fn fetch(suite: &str) -> Result<Kernel> {
+    let place = place().join(suite);
+    let root = place.join("root");
+    if let Ok(kernel) = unpacked(&root, &place) {
+        return Ok(kernel);
+    }
+    say(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", place.display()));
+    let apt = Apt::new(&place.join("apt"), suite)?;
+    let names = apt.parts()?;
+    let debs = place.join("debs");
+    std::fs::create_dir_all(&debs)?;
+    for name in &names {
+        check(apt.command("apt-get").args(["download", "--quiet=2", name]).current_dir(&debs))?;
+    }
+    for entry in std::fs::read_dir(&debs)? {
+        check(Command::new("dpkg-deb").arg("-x").arg(entry?.path()).arg(&root))?;
+    }
+    std::fs::remove_dir_all(&debs)?;
+    // Newer packages have usr/lib, as merged systems do; tools want lib.
+    if !root.join("lib").exists() {
+        std::os::unix::fs::symlink("usr/lib", root.join("lib"))?;
+    }
+    let kernel = unpacked(&root, &place)?;
+    check(Command::new("depmod").arg("-b").arg(&kernel.root).arg(&kernel.release))?;
+    Ok(kernel)
+}
+
+fn unpacked(root: &Path, place: &Path) -> Result<Kernel> {
+    let modules = root.join("lib/modules");
+    let release = std::fs::read_dir(&modules)
+        .with_context(|| format!("{}", modules.display()))?
+        .next()
+        .context("the packages have no modules")??
+        .file_name();
+    let release = release.to_string_lossy().into_owned();
+    let places = [modules.join(&release).join("vmlinuz"), root.join(format!("boot/vmlinuz-{release}"))];
+    let Some(vmlinuz) = places.into_iter().find(|path| path.is_file()) else {
+        bail!("the packages of {release} have no kernel to boot");
+    };
+    Ok(Kernel { release, vmlinuz, root: root.to_path_buf(), place: place.to_path_buf() })
+}
+
+/// apt with one source and a state of its own.
+struct Apt {
+    config: PathBuf,
+}
+
+impl Apt {
+    fn new(dir: &Path, suite: &str) -> Result<Self> {
+        for part in ["state/lists/partial", "cache/archives/partial"] {
+            std::fs::create_dir_all(dir.join(part))?;
+        }
+        let sources = dir.join("sources.list");
+        std::fs::write(&sources, format!("deb {} {suite} main\n", mirror()))?;
+        let config = dir.join("apt.conf");
+        let lines = format!(
+            "Dir::State {:?};\nDir::Cache {:?};\nDir::Etc::SourceList {:?};\nDir::Etc::SourceParts \"/dev/null\";\n\
+             Dir::Etc::Preferences \"/dev/null\";\nDir::Etc::PreferencesParts \"/dev/null\";\n\
+             Acquire::Languages \"none\";\nAPT::Sandbox::User \"root\";\n",
+            dir.join("state"),
+            dir.join("cache"),
+            sources
+        );
+        std::fs::write(&config, lines)?;
+        let apt = Self { config };
+        check(apt.command("apt-get").args(["update", "--quiet=2"])).with_context(|| {
+            format!(
+                "cannot read Debian's list of {suite}: is this machine offline, or has Debian no such suite?"
+            )
+        })?;
+        Ok(apt)
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("APT_CONFIG", &self.config);
+        command
+    }
+
+    /// The packages that the newest kernel is made of.
+    fn parts(&self) -> Result<BTreeSet<String>> {
+        let (mut found, mut open) = (BTreeSet::new(), vec![META.to_owned()]);
+        while let Some(name) = open.pop() {
+            let output = self.command("apt-cache").args(["show", "--no-all-versions", &name]).output()?;
+            if !output.status.success() {
+                bail!("Debian has no package {name} there");
+            }
+            for part in depends(&String::from_utf8_lossy(&output.stdout)) {
+                if found.insert(part.clone()) {
+                    open.push(part);
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The parts of a kernel that a package depends on, out of what `apt-cache show` says of it.
+fn depends(shown: &str) -> Vec<String> {
+    let line = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
+    let names = line.split(',').filter_map(|one| one.split_whitespace().next());
+    // Metapackages have no version in their names.
+    let is_part = |name: &&str| {
+        let versions = PARTS.iter().filter_map(|part| name.strip_prefix(part));
+        versions.into_iter().any(|version| version.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    names.filter(is_part).map(str::to_owned).collect()
+}
+
+/// The Debian mirror that this machine uses, or everybody's.
+fn mirror() -> String {
+    let own = std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
+    let own = own.lines().find_map(|line| line.strip_prefix("URIs:")).map(str::trim);
+    own.filter(|uri| uri.ends_with("/debian")).unwrap_or("http://deb.debian.org/debian").to_owned()
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn parts_are_found_by_pattern() {
+        let shown = "Package: linux-image-amd64\nDepends: linux-base-amd64 (= 7), linux-image-7.3.4+deb13-amd64 (= 7), \
+                     linux-modules-amd64 (= 7), linux-binary-7.3.4+deb13-amd64 (= 7), dracut | initramfs-tools\n";
+        let expected = ["linux-image-7.3.4+deb13-amd64", "linux-binary-7.3.4+deb13-amd64"];
+        assert_eq!(depends(shown), expected);
+        assert_eq!(depends("Package: x\n"), Vec::<String>::new());
+    }
+}

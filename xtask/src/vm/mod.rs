@@ -1,0 +1,83 @@
+//! `cargo xtask vm`: boots another kernel in QEMU and runs tests inside, where this machine's kernel cannot (BPF qdiscs,
+//! for one), or to see what holds on an older one. Without KVM too: TCG is enough, only slower.
+//!
+//! ```text
+//! kernel.rs   Debian's newest kernel of a suite ─▶ target/vm/SUITE/
+//! image.rs    programs, their libraries, modules, a test program ─▶ initramfs
+//! boot.rs     QEMU, its console, the verdict
+//! ```
+
+mod boot;
+mod image;
+mod kernel;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use clap::Args;
+
+use crate::packages;
+use crate::run::{require_root, say, top};
+
+/// What to run, and where.
+#[derive(Args)]
+pub struct Vm {
+    /// Only tests whose name contains this.
+    filter: Option<String>,
+    /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12, bookworm 6.1.
+    #[arg(long, default_value = "trixie-backports")]
+    suite: String,
+    /// The test program: a file of tests/tests, without its ending. `nic`, the default, is made for the machine that is booted; of
+    /// others all tests are run that are not ignored.
+    #[arg(long, default_value = "nic")]
+    test: String,
+    /// Virtual CPUs.
+    #[arg(long, default_value_t = 1)]
+    cpus: u32,
+    /// Memory in MiB.
+    #[arg(long, default_value_t = 3072)]
+    memory: u32,
+    /// Virtual time: an instruction takes 2 to this power of nanoseconds, and waiting takes none. So nothing in there depends
+    /// on what else this machine does.
+    #[arg(long, value_name = "POWER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=10))]
+    shift: u8,
+    /// The time of this machine instead, and all CPUs at once.
+    #[arg(long)]
+    real_time: bool,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    patience: u64,
+    /// Run this command line inside instead of a test program.
+    #[arg(long)]
+    run: Option<String>,
+}
+
+/// Where kernels and images are kept.
+fn place() -> PathBuf {
+    top().join("target/vm")
+}
+
+/// Boots, tests, and returns the verdict.
+pub fn run(vm: &Vm) -> Result<()> {
+    if std::env::consts::ARCH != "x86_64" {
+        bail!("the rig boots Debian's amd64 kernels, and this machine is {}", std::env::consts::ARCH);
+    }
+    packages::set_up()?;
+    packages::set_up_vm()?;
+    require_root("the rig (the initramfs has device nodes)")?;
+    let kernel = kernel::fetch(&vm.suite)?;
+    say(&format!("Linux {}", kernel.release));
+    let programs = image::build_programs(&vm.test)?;
+    let image = image::pack(&kernel, &programs, &command(vm))?;
+    boot::boot(vm, &kernel, &image)
+}
+
+/// What runs inside.
+fn command(vm: &Vm) -> String {
+    if let Some(line) = &vm.run {
+        return line.clone();
+    }
+    let filter = vm.filter.as_deref().unwrap_or_default();
+    let which = if vm.test == "nic" { "--ignored" } else { "" };
+    format!("/tests/{} --test-threads=1 --nocapture {which} {filter}", vm.test)
+}

@@ -1,0 +1,174 @@
+//! What comments and documents cite exists. A reader has the repository alone, so a comment leads to a page under `docs/`, to a
+//! standard or to a paper.
+//!
+//! A citation is `docs/NAME.md`, or a section of it by its title: `docs/NAME.md, "Title"`; several are joined by "and" or
+//! commas, each perhaps with a remark in parentheses. It may be broken over lines. Checked as well: links between the
+//! documents, and the files that they name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+/// What a reader of the repository does not have.
+const ABSENT: [&str; 5] = ["design §", "design.md", "reference/", "seeds/", "the seeds"];
+/// Endings of the files that are looked at.
+const ENDINGS: [&str; 6] = ["rs", "c", "proto", "toml", "md", "sh"];
+/// This file, which has to name what is absent.
+const THIS: &str = "xtask/tests/sources.rs";
+
+fn top() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+}
+
+/// The sources and documents of the repository, by their paths in it, and what they say.
+fn files() -> Result<Vec<(PathBuf, String)>> {
+    let mut files = Vec::new();
+    let mut folders = vec![PathBuf::new()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(top().join(&folder)).with_context(|| format!("{}", folder.display()))? {
+            let entry = entry?;
+            let path = folder.join(entry.file_name());
+            let is_ours = path != Path::new(".git") && !path.ends_with("target") && path != Path::new(THIS);
+            if entry.file_type()?.is_dir() && is_ours {
+                folders.push(path);
+            } else if is_ours && path.extension().is_some_and(|it| ENDINGS.iter().any(|ending| it == *ending))
+            {
+                let text =
+                    fs::read_to_string(top().join(&path)).with_context(|| format!("{}", path.display()))?;
+                files.push((path, text));
+            }
+        }
+    }
+    assert!(files.len() > 200, "only {} files were found", files.len());
+    Ok(files)
+}
+
+/// The text as one line, without what begins a line of a comment.
+fn unbroken(text: &str) -> String {
+    let lines = text.lines().map(|line| line.trim_start().trim_start_matches(['/', '!', '#', '*']).trim());
+    lines.collect::<Vec<_>>().join(" ")
+}
+
+/// The titles of a Markdown text's sections.
+fn titles(markdown: &str) -> BTreeSet<&str> {
+    let mut in_code = false;
+    let mut titles = BTreeSet::new();
+    for line in markdown.lines() {
+        in_code ^= line.starts_with("```");
+        if let (false, Some(title)) = (in_code, line.strip_prefix('#')) {
+            titles.insert(title.trim_start_matches('#').trim());
+        }
+    }
+    titles
+}
+
+/// What a link calls a section: its title in lower case, without punctuation, with hyphens for spaces.
+fn anchor(title: &str) -> String {
+    let kept = title.to_lowercase().replace(' ', "-");
+    kept.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect()
+}
+
+/// What is wrong with the citations in an unbroken text.
+fn wrong_citations(text: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, _) in text.match_indices("docs/") {
+        let cited = &text[at..];
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '_');
+        let name_bytes = cited.find(|c| !is_of_name(c)).unwrap_or(cited.len());
+        let Some(rest) = cited[name_bytes..].strip_prefix(".md") else { continue };
+        let file = &cited[..name_bytes + ".md".len()];
+        let Ok(document) = fs::read_to_string(top().join(file)) else {
+            wrong.push(format!("there is no {file}"));
+            continue;
+        };
+        let titles = titles(&document);
+        for title in cited_titles(rest).into_iter().filter(|title| !titles.contains(title)) {
+            wrong.push(format!("{file} has no section \"{title}\""));
+        }
+    }
+    wrong
+}
+
+/// The titles that follow the name of a document.
+fn cited_titles(mut rest: &str) -> Vec<&str> {
+    let mut titles = Vec::new();
+    loop {
+        let next = [", \"", " and \"", ", and \""].into_iter().find_map(|joint| rest.strip_prefix(joint));
+        let Some((title, after)) = next.and_then(|next| next.split_once('"')) else { return titles };
+        titles.push(title);
+        let remark = after.strip_prefix(" (").and_then(|remark| remark.split_once(')'));
+        rest = remark.map_or(after, |(_, after)| after);
+    }
+}
+
+/// What is wrong with the links of a Markdown file, and with the files that it names.
+fn wrong_links(path: &Path, markdown: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let folder = top().join(path.parent().expect("a file lies in a folder"));
+    for link in markdown.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+        if link.contains("://") {
+            continue;
+        }
+        let (file, section) = link.split_once('#').unwrap_or((link, ""));
+        let target = if file.is_empty() { top().join(path) } else { folder.join(file) };
+        if !target.exists() {
+            wrong.push(format!("the link {link} leads nowhere"));
+        } else if !section.is_empty() {
+            let text = fs::read_to_string(&target).unwrap_or_default();
+            if !titles(&text).into_iter().any(|title| anchor(title) == section) {
+                wrong.push(format!("the link {link} names no section"));
+            }
+        }
+    }
+    if path.starts_with("docs") {
+        let named = markdown.split('`').skip(1).step_by(2);
+        let is_file = |name: &&str| {
+            let ending = name.rsplit_once('.').map(|(_, ending)| ending);
+            name.contains('/') && !name.contains(['*', ' ']) && ending.is_some_and(|it| ENDINGS.contains(&it))
+        };
+        for name in named.filter(is_file) {
+            if !top().join(name).exists() && !top().join("crates").join(name).exists() {
+                wrong.push(format!("there is no file {name}"));
+            }
+        }
+    }
+    wrong
+}
+
+#[test]
+fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
+    let mut wrong = Vec::new();
+    for (path, text) in files()? {
+        let mut add = |what: String| wrong.push(format!("{}: {what}", path.display()));
+        let line = unbroken(&text);
+        ABSENT.iter().filter(|absent| line.contains(*absent)).for_each(|absent| {
+            add(format!("\"{absent}\" is not in the repository; cite docs/law.md or docs/sources.md"))
+        });
+        wrong_citations(&line).into_iter().for_each(&mut add);
+        if path.extension().is_some_and(|ending| ending == "md") {
+            wrong_links(&path, &text).into_iter().for_each(&mut add);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    Ok(())
+}
+
+#[test]
+fn citations_are_read_over_lines_and_in_chains() {
+    let titles =
+        |text: &str| cited_titles(&unbroken(text)).iter().map(|&title| title.to_owned()).collect::<Vec<_>>();
+    assert_eq!(titles(", \"Cells\"; RFC 768"), ["Cells"]);
+    assert_eq!(titles(", \"Invariants\", 5): all"), ["Invariants"]);
+    assert_eq!(
+        titles(
+            ", \"H3C reference\" (ECN, figure 14), \"H3C\n//! white paper\" and \"Huawei PFC\" (table 3-1)."
+        ),
+        ["H3C reference", "H3C white paper", "Huawei PFC"]
+    );
+    assert_eq!(titles(" has them").len(), 0);
+    assert_eq!(wrong_citations("see docs/nothing.md, \"Cells\""), ["there is no docs/nothing.md"]);
+    let no_section = wrong_citations("see docs/law.md, \"Cells\" and \"Nothing\"");
+    assert_eq!(no_section, ["docs/law.md has no section \"Nothing\""]);
+}
