@@ -15,7 +15,10 @@ const DURATION: Duration = Duration::from_secs(6);
 /// The daemon's loop is on this core.
 const CORE: usize = 0;
 
-/// Threads that take a core for a while, each so often, until dropped.
+/// For so long hogs run in a run of [`DURATION`]: what comes after is for the switch and its hosts to come to rest.
+const HOGGED: Duration = Duration::from_secs(4);
+
+/// Threads that take a core for a while, each so often, for [`HOGGED`].
 struct Hogs {
     ends: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -30,7 +33,8 @@ impl Hogs {
             spawn(move || {
                 set_affinity(core).expect("the core is there");
                 set_scheduling(scheduling).expect("tests run as root");
-                while !ends.load(Relaxed) {
+                let end = Instant::now() + HOGGED;
+                while !ends.load(Relaxed) && Instant::now() < end {
                     let start = Instant::now();
                     while start.elapsed() < busy {
                         std::hint::spin_loop();
@@ -70,7 +74,8 @@ fn small_frames(overload: &str, hogs: impl FnOnce() -> Option<Hogs>) -> Result<(
     let hogs = hogs();
     let run = run(&[&daemon], sending, vec![], DURATION)?;
     drop(hogs);
-    conservation(&run.snapshot, &run.hosts())?;
+    // Not against the hosts' counters: a host that is starved itself may miss PFC frames in its own kernel.
+    conservation(&run.snapshot, &[])?;
     let log = daemon.stop()?;
     Ok((run, log))
 }

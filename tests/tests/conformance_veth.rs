@@ -168,20 +168,20 @@ fn thresholds_of_a_no_drop_group() -> Result<()> {
     let before = xoff_sent(&now)?;
     bench.daemon.until("XOFF is refreshed", |now| (xoff_sent(now).ok()? > before + 2).then_some(()))?;
     bench.hold("first", false)?;
-    let now = bench.daemon.until("XON", |now| (xon(now).ok()? > 0 && idle(now)).then(|| now.clone()))?;
-    assert_eq!((xon(&now)?, lost(&now)), (1, [1, 0, 0]));
+    let now = bench.daemon.until("XON", |now| (xon(now).ok()? > 1 && idle(now)).then(|| now.clone()))?;
+    assert_eq!((xon(&now)?, lost(&now)), (2, [1, 0, 0]), "XON is repeated once");
     assert_eq!(port(&now, "sender")?.groups[P].xoff_episodes, 1);
 
-    // On the wire: XOFFs of this priority alone, then one XON, the last of all.
+    // On the wire: XOFFs of this priority alone, then XON and its repetition, the last of all.
     let told = capture.wait_for(
         "macc",
         &["macc.cbfc.enbv", "macc.cbfc.pause_time.c5"],
-        xoff_sent(&now)? as usize + 1,
+        xoff_sent(&now)? as usize + 2,
     )?;
     let times: Vec<&str> = told.iter().map(|fields| fields[1].as_str()).collect();
     assert!(told.iter().all(|fields| fields[0] == "0x0020"), "{told:?}");
-    let (last, before) = times.split_last().context("PFC frames")?;
-    assert!(before.iter().all(|time| *time == "65535") && *last == "0", "{times:?}");
+    let (before, last) = times.split_last_chunk::<2>().context("PFC frames")?;
+    assert!(before.iter().all(|time| *time == "65535") && *last == ["0", "0"], "{times:?}");
     bench.daemon.stop().map(drop)
 }
 

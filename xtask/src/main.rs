@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod circles;
+mod instructions;
 mod packages;
 mod run;
 mod tests;
@@ -46,6 +47,8 @@ enum Task {
     },
     /// Boot another kernel in QEMU and run tests inside: those of `sluice nic`, or any of tests/tests. Takes minutes.
     Vm(vm::Vm),
+    /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are more than they were.
+    Instructions,
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -78,6 +81,10 @@ fn run_task(task: Task) -> Result<()> {
             run::bench(filter.as_deref())
         }
         Task::Vm(vm) => vm::run(&vm),
+        Task::Instructions => {
+            packages::set_up()?;
+            instructions::check()
+        }
         Task::Sweep => {
             run::require_root("sweeping")?;
             run::build(&["--package", "testbed"])?;

@@ -18,7 +18,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 18] = [
+const PACKAGES: [Package; 19] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -37,6 +37,7 @@ const PACKAGES: [Package; 18] = [
     package("tcpdump", "tcpdump", "tests of what is on the wire"),
     package("tshark", "tshark", "tests of what is on the wire"),
     package("ethtool", "ethtool", "looking at interfaces"),
+    package("valgrind", "valgrind", "counting instructions"),
 ];
 
 /// What `cargo xtask vm` needs beside them.

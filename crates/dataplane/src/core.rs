@@ -112,6 +112,7 @@ impl<P: Port> Core<P> {
         self.note_turn(now);
         self.heartbeat.take(&mut self.switch, self.ports.len());
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
+        self.heartbeat.hear(self.turn.heard_ports());
         self.answer(now) || moved
     }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use switch::settings::MAX_PORTS;
 use switch::{Instant, Switch};
+use wire::set::Set64;
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
 const ASLEEP: u64 = u64::MAX;
@@ -30,6 +31,8 @@ pub enum Pulse {
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
+    /// Bit n: frames have come in on port n.
+    heard: AtomicU64,
     /// The guard has left something.
     has_news: AtomicBool,
     ports: [Told; MAX_PORTS],
@@ -48,6 +51,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
+            heard: AtomicU64::new(0),
             has_news: AtomicBool::new(false),
             ports: std::array::from_fn(|_| Told::default()),
         }
@@ -59,6 +63,17 @@ impl Heartbeat {
     #[inline]
     pub fn beat(&self, now: Instant) {
         self.pulse.store(now.0, Relaxed);
+    }
+
+    /// Frames have come in on these ports so far.
+    #[inline]
+    pub(crate) fn hear(&self, ports: Set64) {
+        self.heard.store(ports.bits(), Relaxed);
+    }
+
+    /// Frames have come in on this port: it has a neighbour.
+    pub fn has_heard(&self, port: usize) -> bool {
+        self.heard.load(Relaxed) & 1 << port != 0
     }
 
     /// The loop goes to sleep.

@@ -34,6 +34,8 @@ pub struct Turn {
     order: Order,
     /// For each port: transport checksums that a Linux host left open are finished.
     finish_checksums: Vec<bool>,
+    /// Ports that frames have come in on.
+    heard: Set64,
     /// Data is taken in; once it is not, control frames still are.
     forwards: bool,
     /// What waits in RX rings is ingress use.
@@ -53,6 +55,7 @@ impl Turn {
             open: Set64::first_of(finish_checksums.len()),
             order: Order::new(finish_checksums.len()),
             finish_checksums,
+            heard: Set64::EMPTY,
             forwards: true,
             watches_rings: true,
             received: Vec::with_capacity(RX_BATCH),
@@ -65,6 +68,11 @@ impl Turn {
     /// The ports that are open.
     pub fn open_ports(&self) -> Set64 {
         self.open
+    }
+
+    /// The ports that frames have come in on: the others have no neighbour that could be told anything.
+    pub fn heard_ports(&self) -> Set64 {
+        self.heard
     }
 
     /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
@@ -144,6 +152,7 @@ impl Turn {
     ) -> bool {
         port.receive(memory, now, RX_BATCH, &mut self.received);
         let moved = !self.received.is_empty();
+        self.heard.set(number, moved || self.heard.contains(number));
         let finish_checksums = self.finish_checksums[number];
         let mut batch = self.received.drain(..);
         while let Some(received) = batch.next() {

@@ -123,7 +123,9 @@ fn trial() -> Finding {
     });
     match tried {
         Ok(()) => good("a trial: attached in a network namespace of its own, and taken off again"),
-        Err(error @ Error::NotPermitted { .. }) => bad(error.to_string(), "See above"),
+        Err(error @ Error::NotPermitted { .. }) => {
+            bad(error.to_string(), "Run this as root, outside any container")
+        }
         Err(error) => bad(format!("a trial did not work: {error}"), "RUST_LOG=libbpf=debug says more"),
     }
 }

@@ -56,10 +56,9 @@ impl Links {
     pub fn connect() -> Result<Self, Error> {
         let failed = |error: std::io::Error| Error::system("a netlink socket", error);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
-        let _entered = runtime.enter();
-        let (connection, handle, _) = rtnetlink::new_connection().map_err(failed)?;
+        let (connection, handle, _) =
+            runtime.block_on(async { rtnetlink::new_connection() }).map_err(failed)?;
         runtime.spawn(connection);
-        drop(_entered);
         Ok(Self { runtime, handle })
     }
 

@@ -18,6 +18,7 @@ use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
+use wire::set::Set8;
 use xdp::{PacketSocket, Scheduling, any_readable, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
@@ -47,7 +48,8 @@ impl Words {
     fn of(settings: &SwitchSettings, macs: &[MacAddr], fds: Vec<Vec<RawFd>>) -> Self {
         let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
         let frame = |(port, &mac): (&PortSettings, &MacAddr)| {
-            let quanta = [port.pfc.pause_quanta; 8];
+            let no_drop = Set8::from_bits(port.pfc.no_drop);
+            let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
             let mut frame = [0; FRAME_BYTES];
             Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
             says(&port).then_some(frame)
@@ -129,7 +131,7 @@ impl Drop for Guard {
     }
 }
 
-/// Tells every neighbour to stop.
+/// Tells every neighbour that has been heard of to stop.
 fn stand_in(
     words: &Words,
     sockets: &[PacketSocket],
@@ -138,6 +140,7 @@ fn stand_in(
 ) {
     for (number, (frame, socket)) in words.frames.iter().zip(sockets).enumerate() {
         if let Some(frame) = frame
+            && heartbeat.has_heard(number)
             && socket.send(frame).is_ok()
         {
             heartbeat.leave(number, clock());

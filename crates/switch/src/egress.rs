@@ -163,15 +163,18 @@ impl Egress {
             return None;
         }
         let (queues, slots) = (&self.queues, &*store);
-        let ready = self.backlogged.without(blocked);
+        // A copy: a byte that was just written, read as part of a word, waits for its store.
+        let mut backlogged = self.backlogged;
+        let ready = backlogged.without(blocked);
         let q = self.scheduler.pick(ready.bits(), |q| slots.front_len(&queues[q & 7].waiting))?;
         let queue = &mut self.queues[q & 7];
         let (frame, &Charge { len, cells, class, .. }) = store.pop(&mut queue.waiting)?;
         if queue.waiting.is_empty() {
-            self.backlogged.set(q, false);
+            backlogged.set(q, false);
+            self.backlogged = backlogged;
         }
         let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random);
-        self.scheduler.sent(q, len, self.backlogged.bits());
+        self.scheduler.sent(q, len, backlogged.bits());
         self.shaper.take(len, now);
         if !self.shaped.is_empty() {
             self.take_rates(q, len, now);

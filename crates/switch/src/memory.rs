@@ -2,6 +2,19 @@
 //! tests and benches use [`HeapMemory`].
 
 use crate::frame::FrameId;
+use crate::pfc_sent::MAX_IN_FLIGHT;
+use crate::settings::SwitchSettings;
+
+/// Frames of memory that PFC may need beyond what cells account for.
+const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
+
+/// Frames of memory that the switch itself may hold: every cell a minimum-size frame, and PFC.
+pub fn frames_needed(settings: &SwitchSettings) -> usize {
+    let cells = settings.buffer.shared_cells()
+        + settings.buffer.headroom_cells
+        + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
+    cells as usize + settings.ports.len() * OWN_FRAMES_PER_PORT
+}
 
 /// A fixed number of equally large frames.
 pub trait Memory {

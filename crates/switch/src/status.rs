@@ -1,6 +1,7 @@
 //! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, deadlines, which port has
 //! something to do.
 
+use crate::bridge::Address;
 use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::event::Event;
 use crate::pool::Pool;
@@ -8,6 +9,7 @@ use crate::settings::POOLS;
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::watermark::Mark;
+use wire::mac::MacAddr;
 use wire::set::Set64;
 
 impl Switch {
@@ -47,6 +49,16 @@ impl Switch {
     /// Whether [`Switch::tick`] has groups to look at: thresholds that move with what others hold.
     pub fn is_watching(&self) -> bool {
         !self.watched.is_empty()
+    }
+
+    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
+    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
+        self.bridge.set_static(Address::of(mac), port);
+    }
+
+    /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
+    pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
+        self.bridge.learn(Address::of(mac), port, now);
     }
 
     /// The port carries frames.

@@ -8,7 +8,7 @@
 //! [`Switch::complete`] for each frame that has left, and [`Switch::tick`] once a turn.
 
 use crate::arrival::{Arrival, Kind};
-use crate::bridge::{Address, Bridge};
+use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::DropReason;
 use crate::egress::{Dequeued, Egress};
@@ -18,7 +18,6 @@ use crate::group::{Area, Change};
 use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
 use crate::memory::Memory;
-use crate::pfc_sent::MAX_IN_FLIGHT;
 use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
@@ -51,17 +50,6 @@ pub struct Switch {
     pub(crate) flood_copies: u64,
     /// What is set now.
     pub(crate) settings: SwitchSettings,
-}
-
-/// Frames of memory that PFC may need beyond what cells account for.
-const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
-
-/// Frames of memory that the switch itself may hold: every cell a minimum-size frame, and PFC.
-pub fn frames_needed(settings: &SwitchSettings) -> usize {
-    let cells = settings.buffer.shared_cells()
-        + settings.buffer.headroom_cells
-        + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
-    cells as usize + settings.ports.len() * OWN_FRAMES_PER_PORT
 }
 
 impl Switch {
@@ -122,12 +110,7 @@ impl Switch {
 
     /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
     /// counted.
-    pub fn obey_only<M: Memory>(
-        &mut self,
-        arrivals: &mut Vec<Arrival>,
-        now: Instant,
-        memory: &mut M,
-    ) {
+    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
         for arrival in arrivals.drain(..) {
             match arrival.kind {
                 Kind::Control => self.obey(arrival, now, memory),
@@ -380,25 +363,9 @@ impl Switch {
         }
     }
 
-    /// Of the frames that complete for `port`, the kernel lost so many: it does not say which.
-    pub fn kernel_lost(&mut self, port: usize, frames: u32) {
-        self.egress[port].kernel_lost(frames);
-    }
-
-    /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
-    pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.finish(&frame) {
-            self.egress[port].unsent(&charge, &mut self.pools);
-            self.release(&charge, now);
-        } else {
-            self.ingress[port].pfc_sent();
-        }
-        memory.free(frame);
-    }
-
     /// Gives a frame's cells back to its group; its queue has given back its own.
     #[inline]
-    fn release(&mut self, charge: &Charge, now: Instant) {
+    pub(crate) fn release(&mut self, charge: &Charge, now: Instant) {
         let port = charge.port();
         // Thresholds that others have lowered meanwhile are the tick's.
         if self.ingress[port].release(charge, &mut self.pools) {
@@ -452,44 +419,6 @@ impl Switch {
             }
         }
         self.bridge.age(now);
-    }
-
-    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
-    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
-        self.bridge.set_static(Address::of(mac), port);
-    }
-
-    /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
-    pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
-        self.bridge.learn(Address::of(mac), port, now);
-    }
-
-    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
-    pub fn port_down<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        if !self.up.contains(port) {
-            return;
-        }
-        self.up.set(port, false);
-        self.work.set(port, false);
-        self.bridge.forget_port(port);
-        self.egress[port].clear_pauses(now);
-        self.flush(port, now, memory);
-        self.events.push(now, Event::PortDown { port });
-    }
-
-    /// The port carries frames again.
-    pub fn port_up(&mut self, port: usize) {
-        self.up.set(port, true);
-        self.add_work(Set64::of(port)); // PFC to tell
-    }
-
-    /// Drops what waits for a port.
-    pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        while let Some((frame, charge)) = self.egress[port].flush_one(&mut self.store, &mut self.pools) {
-            self.store.finish(&frame);
-            self.release(&charge, now);
-            memory.free(frame);
-        }
     }
 }
 

@@ -155,7 +155,7 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
 
     let cable = Cable::new(1)?;
     attach(&cable.near.namespace, "--speed 100M --trust dscp")?;
-    under_traffic(&cable, || Ok(drop(cable.near.namespace.ip("link set eth0 down")?)))?;
+    under_traffic(&cable, || cable.near.namespace.ip("link set eth0 down"))?;
     drop(cable); // with its namespaces
     nothing_left()
 }

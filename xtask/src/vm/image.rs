@@ -12,8 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use super::kernel::Kernel;
 use crate::run::{cargo, check, say};
 
-/// Tools that tests call, and the shell's.
-const TOOLS: [&str; 20] = [
+/// Tools that the tests of `nic` call, and the shell's.
+const TOOLS: [&str; 16] = [
     "busybox",
     "ip",
     "tc",
@@ -27,14 +27,13 @@ const TOOLS: [&str; 20] = [
     "ib_write_bw",
     "ib_send_bw",
     "rping",
-    "ibv_devices",
     "tcpdump",
-    "tshark",
-    "dumpcap",
     "bpftool",
-    "sysctl",
     "taskset",
 ];
+
+/// What other tests call beside them; with its libraries tshark is larger than all the rest.
+const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
 /// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
 const MODULES: [&str; 22] = [
@@ -108,7 +107,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     symlink("../bin", root.join("usr/sbin"))?;
     symlink("../lib", root.join("usr/lib"))?;
     let mut libraries = BTreeSet::new();
-    for tool in TOOLS {
+    let others: &[&str] = if programs.test.1 == "nic" { &[] } else { &OTHER_TOOLS };
+    for tool in TOOLS.iter().chain(others) {
         // What is not here is not called: the tests of soft-RoCE say so where its tools are missing.
         if let Some(path) = on_path(tool) {
             copy_program(&path, &root.join("bin").join(tool), &mut libraries)?;
@@ -149,7 +149,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 mount -t bpf bpf /sys/fs/bpf; mount -t tmpfs run /run; mount -t tmpfs tmp /tmp
 mkdir -p /run/netns /dev/shm /dev/pts; mount -t tmpfs shm /dev/shm
 for module in @MODULES@; do modprobe -q $module; done
-ip link set lo up
+/bin/ip link set lo up # and not the shell's own
 ulimit -n 65536; ulimit -l unlimited
 echo "vm: $(cat /proc/sys/kernel/osrelease) is up after $(cat /proc/uptime) s"
 @COMMAND@

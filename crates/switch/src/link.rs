@@ -1,0 +1,58 @@
+//! The line of a port: what becomes of frames when it goes down, when they are not sent, and when the kernel loses them.
+//!
+//! Rule: a port that goes down forgets the addresses learned on it and the pauses of its neighbour; what waits for it is dropped
+//! and counted, and so is what it was given and did not send. Cells go back as if the frames had left.
+//! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
+
+use crate::event::Event;
+use crate::frame::FrameId;
+use crate::memory::Memory;
+use crate::switch::Switch;
+use crate::time::Instant;
+use wire::set::Set64;
+
+impl Switch {
+    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
+    pub fn port_down<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        if !self.up.contains(port) {
+            return;
+        }
+        self.up.set(port, false);
+        self.work.set(port, false);
+        self.bridge.forget_port(port);
+        self.egress[port].clear_pauses(now);
+        self.flush(port, now, memory);
+        self.events.push(now, Event::PortDown { port });
+    }
+
+    /// The port carries frames again.
+    pub fn port_up(&mut self, port: usize) {
+        self.up.set(port, true);
+        self.add_work(Set64::of(port)); // PFC to tell
+    }
+
+    /// Drops what waits for a port.
+    pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        while let Some((frame, charge)) = self.egress[port].flush_one(&mut self.store, &mut self.pools) {
+            self.store.finish(&frame);
+            self.release(&charge, now);
+            memory.free(frame);
+        }
+    }
+
+    /// Of the frames that complete for `port`, the kernel lost so many: it does not say which.
+    pub fn kernel_lost(&mut self, port: usize, frames: u32) {
+        self.egress[port].kernel_lost(frames);
+    }
+
+    /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
+    pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.finish(&frame) {
+            self.egress[port].unsent(&charge, &mut self.pools);
+            self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_sent();
+        }
+        memory.free(frame);
+    }
+}

@@ -1,0 +1,108 @@
+//! Holds the number of instructions that the switch takes a frame, which a busy machine does not change as it changes times.
+//!
+//! The pipeline bench (`crates/dataplane/benches/pipeline.rs`) runs under callgrind with few rounds and with many; the
+//! difference is what the rounds take, without start and end.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+
+use crate::run::{cargo, say, top};
+
+/// Ports, and the instructions a frame that the pipeline takes with them.
+const EXPECTED: [(u32, f64); 2] = [(8, 643.6), (64, 741.9)];
+/// How much more is an error, and how much less is worth a word.
+const TOLERANCE_PERCENT: f64 = 3.0;
+/// Frames in the ring of the bench.
+const FRAMES: u32 = 4096;
+/// Frames of a round of the bench.
+const BATCH: f64 = 64.0;
+const FEW_ROUNDS: u32 = 100;
+const MANY_ROUNDS: u32 = 600;
+
+/// Counts, and compares with what is expected.
+pub fn check() -> Result<()> {
+    let bench = build_bench()?;
+    let mut too_many = Vec::new();
+    for (ports, expected) in EXPECTED {
+        let counted = per_frame(&bench, ports)?;
+        let percent = (counted / expected - 1.0) * 100.0;
+        println!(
+            "{ports} ports: {counted:.1} instructions a frame, {expected:.1} expected ({percent:+.1} %)"
+        );
+        if percent > TOLERANCE_PERCENT {
+            too_many.push(ports);
+        } else if percent < -TOLERANCE_PERCENT {
+            println!(
+                "    fewer than expected: write {counted:.1} into xtask/src/instructions.rs, so that it stays so"
+            );
+        }
+    }
+    if !too_many.is_empty() {
+        bail!(
+            "the way of a frame takes more instructions than expected at {too_many:?} ports.\n\
+             If that is not meant, look where they are: valgrind --tool=callgrind {bench} whole 8 {FRAMES} {MANY_ROUNDS}\n\
+             If it is worth it (a new feature, another compiler), write the new numbers into EXPECTED of\n\
+             xtask/src/instructions.rs and say in the commit what they are for"
+        );
+    }
+    Ok(())
+}
+
+/// Builds the bench, and says where it is.
+fn build_bench() -> Result<String> {
+    say("counting the instructions of the pipeline bench");
+    let mut command = cargo();
+    command.args(["bench", "--package", "dataplane", "--bench", "pipeline", "--no-run"]);
+    let output = command.output().context("cannot run cargo")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("the pipeline bench does not build:\n{said}");
+    }
+    executable(&said).with_context(|| format!("cargo does not say where the bench is:\n{said}"))
+}
+
+/// Reads `Executable benches/pipeline.rs (target/release/deps/pipeline-…)`.
+fn executable(said: &str) -> Option<String> {
+    let line = said.lines().find(|line| line.trim_start().starts_with("Executable"))?;
+    Some(line.split_once('(')?.1.strip_suffix(')')?.to_owned())
+}
+
+/// Instructions a frame at so many ports.
+fn per_frame(bench: &str, ports: u32) -> Result<f64> {
+    let (few, many) = (count(bench, ports, FEW_ROUNDS)?, count(bench, ports, MANY_ROUNDS)?);
+    Ok((many - few) as f64 / f64::from(MANY_ROUNDS - FEW_ROUNDS) / BATCH)
+}
+
+/// Instructions of a whole run.
+fn count(bench: &str, ports: u32, rounds: u32) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", bench, "whole"]);
+    command.args([ports, FRAMES, rounds].map(|number| number.to_string()));
+    let output = command.current_dir(top()).output().context("cannot run valgrind")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        bail!("the pipeline bench fails under valgrind:\n{said}");
+    }
+    collected(&said)
+        .with_context(|| format!("callgrind does not say how many instructions it counted:\n{said}"))
+}
+
+/// Reads `==123== Collected : 4567`.
+fn collected(said: &str) -> Option<u64> {
+    let number = said.lines().find_map(|line| line.split_once("Collected : "))?.1;
+    number.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn what_cargo_and_callgrind_say_is_read() {
+        let said = "    Finished `bench` profile\n  Executable benches/pipeline.rs (target/release/deps/pipeline-1f)\n";
+        assert_eq!(executable(said).as_deref(), Some("target/release/deps/pipeline-1f"));
+        assert_eq!(collected("==7== Events    : Ir\n==7== Collected : 46512345\n==7== \n"), Some(46_512_345));
+        assert_eq!(collected("valgrind: no such file"), None);
+    }
+}
