@@ -3,8 +3,8 @@
 //!
 //! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference, tables 2 and 3): of each
 //! group and queue Total (what it may hold now, without headroom), Used, Used %, Free, UsedPeak (between two executions),
-//! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. The pools are those of
-//! Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5).
+//! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is
+//! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5).
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
@@ -26,10 +26,20 @@ pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
     )
 }
 
-/// Size and use of what may be used, and by how much use may grow.
-fn use_of(used: u64, peak: u64, total: u64, unit: Unit) -> [String; 5] {
-    let free = total.saturating_sub(used);
+/// Size and use of what may be used, and by how much use may grow: of the total, and of what is `free` beside it.
+fn use_of(used: u64, peak: u64, total: u64, free: u64, unit: Unit) -> [String; 5] {
+    let free = total.saturating_sub(used).min(free);
     [unit.of(total), unit.of(used), percent(used, total), unit.of(free), unit.of(peak)]
+}
+
+/// Cells of a pool that nobody uses.
+fn free_cells(pool: Option<&Pool>) -> u64 {
+    pool.map_or(0, |pool| pool.size_cells.saturating_sub(pool.level.unwrap_or_default().cells)).into()
+}
+
+/// The service pool of that number.
+fn service_pool(pools: &[Pool], number: u32) -> Option<&Pool> {
+    pools.get(number as usize)
 }
 
 /// The headings of [`use_of`].
@@ -52,7 +62,8 @@ fn pools(snapshot: &Snapshot, unit: Unit) -> String {
         if size_cells == 0 && level.cells == 0 {
             continue;
         }
-        let cells = use_of(level.cells.into(), level.peak_read_cells.into(), size_cells.into(), unit);
+        let [used, peak, size] = [level.cells, level.peak_read_cells, size_cells].map(u64::from);
+        let cells = use_of(used, peak, size, size, unit);
         table.add_row([name.replace('_', " ")].into_iter().chain(cells));
     }
     table.trim_fmt()
@@ -92,8 +103,13 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     for (port, priority, group) in &groups {
         let of = [(*port).clone(), priority.to_string()];
         let rest = [group.usage_percent.to_string(), grouped(group.violations)];
+        let pool = service_pool(&snapshot.ingress_pools, group.pool);
         used.add_row(
-            of.clone().into_iter().chain([group.pool.to_string()]).chain(group_use(group, unit)).chain(rest),
+            of.clone()
+                .into_iter()
+                .chain([group.pool.to_string()])
+                .chain(group_use(group, pool, unit))
+                .chain(rest),
         );
         states.add_row(of.clone().into_iter().chain([
             state(group).to_owned(),
@@ -107,7 +123,8 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
         ]));
         if group.headroom_size_cells > 0 {
             let Level { cells, peak_read_cells, .. } = group.headroom.unwrap_or_default();
-            let cells = use_of(cells.into(), peak_read_cells.into(), group.headroom_size_cells.into(), unit);
+            let [used, peak, size] = [cells, peak_read_cells, group.headroom_size_cells].map(u64::from);
+            let cells = use_of(used, peak, size, free_cells(snapshot.headroom.as_ref()), unit);
             headroom.add_row(of.into_iter().chain(cells));
         }
     }
@@ -123,7 +140,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
 
 /// Total, Used, … of a group outside its headroom. Its reservation is used first and given back last, so it was full
 /// whenever shared cells were in use.
-fn group_use(group: &Group, unit: Unit) -> [String; 5] {
+fn group_use(group: &Group, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let [shared, total] = [group.shared, group.total].map(Option::unwrap_or_default);
     let reserved = u64::from(group.reserved_size_cells);
     let peak = match u64::from(shared.peak_read_cells) {
@@ -131,7 +148,8 @@ fn group_use(group: &Group, unit: Unit) -> [String; 5] {
         shared_peak => reserved + shared_peak,
     };
     let used = u64::from(group.reserved_cells) + u64::from(shared.cells);
-    use_of(used, peak, reserved + u64::from(group.threshold_cells), unit)
+    let free = reserved.saturating_sub(group.reserved_cells.into()) + free_cells(pool);
+    use_of(used, peak, reserved + u64::from(group.threshold_cells), free, unit)
 }
 
 fn state(group: &Group) -> &'static str {
@@ -156,7 +174,8 @@ fn egress(snapshot: &Snapshot, unit: Unit) -> String {
             if queue.level.unwrap_or_default().peak_cells > 0 {
                 let of = [port.name.clone(), number.to_string(), queue.pool.to_string()];
                 let rest = [queue.usage_percent.to_string(), grouped(queue.violations)];
-                table.add_row(of.into_iter().chain(queue_use(queue, unit)).chain(rest));
+                let pool = service_pool(&snapshot.egress_pools, queue.pool);
+                table.add_row(of.into_iter().chain(queue_use(queue, pool, unit)).chain(rest));
             }
         }
     }
@@ -164,14 +183,16 @@ fn egress(snapshot: &Snapshot, unit: Unit) -> String {
 }
 
 /// Total, Used, … of a queue; without limit there is no total.
-fn queue_use(queue: &Queue, unit: Unit) -> [String; 5] {
+fn queue_use(queue: &Queue, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let Level { cells, peak_read_cells, .. } = queue.level.unwrap_or_default();
     let (used, peak) = (u64::from(cells), u64::from(peak_read_cells));
-    let total = queue.threshold_cells.map(|cells| u64::from(queue.guaranteed_cells) + u64::from(cells));
+    let guaranteed = u64::from(queue.guaranteed_cells);
+    let total = queue.threshold_cells.map(|cells| guaranteed + u64::from(cells));
+    let free = guaranteed.saturating_sub(used) + free_cells(pool);
     let none = || "–".to_owned();
     total.map_or_else(
         || [none(), unit.of(used), none(), none(), unit.of(peak)],
-        |total| use_of(used, peak, total, unit),
+        |total| use_of(used, peak, total, free, unit),
     )
 }
 
@@ -199,6 +220,24 @@ mod tests {
         assert!(text.ends_with("No queue has held a frame yet."), "{text}");
     }
 
+    /// A threshold of eight times what is free says nothing of what there is.
+    #[test]
+    fn no_more_is_free_than_the_pool_has() {
+        let level = |cells| Some(Level { cells, ..Level::default() });
+        let pool = Pool { level: level(60), size_cells: 100 };
+        let group = Group {
+            reserved_size_cells: 8,
+            reserved_cells: 8,
+            shared: level(10),
+            threshold_cells: 320,
+            ..Group::default()
+        };
+        assert_eq!(group_use(&group, Some(&pool), Unit::CELLS)[..4], ["328", "18", "5.5", "40"]);
+        let queue =
+            Queue { guaranteed_cells: 8, level: level(3), threshold_cells: Some(320), ..Queue::default() };
+        assert_eq!(queue_use(&queue, Some(&pool), Unit::CELLS)[..4], ["328", "3", "0.9", "45"]);
+    }
+
     /// Reserved cells are used first, so a group that used no shared cells had at most its reservation; headroom is none
     /// of what Total means.
     #[test]
@@ -211,7 +250,7 @@ mod tests {
                 total: peak(total),
                 ..Group::default()
             };
-            assert_eq!(group_use(&group, Unit::CELLS)[4], expected, "{shared} shared, {total} in all");
+            assert_eq!(group_use(&group, None, Unit::CELLS)[4], expected, "{shared} shared, {total} in all");
         }
     }
 }
