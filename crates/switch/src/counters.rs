@@ -187,7 +187,7 @@ pub struct PortSnapshot {
     pub pfc_received: PfcCount,
     /// PFC frames that went out.
     pub pfc_sent: PfcCount,
-    /// PFC frames that could not be read (wrong opcode, too short).
+    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too short).
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in (counted, not obeyed).
     pub pause_received_frames: u64,
