@@ -306,5 +306,5 @@ fn read_port<'f>(
         );
     }
     let own = PortTable::read(section, buffer, congestion, report);
-    Port::new(name, place, own, defaults)
+    Port::new(name, place, own, defaults, buffer.settings.cell_bytes)
 }

@@ -98,7 +98,7 @@
 //! xoff             = { dynamic_percent = 5 }  # or static_cells, static_bytes, dynamic_th: alpha = 2^n, n -7 to 3
 //! xon_offset_cells = 12
 //! resume_cells     = 0
-//! reserved_cells   = 17
+//! reserved_cells   = 17           # 20 with cells of less than 256 bytes
 //!
 //! [port.server1.schedule]
 //! mode = "sp-wrr"                  # "sp-wrr" | "ets"

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
+use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PRIORITIES, WIRE_OVERHEAD_BYTES};
 
 use crate::buffer::Buffer;
 use crate::classify::ClassifyTable;
@@ -157,8 +157,14 @@ impl PortTable {
 
 impl<'f> Port<'f> {
     /// A port with this table, whose mistakes have been noted.
-    pub(crate) fn new(name: &str, place: Place, own: PortTable, defaults: &'f PortTable) -> Self {
-        let settings = Layers::new(&own, defaults).settings(name);
+    pub(crate) fn new(
+        name: &str,
+        place: Place,
+        own: PortTable,
+        defaults: &'f PortTable,
+        cell_bytes: u32,
+    ) -> Self {
+        let settings = Layers::new(&own, defaults).settings(name, cell_bytes);
         Self { place, own, defaults, settings }
     }
 
@@ -193,8 +199,8 @@ impl<'t> Layers<'t, PortTable> {
         self.part(|table| &table.congestion)
     }
 
-    /// The settings of a port called `name`.
-    fn settings(self, name: &str) -> PortSettings {
+    /// The settings of a port called `name` of a switch with these cells.
+    fn settings(self, name: &str, cell_bytes: u32) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
         self.classify().fill(&mut port);
         port.burst_bytes = self.optional(|table| &table.burst_bytes);
@@ -208,9 +214,10 @@ impl<'t> Layers<'t, PortTable> {
         port.pfc.no_drop = pfc.no_drop();
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
+        let defaults = GroupSettings::default_for(port.speed_bps.unwrap_or(ASSUMED_SPEED_BPS), cell_bytes);
         for priority in 0..PRIORITIES {
             let no_drop = port.pfc.no_drop & 1 << priority != 0;
-            port.groups[priority] = self.group(priority).settings(no_drop, port.groups[priority]);
+            port.groups[priority] = self.group(priority).settings(no_drop, defaults);
         }
         for q in 0..PRIORITIES {
             port.queues[q] = self.queue(q).settings(port.queues[q]);

@@ -73,6 +73,9 @@ pub struct Arguments {
     /// Only this port.
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
+    /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
+    #[arg(long, conflicts_with = "json")]
+    bytes: bool,
     /// Print every event, too.
     #[arg(long)]
     events: bool,
@@ -170,7 +173,7 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
         let lines = events.iter().map(|&(at, event)| format!("{}  {}", seconds(at.0), text(event, &names)));
         output::print(&(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
     }
-    let table = show::table(arguments.view, &message, None);
+    let table = show::text(arguments.view, &message, arguments.bytes);
     output::print(&format!("{}\n\n{table}", summary(replay.totals(), events.len())))
 }
 

@@ -187,7 +187,7 @@ pub struct PortSnapshot {
     pub pfc_received: PfcCount,
     /// PFC frames that went out.
     pub pfc_sent: PfcCount,
-    /// PFC frames that could not be read (wrong opcode, too short).
+    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too short).
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in (counted, not obeyed).
     pub pause_received_frames: u64,
@@ -244,6 +244,8 @@ pub struct GroupSnapshot {
     pub threshold_cells: u32,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the reservation and the XOFF threshold together.
+    pub usage_percent: u8,
     /// Times that use outside headroom rose above the usage threshold.
     pub violations: u64,
     /// Received frames.
@@ -273,6 +275,8 @@ pub struct QueueSnapshot {
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the guaranteed cells and the tail-drop threshold together.
+    pub usage_percent: u8,
     /// Times that use rose above the usage threshold.
     pub violations: u64,
     /// Frames that left.

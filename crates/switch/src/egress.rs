@@ -253,7 +253,8 @@ impl Egress {
         self.kernel_lost_frames += u64::from(frames);
     }
 
-    /// Obeys a MAC control frame. True: frames that wait may have been set free.
+    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.
+    /// True: frames that wait may have been set free.
     pub fn obey(&mut self, frame: &[u8], now: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {

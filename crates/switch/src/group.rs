@@ -345,6 +345,7 @@ impl Group {
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
             is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
+            usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
             received: self.received,
             dropped: self.rest.dropped,

@@ -237,6 +237,7 @@ impl Queue {
             waiting_frames: u64::from(self.waiting.frames()),
             threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
             is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
             dropped: self.rest.dropped,

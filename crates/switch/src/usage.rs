@@ -45,6 +45,11 @@ impl Usage {
         self.above = above;
     }
 
+    /// Use above this many percent of what is allowed is a violation.
+    pub fn percent(&self) -> u8 {
+        self.percent
+    }
+
     /// Violations so far.
     pub fn violations(&self) -> u64 {
         u64::from(self.violations)
