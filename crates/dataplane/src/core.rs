@@ -124,7 +124,7 @@ impl<P: Port> Core<P> {
             self.obey(command, now);
         }
         for (at, event) in self.switch.drain_events() {
-            self.mailbox.tell(at, event);
+            self.mailbox.tell(Reply::Event(at, event));
         }
         for port in 0..self.ports.len() {
             if self.turn.open_ports().contains(port) && !self.ports[port].is_up() {
@@ -179,6 +179,9 @@ impl<P: Port> Core<P> {
         self.ports[port].close(&mut self.memory, &mut self.unsent);
         for frame in self.unsent.drain(..) {
             self.switch.unsent(port, frame, now, &mut self.memory);
+        }
+        while let Some(trouble) = self.ports[port].take_trouble() {
+            self.mailbox.tell(Reply::Trouble(port, trouble));
         }
     }
 
