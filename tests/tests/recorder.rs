@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use control::{BlockingClient, PortFacts, convert, v1};
+use control::{BlockingClient, v1};
 use dataplane::Replay;
 use switch::{Event, Instant};
 use testbed::{Bed, Daemon};
@@ -53,6 +53,9 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         loop_turns: 0,
         loop_worst_stall_ns: 0,
         events_lost: 0,
+        log_lines_lost: 0,
+        log_lines_left_out: 0,
+        pfc_enabled: true,
         ..snapshot
     }
 }
@@ -71,9 +74,7 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
         }
         replay.run_until(Instant(said.at_ns + 1), &mut note)?;
         let Some(asked) = replay.asked().filter(|asked| asked.at_ns == said.at_ns) else { break };
-        let facts =
-            PortFacts { interface: String::new(), xdp_mode: String::new(), vlan_tags_restored: false };
-        let replayed = convert::snapshot(asked, &vec![facts; asked.ports.len()], true);
+        let replayed = v1::Snapshot::from(asked);
         ensure!(
             of_the_switch(replayed.clone()) == of_the_switch(said.clone()),
             "the daemon said {said:#?}\nthe replay {replayed:#?}"

@@ -1,13 +1,22 @@
 //! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as they should be. A
 //! clear error, a non-zero exit, nothing left behind; and one port's trouble is not the others'.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use control::server::MAX_CLIENTS;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
 use testbed::{Bed, Daemon, Host, Namespace, Station, conservation, eventually, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, compile_bpf, flow, frames, group_config, pause, port_config, run, switch_config,
+    AMPLE_HEADROOM_CELLS, compile_bpf, flow, frames, group_config, pause, port_config, run, sluice,
+    switch_config,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -287,6 +296,76 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
     }
     drop(hosts);
     traffic(&bed, &daemon, &a, &b)?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Standard error is a pipe that is full and that nobody reads, and the log has much to say: API and forwarding go on, `sluice
+/// show` says what the log lacks, and so does the log itself once somebody reads it. Full again, it does not hold up the end.
+#[test]
+fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let path = bed.dir().join("stderr");
+    mkfifo(&path, Mode::S_IRUSR | Mode::S_IWUSR)?;
+    // Open for both, so that nobody waits for the other end.
+    let mut pipe =
+        File::options().read(true).write(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(&path)?;
+    let bytes = fcntl(&pipe, FcntlArg::F_SETPIPE_SZ(4096))?;
+    pipe.write_all(&vec![b'\n'; bytes as usize])?;
+    assert_eq!(pipe.write(b"\n").map_err(|error| error.kind()), Err(ErrorKind::WouldBlock), "it is full");
+
+    let script = format!("RUST_LOG=trace exec \"$@\" 2>'{}'", path.display());
+    let daemon = Daemon::launch(&switch, bed.dir(), &["sh", "-c", &script, "sh"], &two_ports())?;
+    eventually("the API answers", || Ok(daemon.snapshot().ok()))?;
+    traffic(&bed, &daemon, &a, &b)?;
+    daemon.until("lines are lost", |now| (now.log_lines_lost > 0).then_some(()))?;
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    println!("{shown}");
+    assert!(shown.contains("Log lines lost, standard error did not take them: "), "{shown}");
+    traffic(&bed, &daemon, &a, &b)?;
+
+    let mut said = Vec::new();
+    eventually("the log says what it lacks", || {
+        match pipe.read_to_end(&mut said) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            other => drop(other?),
+        }
+        let text = String::from_utf8_lossy(&said);
+        Ok((text.contains("sluiced is ready")
+            && text.contains("lines lost because standard error did not take them: "))
+        .then_some(()))
+    })?;
+    eventually("it is full again", || {
+        daemon.snapshot()?;
+        Ok((pipe.write(b"\n").is_err()).then_some(()))
+    })?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Clients that connect and say nothing, or no more than that they speak HTTP/2, more than there are places: the operator is
+/// answered, and frames are forwarded.
+#[test]
+fn mute_clients_lock_no_operator_out() -> Result<()> {
+    const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let daemon = bed.daemon(&switch, &two_ports())?;
+    let mut mute = Vec::new();
+    for number in 0..MAX_CLIENTS + 8 {
+        let mut client = UnixStream::connect(daemon.socket())?;
+        if number % 2 == 0 {
+            client.write_all(HTTP2)?;
+        }
+        mute.push(client);
+    }
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    assert!(shown.contains("Addresses known"), "{shown}");
+    traffic(&bed, &daemon, &a, &b)?;
+    drop(mute);
     daemon.stop()?;
     Ok(())
 }

@@ -19,10 +19,33 @@ pub struct PortFacts {
     pub vlan_tags_restored: bool,
 }
 
-/// The message of a snapshot. `facts` are the ports' in their order; `pfc_enabled`: PFC is not off on all ports.
-pub fn snapshot(from: &Snapshot, facts: &[PortFacts], pfc_enabled: bool) -> v1::Snapshot {
+/// What the switch does not know of the daemon around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DaemonFacts {
+    /// PFC is not off on all ports.
+    pub pfc_enabled: bool,
+    /// What its log lacks.
+    pub log: LogCounts,
+}
+
+/// Lines of the daemon's log that nobody can read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogCounts {
+    /// Lines that could not be written.
+    pub lost: u64,
+    /// Lines left out because there were many like them.
+    pub left_out: u64,
+}
+
+/// The message of a snapshot. `facts` are the ports' in their order.
+pub fn snapshot(from: &Snapshot, facts: &[PortFacts], daemon: &DaemonFacts) -> v1::Snapshot {
     assert_eq!(from.ports.len(), facts.len(), "every port of the switch has an interface");
-    let mut message = v1::Snapshot { pfc_enabled, ..from.into() };
+    let mut message = v1::Snapshot {
+        pfc_enabled: daemon.pfc_enabled,
+        log_lines_lost: daemon.log.lost,
+        log_lines_left_out: daemon.log.left_out,
+        ..from.into()
+    };
     for (port, facts) in message.ports.iter_mut().zip(facts) {
         port.interface.clone_from(&facts.interface);
         port.xdp_mode.clone_from(&facts.xdp_mode);

@@ -8,11 +8,12 @@ pub mod client;
 pub mod convert;
 pub mod fields;
 pub mod order;
+mod places;
 pub mod server;
 
 pub use balance::Balance;
 pub use client::{BlockingClient, Client, ClientError};
-pub use convert::PortFacts;
+pub use convert::{DaemonFacts, LogCounts, PortFacts};
 pub use order::{Order, Outcome, Reason, Refusal};
 
 /// Messages, client and server of `sluice.v1`.

@@ -3,25 +3,22 @@
 //!
 //! Rule: whatever clients do, memory stays bounded (docs/law.md, "Invariants", 7). So many connections, so many streams
 //! on each, so many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its
-//! next snapshot only when it has taken the last.
+//! next snapshot only when it has taken the last. Clients that are mute keep nobody out ([`crate::places`]).
 
 use std::io;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures::Stream;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::unix::UCred;
-use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::net::UnixListener;
+use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
-use tonic::transport::server::Connected;
 use tonic::{Response, Status};
 
 use crate::order::{Order, Outcome, Refusal};
+use crate::places::{Connection, Places};
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
 
@@ -39,6 +36,10 @@ const MAX_REQUEST_BYTES: usize = 1024;
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `Watch`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
+/// How often a client that says nothing is asked whether it lives; well below [`crate::places::SILENCE`].
+const PING_INTERVAL: Duration = Duration::from_secs(1);
+/// How long it may take to answer if nobody else wants its place.
+const PING_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the owner of the loop may take; the loop itself takes a turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -99,23 +100,22 @@ pub async fn serve(
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
         .http2_max_header_list_size(MAX_HEADER_BYTES)
-        // A client that no longer answers gives its place back.
-        .http2_keepalive_interval(Some(Duration::from_secs(30)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+        // A client that lives is heard of, and one that no longer answers gives its place back.
+        .http2_keepalive_interval(Some(PING_INTERVAL))
+        .http2_keepalive_timeout(Some(PING_PATIENCE))
         .add_service(service)
         .serve_with_incoming_shutdown(clients(listener), stop)
         .await
 }
 
-/// Connections as they come; those over the limit are closed at once.
+/// Connections as they come; those for which there is no place are closed.
 fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
-    let places = Arc::new(Semaphore::new(MAX_CLIENTS));
-    futures::stream::unfold((listener, places), |(listener, places)| async move {
+    futures::stream::unfold((listener, Places::new(MAX_CLIENTS)), |(listener, mut places)| async move {
         loop {
             match listener.accept().await {
                 Ok((stream, _)) => {
-                    if let Ok(place) = places.clone().try_acquire_owned() {
-                        return Some((Ok(Connection { stream, _place: place }), (listener, places)));
+                    if let Some(connection) = places.seat(stream).await {
+                        return Some((Ok(connection), (listener, places)));
                     }
                 }
                 // Out of descriptors, or a client gone before it was served: neither ends the API, nor may it spin.
@@ -123,44 +123,6 @@ fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>>
             }
         }
     })
-}
-
-/// A client's connection and its place among [`MAX_CLIENTS`].
-struct Connection {
-    stream: UnixStream,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Connected for Connection {
-    type ConnectInfo = Option<UCred>;
-
-    fn connect_info(&self) -> Self::ConnectInfo {
-        self.stream.peer_cred().ok()
-    }
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
 }
 
 /// The way to the owner of the loop.

@@ -2,7 +2,7 @@
 //! sees (build.rs: both sides name all fields, and the same); here are the kinds of fields, one of each.
 
 use control::v1::{self, ByDropLevel};
-use control::{PortFacts, convert};
+use control::{DaemonFacts, LogCounts, PortFacts, convert};
 use switch::counters::{Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot};
 use switch::{DropReason, KernelCounters, Level, Snapshot};
 
@@ -28,7 +28,8 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
         events_lost: 4,
         ..Snapshot::default()
     };
-    convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")], true)
+    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts { lost: 5, left_out: 6 } };
+    convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")], &daemon)
 }
 
 #[test]
@@ -37,6 +38,7 @@ fn numbers_text_and_flags() {
     let right = PortSnapshot { name: "right".into(), up: true, held: true, ..PortSnapshot::default() };
     let message = message(left, right);
     assert_eq!((message.at_ns, message.bridge_moves, message.events_lost), (1, 3, 4));
+    assert_eq!((message.log_lines_lost, message.log_lines_left_out), (5, 6));
     assert!(message.pfc_enabled && message.ingress_pools.len() == 4);
     assert_eq!(message.headroom.unwrap().size_cells, 2);
     let [left, right] = &message.ports[..] else { panic!("two ports") };

@@ -220,12 +220,15 @@ async fn watchers_are_bounded_and_a_place_given_back_is_free_again() {
     until("a place is free", async || one_more.watch(Duration::from_secs(60), false).await.is_ok()).await;
 }
 
+/// As many clients as there are places, all of which live.
 #[tokio::test]
 async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
     let fake = Fake::start();
     let mut idle = Vec::new();
     for _ in 0..MAX_CLIENTS {
-        idle.push(UnixStream::connect(&fake.socket).await.unwrap());
+        let mut client = Client::connect(&fake.socket).await.unwrap();
+        client.snapshot().await.unwrap();
+        idle.push(client);
     }
     let refused = Client::connect(&fake.socket).await;
     let refused = match refused {
@@ -233,6 +236,9 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
         Err(error) => Err(error),
     };
     assert!(refused.is_err(), "one client too many was served");
+    for client in &mut idle {
+        client.snapshot().await.expect("nobody lost a place who lives");
+    }
 
     idle.pop();
     until("a place is free", async || match Client::connect(&fake.socket).await {
@@ -240,6 +246,34 @@ async fn connections_are_bounded_and_a_place_given_back_is_free_again() {
         Err(_) => false,
     })
     .await;
+}
+
+/// Clients that connect and say nothing, and one that watches and takes nothing, for nobody runs it: twice as many as
+/// there are places. One that lives is answered at its first try, and those that live already keep their places.
+#[tokio::test]
+async fn mute_clients_lock_nobody_out() {
+    let fake = Fake::start_with(1 << 20);
+    let mut old = Client::connect(&fake.socket).await.unwrap();
+    old.snapshot().await.unwrap();
+    let socket = fake.socket.clone();
+    let _deaf = tokio::task::spawn_blocking(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let watch = runtime.block_on(async {
+            let mut client = Client::connect(&socket).await.unwrap();
+            client.watch(Duration::ZERO, false).await.unwrap()
+        });
+        (runtime, watch) // which nobody runs any more
+    })
+    .await
+    .unwrap();
+    let mut mute = Vec::new();
+    for _ in 0..2 * MAX_CLIENTS {
+        mute.push(UnixStream::connect(&fake.socket).await.unwrap());
+    }
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    assert!(client.snapshot().await.unwrap().at_ns > 0);
+    assert!(old.snapshot().await.is_ok(), "one that lives keeps its place");
+    std::mem::forget(_deaf); // a runtime must not be dropped inside another
 }
 
 /// Rubbish on the socket ends that connection alone.

@@ -143,7 +143,7 @@ impl<P: Port> Core<P> {
             if let Some(recorder) = self.turn.recorder() {
                 recorder.event(at, event);
             }
-            self.mailbox.tell(at, event);
+            self.mailbox.tell(Reply::Event(at, event));
         }
         for port in 0..self.ports.len() {
             if self.turn.open_ports().contains(port) && !self.ports[port].is_up() {
@@ -233,6 +233,9 @@ impl<P: Port> Core<P> {
                 recorder.unsent(port, &frame, now);
             }
             self.switch.unsent(port, frame, now, &mut self.memory);
+        }
+        while let Some(trouble) = self.ports[port].take_trouble() {
+            self.mailbox.tell(Reply::Trouble(port, trouble));
         }
     }
 

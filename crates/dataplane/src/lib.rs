@@ -1,5 +1,5 @@
 //! The poll loop of one core: rings in, switch, rings out. It owns its ports, its switch and its memory, never blocks
-//! but where it sleeps, never allocates after the start, and never locks; the rest of the daemon talks to it through a
+//! but where it sleeps, never allocates after the start, never locks and logs nothing; the rest of the daemon talks to it through a
 //! [`Handle`].
 //!
 //! ```text
@@ -28,7 +28,7 @@ pub use crate::core::{Core, CoreSettings};
 pub use heartbeat::{Heartbeat, Pulse};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
 pub use memory_port::{Calls, MemoryPort, Wire};
-pub use port::Port;
+pub use port::{Port, Trouble};
 pub use recorder::{Chunk, Recorder, Reel};
 pub use replay::Replay;
 pub use turn::{RX_BATCH, TX_BATCH, Turn};

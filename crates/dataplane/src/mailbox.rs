@@ -6,6 +6,7 @@ use std::task::Waker;
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 
+use crate::port::Trouble;
 use crate::recorder::Recorder;
 
 const COMMANDS: usize = 64;
@@ -58,6 +59,8 @@ pub enum Reply {
     Snapshot(Box<Snapshot>),
     /// Watermarks are cleared, or a port is held or released.
     Done,
+    /// Something is wrong with the port of this number.
+    Trouble(usize, Trouble),
     /// These settings are in force.
     Applied(Box<Settings>),
     /// The recorder of until now, if there was one; all that it wrote has been handed over.
@@ -120,11 +123,9 @@ impl Mailbox {
         debug_assert!(pushed.is_ok(), "no room for an answer");
     }
 
-    /// Tells of something that happened, if there is room.
-    pub(crate) fn tell(&mut self, at: Instant, event: Event) {
-        if self.replies.capacity() - self.replies.len() <= ANSWERS
-            || self.replies.push(Reply::Event(at, event)).is_err()
-        {
+    /// Tells of something that nobody asked for, if there is room.
+    pub(crate) fn tell(&mut self, reply: Reply) {
+        if self.replies.capacity() - self.replies.len() <= ANSWERS || self.replies.push(reply).is_err() {
             self.lost += 1;
         }
     }

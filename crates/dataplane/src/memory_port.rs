@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
 
-use crate::port::Port;
+use crate::port::{Port, Trouble};
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ struct Shared {
     blocked: bool,
     lose: u32,
     up: bool,
+    trouble: Option<Trouble>,
     min_posted: u32,
     /// Dropped by the "kernel", and not yet told.
     kernel_drops: u64,
@@ -90,6 +91,7 @@ impl MemoryPort {
             blocked: false,
             lose: 0,
             up: true,
+            trouble: None,
             min_posted: 0,
             kernel_drops: 0,
             counters: KernelCounters::default(),
@@ -105,6 +107,9 @@ impl MemoryPort {
 }
 
 impl Wire {
+    /// What the system says of an interface that is gone.
+    pub const ENODEV: i32 = 19;
+
     fn shared(&self) -> RefMut<'_, Shared> {
         self.shared.borrow_mut()
     }
@@ -164,7 +169,9 @@ impl Wire {
 
     /// The interface is gone.
     pub fn go_down(&self) {
-        self.shared().up = false;
+        let mut shared = self.shared();
+        shared.up = false;
+        shared.trouble = Some(Trouble::Down(Self::ENODEV));
     }
 }
 
@@ -201,6 +208,10 @@ impl Port for MemoryPort {
 
     fn take_kernel_drops(&mut self) -> u64 {
         std::mem::take(&mut self.shared().kernel_drops)
+    }
+
+    fn take_trouble(&mut self) -> Option<Trouble> {
+        self.shared().trouble.take()
     }
 
     fn transmit_room(&self) -> usize {

@@ -4,6 +4,16 @@ use std::os::fd::RawFd;
 
 use switch::{FrameId, Instant, KernelCounters, Memory, Outgoing, Received};
 
+/// What went wrong with a port, for the log: the loop itself logs nothing, since a log can make it wait. Numbers are the
+/// operating system's of errors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble {
+    /// The interface is down or gone.
+    Down(i32),
+    /// The queueing discipline that the port had put on its interface could not be taken off.
+    QdiscStays(i32),
+}
+
 /// A port as its loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.
 pub trait Port {
     /// Where this port's frames lie.
@@ -48,6 +58,11 @@ pub trait Port {
     /// False once the interface is gone or down for good.
     fn is_up(&self) -> bool {
         true
+    }
+
+    /// What went wrong and was not asked for yet, the oldest first.
+    fn take_trouble(&mut self) -> Option<Trouble> {
+        None
     }
 
     /// Closes the port for good: frames that the fill and RX rings held are freed; those in the TX ring that never

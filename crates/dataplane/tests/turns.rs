@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::{
-    Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Port, Pulse, RX_BATCH, Reply, Settings, Wait,
-    Wire, mailbox,
+    Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Port, Pulse, RX_BATCH, Reply, Settings,
+    Trouble, Wait, Wire, mailbox,
 };
 use switch::counters::DropReason;
 use switch::rx_rings::{XOFF_FRAMES, XON_FRAMES};
@@ -90,7 +90,7 @@ impl Lab {
         self.handle.send(command).expect("room for a command");
         self.turns(1);
         let mut replies = std::iter::from_fn(|| self.handle.receive());
-        replies.find(|reply| !matches!(reply, Reply::Event(..))).expect("an answer")
+        replies.find(|reply| !matches!(reply, Reply::Event(..) | Reply::Trouble(..))).expect("an answer")
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -290,7 +290,10 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     lab.turns(2);
     lab.wires[1].go_down();
     lab.turns(2);
-    assert!(lab.events().contains(&Event::PortDown { port: 1 }));
+    let said: Vec<_> = std::iter::from_fn(|| lab.handle.receive()).collect();
+    let told = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortDown { port: 1 })));
+    let why = said.iter().filter(|reply| matches!(reply, Reply::Trouble(1, Trouble::Down(Wire::ENODEV))));
+    assert_eq!((told, why.count()), (true, 1), "that it is down, and once why: {said:?}");
     let snapshot = lab.snapshot();
     assert!(!snapshot.ports[1].up && snapshot.ports[0].up);
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);

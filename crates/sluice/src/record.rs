@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use control::{PortFacts, convert};
+use control::v1;
 use dataplane::Replay;
 use dataplane::replay::Totals;
 use flate2::Compression;
@@ -152,8 +152,7 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
     replay.run_until(end, &mut note)?;
     let snapshot = replay.snapshot().context("the recording is empty")?;
-    let facts = PortFacts { interface: String::new(), xdp_mode: String::new(), vlan_tags_restored: false };
-    let message = convert::snapshot(&snapshot, &vec![facts; snapshot.ports.len()], true);
+    let message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
     let message = show::only(&message, arguments.port.as_deref())?;
     let names: Vec<&str> = snapshot.ports.iter().map(|port| port.name.as_str()).collect();
     if arguments.json {

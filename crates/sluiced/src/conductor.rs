@@ -5,12 +5,13 @@
 //! thread either; replies are looked for every few milliseconds.
 
 use std::collections::VecDeque;
+use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Request};
-use control::{Order, Outcome, PortFacts, convert, v1};
-use dataplane::{Command, Handle, Reply};
+use control::{DaemonFacts, Order, Outcome, PortFacts, convert, v1};
+use dataplane::{Command, Handle, Reply, Trouble};
 use switch::{Event, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -20,6 +21,7 @@ use crate::carrier::{Change, Seen};
 use crate::guard::Guard;
 use crate::links::Notice;
 use crate::live::Live;
+use crate::log::Log;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
 use crate::recording::Recording;
@@ -64,7 +66,7 @@ impl Signals {
     }
 
     /// Waits for one that ends it.
-    async fn stop(&mut self) {
+    pub async fn stop(&mut self) {
         while !matches!(self.next().await, Told::Stop(_)) {}
     }
 }
@@ -102,6 +104,7 @@ pub struct Conductor {
     handle: Handle,
     ports: Vec<String>,
     facts: Vec<PortFacts>,
+    log: Log,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
     recording: Recording,
@@ -123,11 +126,12 @@ pub struct Conductor {
 
 impl Conductor {
     /// For a loop that runs with `live`; `facts` are its ports' in their order.
-    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>, guard: Option<Guard>) -> Self {
+    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>, guard: Option<Guard>, log: Log) -> Self {
         Self {
             handle,
             ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
+            log,
             guard,
             recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
@@ -240,7 +244,8 @@ impl Conductor {
                     }
                     self.finish_order();
                 }
-                Reply::Event(_, event) => self.log(event),
+                Reply::Event(_, event) => self.log_event(event),
+                Reply::Trouble(port, trouble) => self.log_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
@@ -275,7 +280,8 @@ impl Conductor {
 
     /// What clients are told of a snapshot that the loop has just filled.
     fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
-        convert::snapshot(snapshot, &self.facts, self.live.config().pfc_enabled)
+        let daemon = DaemonFacts { pfc_enabled: self.live.config().pfc_enabled, log: self.log.counts() };
+        convert::snapshot(snapshot, &self.facts, &daemon)
     }
 
     fn begin_order(&mut self, asked: Asked) {
@@ -325,7 +331,21 @@ impl Conductor {
         }
     }
 
-    fn log(&mut self, event: Event) {
+    fn log_trouble(&self, port: usize, trouble: Trouble) {
+        let (name, interface) = (&self.ports[port], &self.facts[port].interface);
+        match trouble {
+            Trouble::Down(errno) => {
+                let error = io::Error::from_raw_os_error(errno);
+                warn!(port = name, interface, %error, "the port cannot be used any more");
+            }
+            Trouble::QdiscStays(errno) => {
+                let error = io::Error::from_raw_os_error(errno);
+                warn!(port = name, interface, %error, "the queueing discipline of the port stays on its interface");
+            }
+        }
+    }
+
+    fn log_event(&mut self, event: Event) {
         if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
             self.recording.note_loss(Instant::now());
         }

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use config::{Config, Mistakes};
+use tracing::warn;
 
 /// More than the longest file that `config` takes: it refuses what is cut off here.
 const MAX_FILE_BYTES: u64 = 2 << 20;
@@ -33,6 +34,11 @@ pub fn read(file: &Path) -> Result<Config, Wrong> {
     let name = file.display().to_string();
     let text = text(file).map_err(|error| Wrong::Unreadable(format!("cannot read {name}: {error}")))?;
     config::parse(&name, &text).map_err(Wrong::Mistakes)
+}
+
+/// Logs what is right in a file, but not lossless.
+pub fn log_warnings(config: &Config) {
+    config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
 }
 
 fn text(file: &Path) -> io::Result<String> {

@@ -9,7 +9,6 @@ use config::{Changes, Config};
 use control::{Reason, Refusal};
 use dataplane::Settings;
 use switch::frames_needed;
-use tracing::warn;
 
 use crate::file::{self, Wrong};
 use crate::ports;
@@ -103,7 +102,7 @@ impl Live {
             ));
         }
         if restart.is_empty() {
-            config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
+            file::log_warnings(&config);
             return Ok((Self { config, ..self.clone() }, live));
         }
         let message = format!(

@@ -1,6 +1,7 @@
 //! The poll loop on its thread: pinned to its core, ended by a command, never waited for without bound.
 
 use std::io;
+use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -31,15 +32,12 @@ pub fn check_core(core: usize) -> Result<()> {
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
 }
 
-/// Has this thread, which is the loop's, scheduled as configured; where the kernel refuses, it goes on as it is.
-fn schedule(scheduling: Scheduling) {
-    let scheduling = match scheduling {
+/// What the kernel is asked for.
+fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
+    match scheduling {
         Scheduling::Normal => xdp::Scheduling::Normal,
         Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
         Scheduling::Fifo => xdp::Scheduling::Fifo(FIFO_PRIORITY),
-    };
-    if let Err(error) = xdp::set_scheduling(scheduling) {
-        warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
     }
 }
 
@@ -58,14 +56,20 @@ impl Machine {
         scheduling: Scheduling,
         clock: impl Fn() -> switch::Instant + Send + 'static,
     ) -> Result<Self> {
+        let scheduling = as_asked(scheduling);
+        let (tell, told) = mpsc::sync_channel(1);
         let run = move || {
             xdp::set_affinity(core)?;
             xdp::set_timer_slack(TIMER_SLACK_NS)?;
-            schedule(scheduling);
+            let _ = tell.send(xdp::set_scheduling(scheduling));
             loop_of_core.run(clock, &mut waiter)
         };
         let thread =
             Builder::new().name(format!("poll-{core}")).spawn(run).context("starting the poll loop")?;
+        // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it has ended.
+        if let Ok(Err(error)) = told.recv() {
+            warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
+        }
         Ok(Self { thread })
     }
 

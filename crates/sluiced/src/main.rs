@@ -8,6 +8,7 @@ mod file;
 mod guard;
 mod links;
 mod live;
+mod log;
 mod machine;
 mod orders;
 mod ports;
@@ -16,18 +17,19 @@ mod report;
 mod run;
 mod socket;
 
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use config::Config;
 use file::Wrong;
-use tracing::warn;
-use tracing_subscriber::EnvFilter;
+use log::Log;
+use run::End;
 
 /// The file is wrong, or cannot be read.
 const EXIT_BAD_FILE: u8 = 2;
+/// What a shell says of a process that SIGINT ended.
+const EXIT_FORCED: u8 = 130;
 
 /// A lossless Ethernet switch on the network interfaces of this machine.
 #[derive(Parser)]
@@ -55,10 +57,13 @@ Exit codes: 0 stopped when told to (or the file is right), 1 it could not start 
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Err(problem) = log_to_stderr(arguments.log_level.as_deref()) {
-        eprintln!("sluiced: {problem}");
-        return ExitCode::from(EXIT_BAD_FILE);
-    }
+    let log = match Log::to_stderr(arguments.log_level.as_deref()) {
+        Ok(log) => log,
+        Err(problem) => {
+            eprintln!("sluiced: {problem}");
+            return ExitCode::from(EXIT_BAD_FILE);
+        }
+    };
     let Some(config) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
         println!("{}: right, {} ports", arguments.config.display(), config.interfaces.len());
@@ -67,14 +72,17 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
-    match run::run(config, &arguments.config) {
-        Ok(()) => ExitCode::SUCCESS,
+    file::log_warnings(&config);
+    let code = match run::run(config, &arguments.config, &log) {
+        Ok(End::Stopped) => ExitCode::SUCCESS,
+        Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
-            eprintln!("sluiced: {error:#}");
+            log.say(&format!("sluiced: {error:#}"));
             ExitCode::FAILURE
         }
-    }
+    };
+    log.flush();
+    code
 }
 
 /// Reads the file; if it is wrong says so, with line and column, and returns nothing.
@@ -85,17 +93,6 @@ fn read(file: &Path) -> Option<Config> {
         Err(Wrong::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),
     }
     None
-}
-
-fn log_to_stderr(level: Option<&str>) -> Result<(), String> {
-    let from_environment = std::env::var(EnvFilter::DEFAULT_ENV).ok();
-    let wanted = level.or(from_environment.as_deref()).filter(|wanted| !wanted.is_empty()).unwrap_or("info");
-    let filter = EnvFilter::try_new(wanted).map_err(|error| {
-        format!("cannot log at `{wanted}`: {error}; try error, warn, info, debug or trace, or MODULE=LEVEL")
-    })?;
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-    Ok(())
 }
 
 #[cfg(test)]

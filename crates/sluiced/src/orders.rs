@@ -6,6 +6,9 @@ use tracing::{info, warn};
 
 use crate::live::Live;
 
+/// Target of what is said of a file, which has as many lines as it takes (see [`crate::log`]).
+const FILE: &str = "sluiced::file";
+
 /// What the loop is told for the sake of an order.
 #[derive(Debug)]
 pub struct Step {
@@ -63,7 +66,7 @@ pub fn log(order: &Order, outcome: &Outcome) {
                 Order::SetPfc { .. } => "PFC on or off",
                 Order::Reload => "reload",
             };
-            refusal.message.lines().for_each(|line| warn!("{what}: {line}"));
+            refusal.message.lines().for_each(|line| warn!(target: FILE, "{what}: {line}"));
         }
         (Order::ClearWatermarks, Ok(_)) => info!("watermarks are cleared"),
         (Order::HoldPort { port, held: true }, Ok(_)) => {
@@ -77,7 +80,9 @@ pub fn log(order: &Order, outcome: &Outcome) {
         (Order::Reload, Ok(changes)) if changes.is_empty() => {
             info!("reload: the file says what is running already");
         }
-        (Order::Reload, Ok(changes)) => changes.iter().for_each(|change| info!("reload: {change}")),
+        (Order::Reload, Ok(changes)) => {
+            changes.iter().for_each(|change| info!(target: FILE, "reload: {change}"));
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Order of the start: whatever can be refused without touching an interface is; then memory, ports, control socket,
 //! loop. Each of them undoes itself when a later one fails.
 
+use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,31 +18,39 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 use xdp::Waiter;
 
-use crate::conductor::{Conductor, End, Signals};
+use crate::conductor::{self, Conductor, Signals};
 use crate::guard::Guard;
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
+use crate::log::Log;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
 use crate::{report, socket};
 
 /// How long clients may take to hear that the switch is gone.
 const API_PATIENCE: Duration = Duration::from_millis(500);
-/// What a shell says of a process that SIGINT ended.
-const EXIT_FORCED: i32 = 130;
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As it was told to, with its totals said.
+    Stopped,
+    /// A second signal came.
+    Forced,
+}
 
 /// Runs a switch until it is told to stop, and prints its totals.
 ///
 /// # Errors
 /// It could not start, or not go on; nothing is left behind.
-pub fn run(config: Config, file: &Path) -> Result<()> {
+pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(run_live(Live::new(config, file)));
+    let done = runtime.block_on(run_live(Live::new(config, file), log));
     runtime.shutdown_background();
     done
 }
 
-async fn run_live(live: Live) -> Result<()> {
+async fn run_live(live: Live, log: &Log) -> Result<End> {
     let started = Instant::now();
     let config = &live.config().clone();
     let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
@@ -70,6 +79,7 @@ async fn run_live(live: Live) -> Result<()> {
     let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat);
     let machine = Machine::start(loop_of_core, waiter, core, config.dataplane.scheduling, clock)?;
     xdp::leave_core(core).context("keeping other threads off the loop's core")?;
+    log.leave_core(core);
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
@@ -90,30 +100,41 @@ async fn run_live(live: Live) -> Result<()> {
         "sluiced is ready"
     );
 
-    let end = Conductor::new(handle, live, facts, guard)
+    let end = Conductor::new(handle, live, facts, guard, log.clone())
         .run(requested, links.notices(), &machine, &mut signals)
         .await;
     drop(socket_file);
     drop(end_api);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
-    match end {
-        Ok(End::Stopped(totals)) => {
+    let end = match end {
+        Ok(conductor::End::Stopped(totals)) => {
             machine.join()?;
-            println!("{}", report::totals(&totals));
             if !report::is_clean(&totals) {
                 error!("frames are missing from the totals: this is a fault of sluiced, please report it");
             }
-            Ok(())
+            print(report::totals(&totals), &mut signals).await
         }
-        Ok(End::Forced) => {
-            warn!("second signal: ending at once");
-            std::process::exit(EXIT_FORCED);
-        }
+        Ok(conductor::End::Forced) => End::Forced,
         Err(error) if machine.has_ended() => {
             machine.join()?;
-            Err(error)
+            return Err(error);
         }
-        Err(error) => Err(error), // the thread still runs; it ends with the process
+        Err(error) => return Err(error), // the thread still runs; it ends with the process
+    };
+    if end == End::Forced {
+        warn!("second signal: ending at once");
+    }
+    Ok(end)
+}
+
+/// Prints the totals, for as long as nobody wants it to end: standard output may be a pipe that nobody reads.
+async fn print(totals: String, signals: &mut Signals) -> End {
+    let print = tokio::task::spawn_blocking(move || {
+        let _ = writeln!(std::io::stdout(), "{totals}"); // whoever has closed it wants no totals
+    });
+    tokio::select! {
+        _ = print => End::Stopped,
+        () = signals.stop() => End::Forced,
     }
 }
 

@@ -3,6 +3,8 @@
 //! [`Umem`] is the memory that all ports share, [`XdpPort`] a port on an interface: what `dataplane` asks of a
 //! [`Port`](dataplane::Port). [`Waiter`] lets a loop [`Wait`](dataplane::Wait) until a port has something for it.
 //!
+//! What a loop calls logs nothing, since a log can make it wait: [`dataplane::Trouble`] goes to the daemon instead.
+//!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel.md.
 
 mod error;

@@ -9,12 +9,13 @@
 //! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel.md, "Where frames
 //! vanish".
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use dataplane::Port;
+use dataplane::{Port, Trouble};
 use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 use xsk_rs::{CompQueue, TxQueue};
 
@@ -102,6 +103,8 @@ pub struct XdpPort {
     qdisc: Option<RouteSocket>,
     up: bool,
     closed: bool,
+    /// What went wrong, to be asked for.
+    troubles: VecDeque<Trouble>,
     next_life_check: Instant,
     /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told.
     kernel_drops: u64,
@@ -172,6 +175,7 @@ impl XdpPort {
             qdisc: None,
             up: true,
             closed: false,
+            troubles: VecDeque::with_capacity(2),
             next_life_check: Instant(0),
             kernel_drops: 0,
             untold_drops: 0,
@@ -254,8 +258,7 @@ impl XdpPort {
 
     fn go_down(&mut self, errno: i32) {
         self.up = false;
-        let error = io::Error::from_raw_os_error(errno);
-        tracing::warn!(interface = self.interface, %error, "the port is down");
+        self.troubles.push_back(Trouble::Down(errno));
     }
 
     /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
@@ -273,7 +276,7 @@ impl XdpPort {
             && !matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
         {
             // It was there, and it did not go.
-            tracing::warn!(interface = self.interface, %error, "the qdisc stays");
+            self.troubles.push_back(Trouble::QdiscStays(error.raw_os_error().unwrap_or(0)));
         }
         self.up = false;
         true
@@ -307,6 +310,10 @@ impl Port for XdpPort {
 
     fn take_kernel_drops(&mut self) -> u64 {
         std::mem::take(&mut self.untold_drops)
+    }
+
+    fn take_trouble(&mut self) -> Option<Trouble> {
+        self.troubles.pop_front()
     }
 
     fn transmit_room(&self) -> usize {
@@ -373,9 +380,23 @@ impl fmt::Debug for XdpPort {
 }
 
 impl Drop for XdpPort {
+    // What the loop has closed it has asked, too; this is for ports that never came to one, or were no daemon's.
     fn drop(&mut self) {
         if self.shut() {
             self.frames.abandon(self.number);
+        }
+        for trouble in self.troubles.drain(..) {
+            let interface = &self.interface;
+            match trouble {
+                Trouble::Down(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!(interface, %error, "the port is down");
+                }
+                Trouble::QdiscStays(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!(interface, %error, "the qdisc stays");
+                }
+            }
         }
     }
 }

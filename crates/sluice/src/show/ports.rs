@@ -68,6 +68,13 @@ fn bridge(now: &Snapshot) -> String {
     if now.events_lost > 0 {
         text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
     }
+    if now.log_lines_lost > 0 {
+        text +=
+            &format!("\nLog lines lost, standard error did not take them: {}.", grouped(now.log_lines_lost));
+    }
+    if now.log_lines_left_out > 0 {
+        text += &format!("\nLog lines left out, many were alike: {}.", grouped(now.log_lines_left_out));
+    }
     text
 }
 

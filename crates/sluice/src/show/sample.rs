@@ -22,6 +22,8 @@ pub fn snapshot() -> Snapshot {
         memory_free_frames: 130_000,
         memory_in_rings_frames: 8_192,
         events_lost: 0,
+        log_lines_lost: 0,
+        log_lines_left_out: 12,
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
     }

@@ -1,0 +1,148 @@
+//! Who is connected to the control API: so many clients, and none of them for ever at the expense of others.
+//!
+//! Rule: there are so many places. A client that comes when all are taken gets that of one that was silent for too long: for
+//! [`SILENCE`], in which it has not even answered the server's pings, as every client that lives does by itself, or for [`HELLO`]
+//! since it came without a word. If there is none it waits for [`PATIENCE`], and is turned away then. So those that connect and
+//! say nothing, or take nothing, or stand still, lock nobody out.
+//! Source: docs/law.md, "Invariants", 7.
+
+use std::io;
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream as Socket;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::UnixStream;
+use tokio::net::unix::UCred;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tonic::transport::server::Connected;
+
+/// A client that was not heard of for so long may lose its place.
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
+/// … and one that has yet to say its first word.
+const HELLO: Duration = Duration::from_millis(500);
+/// How long a client waits for a place; less than it takes it to lose patience.
+const PATIENCE: Duration = Duration::from_secs(4);
+/// How often it is looked for one.
+const PACE: Duration = Duration::from_millis(50);
+
+/// The places, and who has them.
+#[derive(Debug)]
+pub(crate) struct Places {
+    free: Arc<Semaphore>,
+    seats: Vec<Weak<Seat>>,
+}
+
+/// A client as the others see it.
+#[derive(Debug)]
+struct Seat {
+    /// To hang up: another handle of its socket.
+    socket: Socket,
+    came: Instant,
+    /// When it was last heard of, in nanoseconds since it came; 0: never.
+    heard_ns: AtomicU64,
+}
+
+impl Seat {
+    fn hear(&self) {
+        self.heard_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
+    }
+
+    /// How much longer it was silent than it may be, if it was.
+    fn excess(&self) -> Option<Duration> {
+        let heard_ns = self.heard_ns.load(Relaxed);
+        let silence = self.came.elapsed().saturating_sub(Duration::from_nanos(heard_ns));
+        silence.checked_sub(if heard_ns == 0 { HELLO } else { SILENCE })
+    }
+}
+
+impl Places {
+    /// So many places, all free.
+    pub(crate) fn new(places: usize) -> Self {
+        Self { free: Arc::new(Semaphore::new(places)), seats: Vec::new() }
+    }
+
+    /// A place for a client that has just come; `None`: there is none.
+    pub(crate) async fn seat(&mut self, stream: UnixStream) -> Option<Connection> {
+        let place = self.place().await?;
+        // Without descriptors for it the client is turned away.
+        let stream = stream.into_std().ok()?;
+        let socket = stream.try_clone().ok()?;
+        let stream = UnixStream::from_std(stream).ok()?;
+        let seat = Arc::new(Seat { socket, came: Instant::now(), heard_ns: AtomicU64::new(0) });
+        self.seats.retain(|seat| seat.strong_count() > 0);
+        self.seats.push(Arc::downgrade(&seat));
+        Some(Connection { stream, seat, _place: place })
+    }
+
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = self.free.clone().try_acquire_owned() {
+            return Some(place);
+        }
+        let patience = Instant::now() + PATIENCE;
+        let mut has_hung_up = false;
+        while Instant::now() < patience {
+            has_hung_up = has_hung_up || self.hang_up();
+            if let Ok(place) = tokio::time::timeout(PACE, self.free.clone().acquire_owned()).await {
+                return place.ok();
+            }
+        }
+        None
+    }
+
+    /// Ends the connection of the client that was silent for too long, and the most so, if there is one.
+    fn hang_up(&mut self) -> bool {
+        let seats = self.seats.iter().filter_map(Weak::upgrade);
+        let silent = seats.filter_map(|seat| Some((seat.excess()?, seat)));
+        let Some((_, seat)) = silent.max_by_key(|(excess, _)| *excess) else { return false };
+        let _ = seat.socket.shutdown(Shutdown::Both); // an error: it is gone already
+        self.seats.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(&seat)));
+        true
+    }
+}
+
+/// A client's connection and its place.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    stream: UnixStream,
+    seat: Arc<Seat>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connected for Connection {
+    type ConnectInfo = Option<UCred>;
+
+    fn connect_info(&self) -> Self::ConnectInfo {
+        self.stream.peer_cred().ok()
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        self.seat.hear();
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,200 @@
+//! How often one place of the program may log.
+//!
+//! Rule: a place in the source logs [`BURST`] lines at once and one more each [`REFILL`], a bucket of tokens. What comes faster is
+//! left out and counted, and every [`REMINDER`] a line says how many more there were like it. Not limited is what comes once an order or
+//! at the start, and would be a riddle with lines missing: [`UNLIMITED`].
+//! Source: docs/architecture.md, "Logs".
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Write};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, debug, error, info, trace, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Lines that one place may log at once: a line for each port, and then some.
+const BURST: u32 = 100;
+/// One more after each of these.
+const REFILL: Duration = Duration::from_secs(1);
+/// How often it is said what was left out.
+const REMINDER: Duration = Duration::from_secs(10);
+/// Targets without a limit: what is said of a configuration file, what is said of the log, and what libbpf says of a
+/// program that the kernel refuses.
+const UNLIMITED: [&str; 3] = ["sluiced::file", super::TARGET, "libbpf"];
+/// Characters of a message that a reminder repeats.
+const REPEATED_CHARS: usize = 120;
+
+/// The tokens of one place.
+#[derive(Debug)]
+struct Bucket {
+    tokens: u32,
+    filled: Instant,
+}
+
+impl Bucket {
+    fn new(now: Instant) -> Self {
+        Self { tokens: BURST, filled: now }
+    }
+
+    /// Takes a token, if there is one.
+    fn take(&mut self, now: Instant) -> bool {
+        let more = (now.saturating_duration_since(self.filled).as_nanos() / REFILL.as_nanos()) as u64;
+        let tokens = (u64::from(self.tokens) + more).min(u64::from(BURST)) as u32;
+        self.filled = if tokens == BURST { now } else { self.filled + REFILL * more as u32 };
+        self.tokens = tokens.saturating_sub(1);
+        tokens > 0
+    }
+}
+
+/// A place that logs.
+#[derive(Debug)]
+struct Site {
+    bucket: Bucket,
+    level: Level,
+    /// Left out, not yet told.
+    left_out: u64,
+    /// The first of these.
+    message: String,
+    since: Instant,
+}
+
+/// What to remind of: so many more at this level like this message.
+#[derive(Debug, PartialEq)]
+struct Reminder {
+    level: Level,
+    left_out: u64,
+    message: String,
+}
+
+/// The places that have logged; there are no more than the source has.
+#[derive(Debug, Default)]
+pub struct Limits {
+    sites: Mutex<HashMap<Identifier, Site>>,
+    left_out: AtomicU64,
+}
+
+impl Limits {
+    /// Lines left out since the start.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
+    }
+
+    /// Whether a place may log now; `message` is asked for if it is the first that is left out.
+    fn admit(&self, place: &Metadata<'_>, now: Instant, message: impl FnOnce() -> String) -> bool {
+        if UNLIMITED.contains(&place.target()) {
+            return true;
+        }
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let site = sites.entry(place.callsite()).or_insert_with(|| Site {
+            bucket: Bucket::new(now),
+            level: *place.level(),
+            left_out: 0,
+            message: String::new(),
+            since: now,
+        });
+        let admitted = site.bucket.take(now);
+        if !admitted {
+            if site.left_out == 0 {
+                (site.since, site.message) = (now, message());
+            }
+            site.left_out += 1;
+            self.left_out.fetch_add(1, Relaxed);
+        }
+        admitted
+    }
+
+    /// What was left out and is to be told now, or all of it.
+    fn due(&self, now: Instant, all: bool) -> Vec<Reminder> {
+        let mut sites = self.sites.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = |site: &&mut Site| site.left_out > 0 && (all || now >= site.since + REMINDER);
+        let due = sites.values_mut().filter(is_due);
+        let told = due.map(|site| Reminder {
+            level: site.level,
+            left_out: std::mem::take(&mut site.left_out),
+            message: std::mem::take(&mut site.message),
+        });
+        told.collect()
+    }
+
+    /// Logs what was left out where it is time, or all of it.
+    pub fn remind(&self, now: Instant, all: bool) {
+        for Reminder { level, left_out, message } in self.due(now, all) {
+            match level {
+                Level::ERROR => error!(target: super::TARGET, "{left_out} more like this: {message}"),
+                Level::WARN => warn!(target: super::TARGET, "{left_out} more like this: {message}"),
+                Level::INFO => info!(target: super::TARGET, "{left_out} more like this: {message}"),
+                Level::DEBUG => debug!(target: super::TARGET, "{left_out} more like this: {message}"),
+                Level::TRACE => trace!(target: super::TARGET, "{left_out} more like this: {message}"),
+            }
+        }
+    }
+}
+
+/// The limits at work on all that is logged.
+#[derive(Debug)]
+pub struct LimitLayer(pub Arc<Limits>);
+
+impl<S: Subscriber> Layer<S> for LimitLayer {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let message = || {
+            let mut text = Text(String::new());
+            event.record(&mut text);
+            text.0.chars().take(REPEATED_CHARS).collect()
+        };
+        self.0.admit(event.metadata(), Instant::now(), message)
+    }
+}
+
+/// An event's message, without its other fields.
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            let _ = write!(self.0, "{value:?}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::SubscriberExt;
+
+    #[test]
+    fn a_bucket_gives_its_burst_and_then_one_each_refill() {
+        let start = Instant::now();
+        let mut bucket = Bucket::new(start);
+        let mut given =
+            |after: Duration, tries: u32| (0..tries).filter(|_| bucket.take(start + after)).count() as u32;
+        assert_eq!(given(Duration::ZERO, 3 * BURST), BURST);
+        assert_eq!(given(REFILL - Duration::from_nanos(1), 5), 0);
+        assert_eq!(given(REFILL, 5), 1);
+        assert_eq!(given(REFILL * 7 / 2, 5), 2, "half a token is kept …");
+        assert_eq!(given(REFILL * 4, 5), 1, "… and is a whole one with the other half");
+        assert_eq!(given(REFILL * 1000, 3 * BURST), BURST, "no more than a burst is saved up");
+    }
+
+    /// A flood of one message, two of another, and one without limit, as the rest of the program logs them.
+    #[test]
+    fn a_flood_is_cut_off_counted_and_told_and_others_are_not() {
+        let limits = Arc::new(Limits::default());
+        let subscriber = tracing_subscriber::registry().with(LimitLayer(limits.clone()));
+        tracing::subscriber::with_default(subscriber, || {
+            (0..BURST + 7).for_each(|n| warn!(port = n, "the port is {}", "down"));
+            (0..2).for_each(|_| error!("another"));
+            (0..BURST + 7).for_each(|_| warn!(target: "sluiced::file", "a mistake"));
+        });
+        assert_eq!(limits.left_out(), 7);
+        let now = Instant::now();
+        assert_eq!(limits.due(now, false), [], "not yet");
+        let told = Reminder { level: Level::WARN, left_out: 7, message: "the port is down".to_owned() };
+        assert_eq!(limits.due(now + REMINDER, false), [told]);
+        assert_eq!((limits.due(now + REMINDER, true), limits.left_out()), (vec![], 7), "told once");
+    }
+}

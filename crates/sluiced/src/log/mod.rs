@@ -1,0 +1,87 @@
+//! The daemon's log: lines on standard error, limited in number ([`limit`]) and written by a thread of their own ([`writer`]), so that
+//! no reader of the log, slow or gone, holds up the switch.
+//! Source: docs/architecture.md, "Logs".
+
+mod limit;
+mod writer;
+
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::IsTerminal;
+use std::sync::Arc;
+
+use control::LogCounts;
+use tracing::error;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use limit::{LimitLayer, Limits};
+use writer::Writer;
+
+/// The target of what is logged about the log; it is never filtered out.
+const TARGET: &str = "sluiced::log";
+
+/// The running log.
+#[derive(Clone)]
+pub struct Log {
+    writer: Writer,
+    limits: Arc<Limits>,
+}
+
+impl Log {
+    /// From now on what is logged at `level` (or as `RUST_LOG` says, or from info on) goes to standard error, panics too.
+    ///
+    /// # Errors
+    /// That is no level, or there is no thread to be had.
+    pub fn to_stderr(level: Option<&str>) -> Result<Self, String> {
+        let from_environment = std::env::var(EnvFilter::DEFAULT_ENV).ok();
+        let wanted =
+            level.or(from_environment.as_deref()).filter(|wanted| !wanted.is_empty()).unwrap_or("info");
+        let filter = EnvFilter::try_new(wanted).map_err(|error| {
+            format!(
+                "cannot log at `{wanted}`: {error}; try error, warn, info, debug or trace, or MODULE=LEVEL"
+            )
+        })?;
+        let filter = filter.add_directive(format!("{TARGET}=trace").parse().expect("a directive"));
+        let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+
+        let limits = Arc::new(Limits::default());
+        let writer = Writer::start(std::io::stderr(), limits.clone())
+            .map_err(|error| format!("cannot start the thread that writes the log: {error}"))?;
+        let lines = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colours);
+        tracing_subscriber::registry().with(filter).with(lines).with(LimitLayer(limits.clone())).init();
+        std::panic::set_hook(Box::new(log_panic));
+        Ok(Self { writer, limits })
+    }
+
+    /// Writes a line as it is.
+    pub fn say(&self, line: &str) {
+        self.writer.put(format!("{line}\n").as_bytes());
+    }
+
+    /// Keeps its thread off a core, as soon as it can be.
+    pub fn leave_core(&self, core: usize) {
+        self.writer.leave_core(core);
+    }
+
+    /// Lets what was logged leave; waits a moment for it, and no longer.
+    pub fn flush(&self) {
+        self.writer.flush();
+    }
+
+    /// What did not reach whoever reads the log.
+    pub fn counts(&self) -> LogCounts {
+        LogCounts { lost: self.writer.lost(), left_out: self.limits.left_out() }
+    }
+}
+
+/// A panic is logged as everything else: the thread that panics may be the loop, and must end rather than wait.
+fn log_panic(panic: &std::panic::PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let text = panic.to_string().replace('\n', " ");
+    error!(target: TARGET, "thread {} {text}", thread.name().unwrap_or("without a name"));
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        backtrace.to_string().lines().for_each(|line| error!(target: TARGET, "{line}"));
+    }
+}

@@ -1,0 +1,245 @@
+//! The thread that writes the log.
+//!
+//! Rule: whoever logs never waits. Lines wait in a bounded queue for a thread that does nothing but write them; a line that finds the
+//! queue full, or that cannot be written, is lost and counted, and once lines can be written again one of them says how many were
+//! lost. At the end what is queued has [`FLUSH_PATIENCE`] to leave.
+//! Source: docs/architecture.md, "Logs".
+//!
+//! `tracing-appender` has such a thread, but prints to standard output at the end if its queue is full, which may be the same full
+//! pipe, and says nothing of what it lost.
+
+use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bounded};
+use tracing::warn;
+use tracing_subscriber::fmt::MakeWriter;
+
+use super::limit::Limits;
+
+/// Lines that wait to be written.
+const MAX_LINES: usize = 4096;
+/// Bytes of a line; what is longer is cut off.
+const MAX_LINE_BYTES: usize = 4096;
+/// How often the thread looks what there is to remind of.
+const PACE: Duration = Duration::from_secs(1);
+/// How long to wait before another try, where the writer itself does not wait.
+const RETRY: Duration = Duration::from_millis(10);
+/// How long the end may take.
+const FLUSH_PATIENCE: Duration = Duration::from_secs(1);
+
+/// What the thread is sent.
+enum Message {
+    Line(Vec<u8>),
+    /// Write all that came before, then answer.
+    Flush(Sender<()>),
+    /// Keep off this core.
+    LeaveCore(usize),
+}
+
+/// The way to the thread.
+#[derive(Clone)]
+pub struct Writer {
+    queue: Sender<Message>,
+    lost: Arc<AtomicU64>,
+}
+
+impl Writer {
+    /// Starts the thread, which writes to `out` and reminds of what `limits` left out.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(out: impl Write + Send + 'static, limits: Arc<Limits>) -> io::Result<Self> {
+        let (queue, queued) = bounded(MAX_LINES);
+        let lost = Arc::new(AtomicU64::new(0));
+        let work = Work { out, queued, lost: lost.clone(), told: 0, next_telling: Instant::now(), limits };
+        thread::Builder::new().name("log".to_owned()).spawn(|| work.run())?;
+        Ok(Self { queue, lost })
+    }
+
+    /// Lines lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Queues a line, or loses it; never waits.
+    pub fn put(&self, line: &[u8]) {
+        let mut kept = line[..line.len().min(MAX_LINE_BYTES)].to_vec();
+        if kept.len() < line.len() {
+            kept.extend_from_slice(b" ...\n");
+        }
+        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) =
+            self.queue.try_send(Message::Line(kept))
+        {
+            self.lost.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// Has the thread keep off a core, as soon as it has nothing to write.
+    pub fn leave_core(&self, core: usize) {
+        let _ = self.queue.try_send(Message::LeaveCore(core)); // a thread that waits for its reader is on no core
+    }
+
+    /// Waits until all that was queued is written, but not for long. False: it was not.
+    pub fn flush(&self) -> bool {
+        let end = Instant::now() + FLUSH_PATIENCE;
+        let (done, is_done) = bounded(1);
+        self.queue.send_deadline(Message::Flush(done), end).is_ok() && is_done.recv_deadline(end).is_ok()
+    }
+}
+
+impl Write for Writer {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.put(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Writer {
+    type Writer = Self;
+
+    fn make_writer(&'a self) -> Self {
+        self.clone()
+    }
+}
+
+/// The thread's own.
+struct Work<W> {
+    out: W,
+    queued: Receiver<Message>,
+    lost: Arc<AtomicU64>,
+    /// Of these, those that the log has told.
+    told: u64,
+    next_telling: Instant,
+    limits: Arc<Limits>,
+}
+
+impl<W: Write> Work<W> {
+    fn run(mut self) {
+        loop {
+            match self.queued.recv_timeout(PACE) {
+                Ok(Message::Line(line)) => self.write(&line),
+                Ok(Message::Flush(done)) => {
+                    self.tell(true);
+                    self.write_queued();
+                    let _ = done.send(()); // whoever asked may have lost patience
+                }
+                Ok(Message::LeaveCore(core)) => drop(xdp::leave_core(core)),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.tell(false);
+        }
+    }
+
+    /// Logs what was lost or left out, where it is time for it, or all of it. These lines go through the queue as all others.
+    fn tell(&mut self, all: bool) {
+        let now = Instant::now();
+        let lost = self.lost.load(Relaxed);
+        // What is told must not be lost itself.
+        let has_room = self.queued.len() < MAX_LINES / 2;
+        if lost > self.told && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
+            warn!(target: super::TARGET, "lines lost because standard error did not take them: {}",
+                lost - self.told);
+            self.told = lost;
+            self.next_telling = now + PACE;
+        }
+        self.limits.remind(now, all);
+    }
+
+    fn write_queued(&mut self) {
+        for _ in 0..self.queued.len() {
+            match self.queued.try_recv() {
+                Ok(Message::Line(line)) => self.write(&line),
+                Ok(Message::Flush(done)) => drop(done.send(())),
+                Ok(Message::LeaveCore(core)) => drop(xdp::leave_core(core)),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Writes a line, however long that takes.
+    fn write(&mut self, mut line: &[u8]) {
+        while !line.is_empty() {
+            match self.out.write(line) {
+                Ok(bytes) if bytes > 0 => line = &line[bytes..],
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Whoever shares this descriptor has made it one that does not wait.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY),
+                Ok(_) | Err(_) => {
+                    self.lost.fetch_add(1, Relaxed);
+                    return;
+                }
+            }
+        }
+        let _ = self.out.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, PipeReader, pipe};
+    use tracing_subscriber::layer::SubscriberExt;
+
+    /// A writer on a pipe that nobody has read from and that is full, so that its thread stands still with the first line.
+    fn on_a_full_pipe() -> (Writer, PipeReader) {
+        let (read, mut write) = pipe().unwrap();
+        nix::fcntl::fcntl(&write, nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096)).unwrap();
+        write.write_all(&[b'\n'; 4096]).unwrap();
+        (Writer::start(write, Arc::default()).unwrap(), read)
+    }
+
+    #[test]
+    fn lines_arrive_in_order_and_flush_waits_for_them() {
+        let (read, write) = pipe().unwrap();
+        let writer = Writer::start(write, Arc::default()).unwrap();
+        writer.put(b"one\n");
+        writer.put(&[b'x'; MAX_LINE_BYTES + 1]);
+        assert!(writer.flush());
+        let mut lines = BufReader::new(read).lines();
+        assert_eq!(lines.next().unwrap().unwrap(), "one");
+        assert_eq!(lines.next().unwrap().unwrap(), "x".repeat(MAX_LINE_BYTES) + " ...");
+        assert_eq!(writer.lost(), 0);
+    }
+
+    /// Five lines more than the queue takes, besides the one that the thread may hold in its hands.
+    #[test]
+    fn a_full_pipe_holds_nobody_up_and_what_was_lost_is_told_when_it_is_read() {
+        let (writer, read) = on_a_full_pipe();
+        for n in 0..MAX_LINES + 6 {
+            writer.put(format!("line {n}\n").as_bytes());
+        }
+        let lost = writer.lost();
+        assert!((5..=6).contains(&lost), "{lost}");
+        assert!(!writer.flush(), "it waits, but not for ever");
+
+        // It can be written again; the thread logs what was lost as the rest of the program does.
+        let subscriber = tracing_subscriber::registry()
+            .with(tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(false));
+        tracing::subscriber::set_global_default(subscriber).expect("no other test sets it");
+        let mut lines = BufReader::new(read).lines().map(Result::unwrap);
+        let last = format!("line {}", MAX_LINES + 5 - lost as usize);
+        assert!(lines.any(|line| line == last), "the lines that were queued");
+        let told = format!("WARN sluiced::log: lines lost because standard error did not take them: {lost}");
+        assert!(lines.any(|line| line.ends_with(&told)), "and how many were not");
+        assert_eq!(writer.lost(), lost);
+    }
+
+    #[test]
+    fn a_pipe_whose_reader_is_gone_loses_lines_and_harms_nobody() {
+        let (read, write) = pipe().unwrap();
+        drop(read);
+        let writer = Writer::start(write, Arc::default()).unwrap();
+        writer.put(b"one\n");
+        assert!(writer.flush());
+        assert!(writer.lost() >= 1);
+    }
+}
