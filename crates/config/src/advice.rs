@@ -220,24 +220,10 @@ impl Advice {
         let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
         let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
         let link = headroom::Link { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
-        let bytes = link.in_transit().total_bytes();
-        let needed = headroom::worst_case_cells(bytes, cell);
-        let there = port.settings.groups[priority].headroom_cells;
-        if u64::from(there) >= needed {
-            return;
-        }
+        let cells = port.settings.groups[priority].headroom_cells;
+        let Some((what, cure)) = headroom_shortage(link, cell, cells) else { return };
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
         let place = setting.map_or(&cable.place, |cells| &cells.place);
-        let (speed, cable, cell) = (spell_speed(speed_bps), cable.value, u64::from(cell.bytes()));
-        let what = format!(
-            "{there} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable} m, which \
-             take {needed} cells as frames of 64 bytes"
-        );
-        let cure = format!(
-            "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable}m --mtu {mtu} \
-             --cell {cell}` explains",
-            needed * cell
-        );
         self.warn(place, what, cure, port, 1 << priority);
     }
 
@@ -305,6 +291,28 @@ impl Advice {
             self.warn(map.place.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
         }
     }
+}
+
+/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may still arrive after XOFF.
+/// What software adds to that is not in it.
+pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Option<(String, String)> {
+    let bytes = link.in_transit().total_bytes();
+    let needed = headroom::worst_case_cells(bytes, cell);
+    if u64::from(cells) >= needed {
+        return None;
+    }
+    let headroom::Link { speed_bps, cable_m, mtu_bytes } = link;
+    let (speed, cell) = (spell_speed(speed_bps), u64::from(cell.bytes()));
+    let what = format!(
+        "{cells} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable_m} m, which take \
+         {needed} cells as frames of 64 bytes"
+    );
+    let cure = format!(
+        "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable_m}m --mtu \
+         {mtu_bytes} --cell {cell}` explains",
+        needed * cell
+    );
+    Some((what, cure))
 }
 
 /// Cells that nobody can use. Left out, pool 0 has them.

@@ -234,14 +234,17 @@ fn read_ports<'f>(
     };
     let place = sections.place.clone();
     let mut ports = Vec::new();
-    for (name, section) in sections.sections(report) {
+    let sections = sections.sections(report);
+    let (count, first_too_many) =
+        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
+    for (name, section) in sections.into_iter().take(MAX_PORTS) {
         ports.push(read_port(name, section, buffer, congestion, defaults, report));
     }
     if ports.is_empty() {
         report.add(&place, "no port", example);
-    } else if let Some(port) = ports.get(MAX_PORTS) {
-        let what = format!("this is the first of {} ports too many", ports.len() - MAX_PORTS);
-        report.add(&port.place, what, format!("a switch has at most {MAX_PORTS} ports"));
+    } else if let Some(first) = first_too_many {
+        let what = format!("this is the first of {} ports too many", count - MAX_PORTS);
+        report.add(&first, what, format!("a switch has at most {MAX_PORTS} ports"));
     }
     ports
 }

@@ -155,6 +155,7 @@ mod thresholds;
 mod values;
 mod words;
 
+pub use crate::advice::headroom_shortage;
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
 pub use crate::file::{Config, Dataplane, Scheduling, parse};

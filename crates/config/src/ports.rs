@@ -65,6 +65,8 @@ pub(crate) struct PortTable {
     pub(crate) schedule: ScheduleTable,
     /// `wred` and `queue_profile`.
     pub(crate) congestion: CongestionBinding,
+    /// A mistake was noted while it was read.
+    pub(crate) is_wrong: bool,
 }
 
 /// `pfc` of a port, but for its priorities.
@@ -88,6 +90,7 @@ impl PortTable {
         congestion: &Congestion,
         report: &mut Report,
     ) -> Self {
+        let mistakes = report.count();
         let mut table = Self {
             interface: section
                 .string("interface", "veth0", report)
@@ -112,6 +115,7 @@ impl PortTable {
             table.read_buffer(of_port, buffer, report);
         }
         section.finish(&["dcbx"], report);
+        table.is_wrong = report.count() > mistakes;
         table
     }
 

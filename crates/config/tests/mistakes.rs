@@ -41,6 +41,11 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
+    // what a wrong setting leads to is not its neighbours' mistake
+    "burst_bytes = 1000\nspeed = \"0\"",
+    "wire_overhead = true\nspeed = \"1000000G\"",
+    "schedule.queue.1 = { burst_bytes = 5, rate = \"0\" }",
+    "pfc = { no_drop = [3], mode = \"of\", priority.3.headroom_cells = 100 }",
     "speed = \"801G\"",
     "speed = 800000000001",
     "trust = \"dotip\"",
@@ -157,6 +162,8 @@ const WRONG_PORTS: &[&str] = &[
 ];
 
 const WRONG_FILES: &[&str] = &[
+    "[port.\"порт\"]\ninterface = \"veth0\"",
+    "[port-defaults]\nburst_bytes = 1000\n[port.a]\ninterface = \"veth0\"\nspeed = \"0\"",
     "",
     "[port]",
     "port = 3",

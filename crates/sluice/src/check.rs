@@ -1,20 +1,22 @@
 //! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a no-drop priority lossless.
 //! The rules are the `config` crate's; nothing is started.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Args;
+use config::reader::too_long;
 use config::{Config, Mistake, Mistakes};
 use serde::Serialize;
 
-/// More than the longest file that `config` takes: it refuses what is cut off here.
-const MAX_FILE_BYTES: u64 = 2 << 20;
+use crate::output;
+use crate::text::{self, Text};
+
 /// With --strict: there are warnings.
 const EXIT_WARNINGS: u8 = 1;
-/// A file is wrong, or cannot be read.
+/// A file is wrong, or cannot be read, or standard output cannot be written.
 const EXIT_WRONG: u8 = 2;
 
 /// Which files, and how to say it.
@@ -46,18 +48,26 @@ not. Mistakes and warnings go to standard error, with the lines of the file.
 JSON: file, severity (error, warning), line and column (from 1; null: the file cannot be read),
 setting (empty: the whole file), message, cure (null: none is known).
 
-Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong.";
+Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong (or
+standard output cannot be written).";
 
 /// Prints what there is to say.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let checked: Vec<Checked> = arguments.files.iter().map(|file| Checked::new(file)).collect();
-    // Whoever closes standard output has seen enough; the exit code still tells.
-    let _ = if arguments.json { print_json(&checked) } else { checked.iter().try_for_each(Checked::print) };
-    exit_code(&checked, arguments.strict)
+    let verdicts: Vec<Verdict> = arguments.files.iter().map(|file| Verdict::of(file)).collect();
+    let printed =
+        if arguments.json { print_json(&verdicts) } else { verdicts.iter().try_for_each(Verdict::print) };
+    match printed {
+        // Whoever closes standard output has seen enough; the exit code still tells.
+        Err(error) if !output::is_broken_pipe(&error) => {
+            eprintln!("sluice: {error:#}");
+            ExitCode::from(EXIT_WRONG)
+        }
+        _ => exit_code(&verdicts, arguments.strict),
+    }
 }
 
 /// A file, and what became of it.
-struct Checked {
+struct Verdict {
     name: String,
     outcome: Outcome,
 }
@@ -68,12 +78,13 @@ enum Outcome {
     Unreadable(io::Error),
 }
 
-impl Checked {
-    fn new(file: &Path) -> Self {
+impl Verdict {
+    fn of(file: &Path) -> Self {
         let name = file.display().to_string();
-        let outcome = match text(file) {
+        let outcome = match text::read(file) {
             Err(error) => Outcome::Unreadable(error),
-            Ok(text) => match config::parse(&name, &text) {
+            Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
+            Ok(Text::Whole(text)) => match config::parse(&name, &text) {
                 Ok(config) => Outcome::Right(Box::new(config)),
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
@@ -82,10 +93,10 @@ impl Checked {
     }
 
     /// For people.
-    fn print(&self) -> io::Result<()> {
+    fn print(&self) -> Result<()> {
         match &self.outcome {
             Outcome::Right(config) => {
-                writeln!(io::stdout(), "{}: right, {} ports", self.name, config.interfaces.len())?;
+                output::print(&format!("{}: right, {} ports", self.name, config.interfaces.len()))?;
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));
                 }
@@ -97,11 +108,11 @@ impl Checked {
     }
 
     /// For programs.
-    fn json(&self) -> Vec<Said<'_>> {
+    fn json(&self) -> Vec<Message<'_>> {
         match &self.outcome {
             Outcome::Right(config) => self.all("warning", &config.warnings),
             Outcome::Wrong(mistakes) => self.all("error", mistakes),
-            Outcome::Unreadable(error) => vec![Said {
+            Outcome::Unreadable(error) => vec![Message {
                 file: &self.name,
                 severity: "error",
                 line: None,
@@ -113,8 +124,8 @@ impl Checked {
         }
     }
 
-    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m Mistakes) -> Vec<Said<'m>> {
-        let said = |mistake: &'m Mistake| Said {
+    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m Mistakes) -> Vec<Message<'m>> {
+        let message = |mistake: &'m Mistake| Message {
             file: &self.name,
             severity,
             line: Some(mistake.line),
@@ -123,20 +134,13 @@ impl Checked {
             message: mistake.what.clone(),
             cure: mistake.cure.as_deref(),
         };
-        mistakes.list().iter().map(said).collect()
+        mistakes.list().iter().map(message).collect()
     }
-}
-
-/// The text of a file, or as much of it as `config` refuses to take.
-pub fn text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 /// A mistake or a warning.
 #[derive(Serialize)]
-struct Said<'m> {
+struct Message<'m> {
     file: &'m str,
     severity: &'static str,
     line: Option<usize>,
@@ -146,20 +150,19 @@ struct Said<'m> {
     cure: Option<&'m str>,
 }
 
-fn print_json(checked: &[Checked]) -> io::Result<()> {
-    let said: Vec<Said> = checked.iter().flat_map(Checked::json).collect();
-    let text = serde_json::to_string_pretty(&said)?;
-    writeln!(io::stdout(), "{text}")
+fn print_json(verdicts: &[Verdict]) -> Result<()> {
+    let messages: Vec<Message> = verdicts.iter().flat_map(Verdict::json).collect();
+    output::print(&output::json(&messages, true)?)
 }
 
-fn exit_code(checked: &[Checked], strict: bool) -> ExitCode {
-    let warned = |checked: &Checked| match &checked.outcome {
+fn exit_code(verdicts: &[Verdict], strict: bool) -> ExitCode {
+    let has_warnings = |verdict: &Verdict| match &verdict.outcome {
         Outcome::Right(config) => !config.warnings.list().is_empty(),
         Outcome::Wrong(_) | Outcome::Unreadable(_) => false,
     };
-    if checked.iter().any(|checked| !matches!(checked.outcome, Outcome::Right(_))) {
+    if verdicts.iter().any(|verdict| !matches!(verdict.outcome, Outcome::Right(_))) {
         ExitCode::from(EXIT_WRONG)
-    } else if strict && checked.iter().any(warned) {
+    } else if strict && verdicts.iter().any(has_warnings) {
         ExitCode::from(EXIT_WARNINGS)
     } else {
         ExitCode::SUCCESS
