@@ -26,7 +26,7 @@ use crate::ports::Port;
 use crate::values::spell_speed;
 
 /// The longest frame without FCS on a link of which the file says nothing else.
-const DEFAULT_MTU_BYTES: u32 = 1518;
+pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
 /// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).

@@ -48,9 +48,18 @@ impl Changes {
 
 /// What is different in `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links and warnings are advice: the switch does not know them.
-    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
-        new;
+    // Links and warnings are advice: the switch does not know them. A preset is known by its numbers.
+    let Config {
+        name,
+        dataplane,
+        switch,
+        interfaces,
+        control_socket,
+        pfc_enabled,
+        preset: _,
+        links: _,
+        warnings: _,
+    } = new;
     let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
@@ -221,7 +230,13 @@ interface = \"veth1\"
                 &[],
             ),
             ("headroom_cells = 2048", "headroom_cells = 1024", &["buffer: headroom cells 2048 → 1024"], &[]),
-            ("[bridge]", "cell_bytes = 208\n[bridge]", &[], &["buffer: cell_bytes 256 → 208"]),
+            // On cells of 208 bytes a no-drop group reserves other cells by default.
+            (
+                "[bridge]",
+                "cell_bytes = 208\n[bridge]",
+                &["port.a: PFC thresholds of priority 3", "port.b: PFC thresholds of priority 3"],
+                &["buffer: cell_bytes 256 → 208"],
+            ),
             ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
             ("aging_s = 300", "max_entries = 10", &[], &["bridge: max_entries 16384 → 10"]),
             (

@@ -29,6 +29,8 @@ pub struct Config {
     pub switch: SwitchSettings,
     /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
     pub pfc_enabled: bool,
+    /// The preset of the buffer, by its name.
+    pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
     /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
@@ -73,11 +75,31 @@ pub enum Scheduling {
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
 /// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
-    read_file(file_name, text, |file, report| read(file_name, text, file, report))
+    examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
+}
+
+/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its ports, and what comes of both.
+///
+/// # Errors
+/// As [`parse`], and what `look` has noted.
+pub(crate) fn examine<T>(
+    file_name: &str,
+    text: &str,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> Result<(Config, T), Mistakes> {
+    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
+    let (config, made) = read;
+    Ok((config, made.expect("a file without mistakes is looked at")))
 }
 
 /// Reads the whole file. What is wrong is noted, and a default taken in its place.
-fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> Config {
+fn read<T>(
+    file_name: &str,
+    text: &str,
+    mut file: Section,
+    report: &mut Report,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> (Config, Option<T>) {
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
     let control_socket = read_control(&mut file, &name, report);
@@ -110,11 +132,16 @@ fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> 
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
     let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
     let mut warnings = Report::default();
+    let mut made = None;
     if report.is_empty() {
         advice::advise(&buffer, &ports, &switch, &mut warnings);
+        made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
+    let preset = buffer.preset.map(|preset| preset.name);
+    let config =
+        Config { name, dataplane, switch, pfc_enabled, preset, interfaces, links, control_socket, warnings };
+    (config, made)
 }
 
 fn read_name(file: &mut Section, report: &mut Report) -> String {
@@ -269,5 +296,5 @@ fn read_port<'f>(
         );
     }
     let own = PortTable::read(section, buffer, congestion, report);
-    Port::new(name, place, own, defaults)
+    Port::new(name, place, own, defaults, buffer)
 }

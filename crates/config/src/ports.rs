@@ -161,8 +161,14 @@ impl PortTable {
 
 impl<'f> Port<'f> {
     /// A port with this table, whose mistakes have been noted.
-    pub(crate) fn new(name: &str, place: Place, own: PortTable, defaults: &'f PortTable) -> Self {
-        let settings = Layers::new(&own, defaults).settings(name);
+    pub(crate) fn new(
+        name: &str,
+        place: Place,
+        own: PortTable,
+        defaults: &'f PortTable,
+        buffer: &Buffer,
+    ) -> Self {
+        let settings = Layers::new(&own, defaults).settings(name, buffer);
         Self { place, own, defaults, settings }
     }
 
@@ -198,8 +204,9 @@ impl<'t> Layers<'t, PortTable> {
     }
 
     /// The settings of a port called `name`.
-    fn settings(self, name: &str) -> PortSettings {
+    fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
+        port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
         self.classify().fill(&mut port);
         port.burst_bytes = self.optional(|table| &table.burst_bytes);
         if let Some(wire) = self.optional(|table| &table.wire_overhead) {

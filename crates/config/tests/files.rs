@@ -32,6 +32,7 @@ fn the_smallest_file() {
         config,
         Config {
             name: "sluice".to_owned(),
+            preset: None,
             dataplane: Dataplane::default(),
             switch: SwitchSettings {
                 buffer: BufferSettings::default(),
@@ -173,6 +174,7 @@ fn every_setting() {
     };
     expected.groups[5] = GroupSettings {
         xoff: Threshold::Dynamic(Alpha::from_percent(33)),
+        reserved_cells: 20, // by default on cells of 208 bytes
         ..GroupSettings::default_for(speed)
     };
     expected.groups[0] =

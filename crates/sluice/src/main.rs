@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod fix;
 mod headroom;
 mod nic;
 mod orders;
@@ -10,6 +11,7 @@ mod output;
 mod show;
 mod sim;
 mod socket;
+mod stall;
 mod text;
 
 use std::io::IsTerminal;

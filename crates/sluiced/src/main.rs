@@ -14,6 +14,7 @@ mod ports;
 mod report;
 mod run;
 mod socket;
+mod stall;
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
