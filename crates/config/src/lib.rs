@@ -154,6 +154,7 @@ mod file;
 mod fix;
 mod lasting;
 mod layers;
+mod meeting;
 mod mistakes;
 mod ports;
 mod preset;
