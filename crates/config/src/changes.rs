@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::file::{Config, Dataplane};
+use crate::file::{Config, Dataplane, overload_name};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -64,8 +64,9 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
-    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
-    changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
+    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
+    changes.restart_value("dataplane: overload", &before, &now);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
@@ -318,6 +319,22 @@ interface = \"veth1\"
                 ],
             ),
             ("[buffer]", "[dataplane]\ncores = [1]\n[buffer]", &[], &["dataplane: cores [0] → [1]"]),
+            (
+                "[buffer]",
+                "[dataplane]\nscheduling = \"fifo\"\noverload = \"drop\"\n[buffer]",
+                &[],
+                &[
+                    "dataplane: scheduling \"short-slices\" → \"fifo\"",
+                    "dataplane: overload \"pause\" → \"drop\"",
+                ],
+            ),
+            ("[port.b]", "pfc.pause_speed = \"2G\"\n[port.b]", &["port.a: PFC: pause_speed"], &[]),
+            (
+                "[port.a]",
+                "pause_speed = \"10G\"\n[port.a]",
+                &["port.a: PFC: pause_speed", "port.b: PFC: pause_speed"],
+                &[],
+            ),
             ("veth1", "veth2", &[], &["port.b: interface \"veth1\" → \"veth2\""]),
             (port_b, "", &[], &["port.b: removed"]),
             ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &[], &["port.c: added"]),

@@ -69,6 +69,24 @@ pub enum Scheduling {
     Fifo,
 }
 
+impl Scheduling {
+    const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::ShortSlices => "short-slices",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// The name in the file of what a loop does that falls behind.
+pub(crate) fn overload_name(pauses: bool) -> &'static str {
+    if pauses { "pause" } else { "drop" }
+}
+
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
 ///
 /// # Errors
@@ -169,15 +187,12 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
             _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
         }
     }
-    let scheduling = [
-        ("normal", Scheduling::Normal),
-        ("short-slices", Scheduling::ShortSlices),
-        ("fifo", Scheduling::Fifo),
-    ];
+    let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
     if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
         dataplane.scheduling = scheduling.value;
     }
-    if let Some(pauses) = section.choice("overload", &[("pause", true), ("drop", false)], &[], report) {
+    let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
+    if let Some(pauses) = section.choice("overload", &overload, &[], report) {
         dataplane.pauses_on_overload = pauses.value;
     }
     section.finish(&[], report);
