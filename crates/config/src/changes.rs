@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::file::{Config, Dataplane, RecorderSettings};
+use crate::file::{Config, Dataplane, RecorderSettings, overload_name};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Changes {
 
 /// What is different in `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links and warnings are advice: the switch does not know them.
+    // Links and warnings are advice: the switch does not know them. A preset is known by its numbers.
     let Config {
         name,
         dataplane,
@@ -57,6 +57,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         control_socket,
         recorder,
         pfc_enabled,
+        preset: _,
         links: _,
         warnings: _,
     } = new;
@@ -64,8 +65,9 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
-    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
-    changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
+    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
+    changes.restart_value("dataplane: overload", &before, &now);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.restart_value("recorder: always", &old.recorder.always, always);
@@ -234,7 +236,13 @@ interface = \"veth1\"
                 &[],
             ),
             ("headroom_cells = 2048", "headroom_cells = 1024", &["buffer: headroom cells 2048 → 1024"], &[]),
-            ("[bridge]", "cell_bytes = 208\n[bridge]", &[], &["buffer: cell_bytes 256 → 208"]),
+            // On cells of 208 bytes a no-drop group reserves other cells by default.
+            (
+                "[bridge]",
+                "cell_bytes = 208\n[bridge]",
+                &["port.a: PFC thresholds of priority 3", "port.b: PFC thresholds of priority 3"],
+                &["buffer: cell_bytes 256 → 208"],
+            ),
             ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
             ("aging_s = 300", "max_entries = 10", &[], &["bridge: max_entries 16384 → 10"]),
             (
@@ -316,6 +324,22 @@ interface = \"veth1\"
                 ],
             ),
             ("[buffer]", "[dataplane]\ncores = [1]\n[buffer]", &[], &["dataplane: cores [0] → [1]"]),
+            (
+                "[buffer]",
+                "[dataplane]\nscheduling = \"fifo\"\noverload = \"drop\"\n[buffer]",
+                &[],
+                &[
+                    "dataplane: scheduling \"short-slices\" → \"fifo\"",
+                    "dataplane: overload \"pause\" → \"drop\"",
+                ],
+            ),
+            ("[port.b]", "pfc.pause_speed = \"2G\"\n[port.b]", &["port.a: PFC: pause_speed"], &[]),
+            (
+                "[port.a]",
+                "pause_speed = \"10G\"\n[port.a]",
+                &["port.a: PFC: pause_speed", "port.b: PFC: pause_speed"],
+                &[],
+            ),
             ("veth1", "veth2", &[], &["port.b: interface \"veth1\" → \"veth2\""]),
             (port_b, "", &[], &["port.b: removed"]),
             ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &[], &["port.c: added"]),

@@ -29,6 +29,8 @@ pub struct Config {
     pub switch: SwitchSettings,
     /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
     pub pfc_enabled: bool,
+    /// The preset of the buffer, by its name.
+    pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
     /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
@@ -86,17 +88,55 @@ pub enum Scheduling {
     Fifo,
 }
 
+impl Scheduling {
+    const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::ShortSlices => "short-slices",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// The name in the file of what a loop does that falls behind.
+pub(crate) fn overload_name(pauses: bool) -> &'static str {
+    if pauses { "pause" } else { "drop" }
+}
+
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
 ///
 /// # Errors
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
 /// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
-    read_file(file_name, text, |file, report| read(file_name, text, file, report))
+    examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
+}
+
+/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its ports, and what comes of both.
+///
+/// # Errors
+/// As [`parse`], and what `look` has noted.
+pub(crate) fn examine<T>(
+    file_name: &str,
+    text: &str,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> Result<(Config, T), Mistakes> {
+    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
+    let (config, made) = read;
+    Ok((config, made.expect("a file without mistakes is looked at")))
 }
 
 /// Reads the whole file. What is wrong is noted, and a default taken in its place.
-fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> Config {
+fn read<T>(
+    file_name: &str,
+    text: &str,
+    mut file: Section,
+    report: &mut Report,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> (Config, Option<T>) {
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
     let control_socket = read_control(&mut file, &name, report);
@@ -130,11 +170,26 @@ fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> 
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
     let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
     let mut warnings = Report::default();
+    let mut made = None;
     if report.is_empty() {
         advice::advise(&buffer, &ports, &switch, &mut warnings);
+        made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, recorder, control_socket, warnings }
+    let preset = buffer.preset.map(|preset| preset.name);
+    let config = Config {
+        name,
+        dataplane,
+        switch,
+        pfc_enabled,
+        preset,
+        interfaces,
+        links,
+        recorder,
+        control_socket,
+        warnings,
+    };
+    (config, made)
 }
 
 fn read_name(file: &mut Section, report: &mut Report) -> String {
@@ -162,15 +217,12 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
             _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
         }
     }
-    let scheduling = [
-        ("normal", Scheduling::Normal),
-        ("short-slices", Scheduling::ShortSlices),
-        ("fifo", Scheduling::Fifo),
-    ];
+    let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
     if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
         dataplane.scheduling = scheduling.value;
     }
-    if let Some(pauses) = section.choice("overload", &[("pause", true), ("drop", false)], &[], report) {
+    let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
+    if let Some(pauses) = section.choice("overload", &overload, &[], report) {
         dataplane.pauses_on_overload = pauses.value;
     }
     section.finish(&[], report);
@@ -274,14 +326,17 @@ fn read_ports<'f>(
     };
     let place = sections.place.clone();
     let mut ports = Vec::new();
-    for (name, section) in sections.sections(report) {
+    let sections = sections.sections(report);
+    let (count, first_too_many) =
+        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
+    for (name, section) in sections.into_iter().take(MAX_PORTS) {
         ports.push(read_port(name, section, buffer, congestion, defaults, report));
     }
     if ports.is_empty() {
         report.add(&place, "no port", example);
-    } else if let Some(port) = ports.get(MAX_PORTS) {
-        let what = format!("this is the first of {} ports too many", ports.len() - MAX_PORTS);
-        report.add(&port.place, what, format!("a switch has at most {MAX_PORTS} ports"));
+    } else if let Some(first) = first_too_many {
+        let what = format!("this is the first of {} ports too many", count - MAX_PORTS);
+        report.add(&first, what, format!("a switch has at most {MAX_PORTS} ports"));
     }
     ports
 }
@@ -306,5 +361,5 @@ fn read_port<'f>(
         );
     }
     let own = PortTable::read(section, buffer, congestion, report);
-    Port::new(name, place, own, defaults, buffer.settings.cell_bytes)
+    Port::new(name, place, own, defaults, buffer)
 }

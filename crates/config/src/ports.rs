@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PRIORITIES, WIRE_OVERHEAD_BYTES};
+use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 
 use crate::buffer::Buffer;
 use crate::classify::ClassifyTable;
@@ -65,6 +65,8 @@ pub(crate) struct PortTable {
     pub(crate) schedule: ScheduleTable,
     /// `wred` and `queue_profile`.
     pub(crate) congestion: CongestionBinding,
+    /// A mistake was noted while it was read.
+    pub(crate) is_wrong: bool,
 }
 
 /// `pfc` of a port, but for its priorities.
@@ -88,6 +90,7 @@ impl PortTable {
         congestion: &Congestion,
         report: &mut Report,
     ) -> Self {
+        let mistakes = report.count();
         let mut table = Self {
             interface: section
                 .string("interface", "veth0", report)
@@ -112,6 +115,7 @@ impl PortTable {
             table.read_buffer(of_port, buffer, report);
         }
         section.finish(&["dcbx"], report);
+        table.is_wrong = report.count() > mistakes;
         table
     }
 
@@ -162,9 +166,9 @@ impl<'f> Port<'f> {
         place: Place,
         own: PortTable,
         defaults: &'f PortTable,
-        cell_bytes: u32,
+        buffer: &Buffer,
     ) -> Self {
-        let settings = Layers::new(&own, defaults).settings(name, cell_bytes);
+        let settings = Layers::new(&own, defaults).settings(name, buffer);
         Self { place, own, defaults, settings }
     }
 
@@ -199,9 +203,10 @@ impl<'t> Layers<'t, PortTable> {
         self.part(|table| &table.congestion)
     }
 
-    /// The settings of a port called `name` of a switch with these cells.
-    fn settings(self, name: &str, cell_bytes: u32) -> PortSettings {
+    /// The settings of a port called `name`.
+    fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
+        port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
         self.classify().fill(&mut port);
         port.burst_bytes = self.optional(|table| &table.burst_bytes);
         if let Some(wire) = self.optional(|table| &table.wire_overhead) {
@@ -214,10 +219,9 @@ impl<'t> Layers<'t, PortTable> {
         port.pfc.no_drop = pfc.no_drop();
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
-        let defaults = GroupSettings::default_for(port.speed_bps.unwrap_or(ASSUMED_SPEED_BPS), cell_bytes);
         for priority in 0..PRIORITIES {
             let no_drop = port.pfc.no_drop & 1 << priority != 0;
-            port.groups[priority] = self.group(priority).settings(no_drop, defaults);
+            port.groups[priority] = self.group(priority).settings(no_drop, port.groups[priority]);
         }
         for q in 0..PRIORITIES {
             port.queues[q] = self.queue(q).settings(port.queues[q]);

@@ -32,6 +32,7 @@ fn the_smallest_file() {
         config,
         Config {
             name: "sluice".to_owned(),
+            preset: None,
             dataplane: Dataplane::default(),
             switch: SwitchSettings {
                 buffer: BufferSettings::default(),
@@ -180,7 +181,8 @@ fn every_setting() {
     };
     expected.groups[5] = GroupSettings {
         xoff: Threshold::Dynamic(Alpha::from_percent(33)),
-        ..GroupSettings::default_for(speed, 208)
+        reserved_cells: 20, // by default on cells of 208 bytes
+        ..GroupSettings::default_for(speed)
     };
     expected.groups[0] =
         GroupSettings { reserved_cells: 6, xoff: Threshold::Static(50), ..GroupSettings::lossy() };
@@ -249,7 +251,7 @@ fn a_ports_own_settings_win_one_by_one() {
     assert_eq!((own.speed_bps, own.classify.trust), (Some(2_000_000_000), Trust::None));
     assert_eq!(own.groups[3].xoff, Threshold::Dynamic(Alpha::from_percent(50)));
     assert_eq!((own.groups[3].headroom_cells, own.groups[3].reserved_cells), (50, 9));
-    assert_eq!(own.groups[4], GroupSettings::default_for(2_000_000_000, 256));
+    assert_eq!(own.groups[4], GroupSettings::default_for(2_000_000_000));
     assert_eq!(own.queues[2].shared, Some(Threshold::Dynamic(Alpha::from_percent(40))));
     assert_eq!(own.queues[2].guaranteed, Guaranteed::Percent(5));
 

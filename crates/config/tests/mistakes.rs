@@ -41,6 +41,11 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
+    // what a wrong setting leads to is not its neighbours' mistake
+    "burst_bytes = 1000\nspeed = \"0\"",
+    "wire_overhead = true\nspeed = \"1000000G\"",
+    "schedule.queue.1 = { burst_bytes = 5, rate = \"0\" }",
+    "pfc = { no_drop = [3], mode = \"of\", priority.3.headroom_cells = 100 }",
     "speed = \"801G\"",
     "speed = 800000000001",
     "trust = \"dotip\"",
@@ -56,6 +61,11 @@ const WRONG_PORTS: &[&str] = &[
     "pfc.mode = \"of\"",
     "pfc.pause_time = 0",
     "pfc.pause_time = 65536",
+    "pfc.pause_speed = \"fast\"",
+    "pfc.pause_speed = \"0G\"",
+    "pfc.pause_speed = \"801G\"",
+    "pfc = { mode = \"on\", no_drop = [3], pause_time = 1, pause_speed = \"400G\" }",
+    "speed = \"800G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 3 }",
     "schedule.queue.1.group = \"wr\"",
     "schedule.queue.1.weight = 0",
     "schedule.queue.1.weight = 256",
@@ -157,6 +167,8 @@ const WRONG_PORTS: &[&str] = &[
 ];
 
 const WRONG_FILES: &[&str] = &[
+    "[port.\"порт\"]\ninterface = \"veth0\"",
+    "[port-defaults]\nburst_bytes = 1000\n[port.a]\ninterface = \"veth0\"\nspeed = \"0\"",
     "",
     "[port]",
     "port = 3",
@@ -185,6 +197,10 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = [0, 1]",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = []",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = 1",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = \"short_slices\"\noverload = \"drops\"\ncore = 1",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = true\noverload = \"\"",
+    "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\npause_time = 1\n\
+     [port.a]\ninterface = \"veth0\"\nspeed = \"800G\"\n[port.b]\ninterface = \"veth1\"\nspeed = \"400G\"",
     "[port.a]\ninterface = \"veth0\"\n[recorder]\nfreeze_on_loss = true\nmemory_mib = 64\nseconds = 5",
     "[port.a]\ninterface = \"veth0\"\n[control]\nsocket = \"here.sock\"\npath = 1",
     "[port.a]\ninterface = \"veth0\"\n[bridge]\nmax_entries = 0\naging_s = 0",

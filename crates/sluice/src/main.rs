@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod fix;
 mod headroom;
 mod nic;
 mod orders;
@@ -11,6 +12,8 @@ mod record;
 mod show;
 mod sim;
 mod socket;
+mod stall;
+mod text;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -65,7 +68,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS, // `sluice show … | head` has seen enough
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS, // `sluice show … | head` has seen enough
         Err(error) => {
             eprintln!("sluice: {error:#}");
             ExitCode::FAILURE
@@ -78,11 +81,6 @@ fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ use crate::log::Log;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
 use crate::recording::Recording;
+use crate::stall::Stalls;
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -110,6 +111,8 @@ pub struct Conductor {
     recording: Recording,
     /// What the loop runs with, after all that it has answered so far.
     live: Live,
+    /// For how long it was held up.
+    stalls: Stalls,
     /// Commands that found the ring full.
     commands: VecDeque<Command>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
@@ -126,7 +129,14 @@ pub struct Conductor {
 
 impl Conductor {
     /// For a loop that runs with `live`; `facts` are its ports' in their order.
-    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>, guard: Option<Guard>, log: Log) -> Self {
+    pub fn new(
+        handle: Handle,
+        live: Live,
+        facts: Vec<PortFacts>,
+        guard: Option<Guard>,
+        log: Log,
+        stalls: Stalls,
+    ) -> Self {
         Self {
             handle,
             ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
@@ -135,6 +145,7 @@ impl Conductor {
             guard,
             recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
+            stalls,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             asked: Vec::new(),
@@ -249,7 +260,8 @@ impl Conductor {
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
-        if !self.waiting.is_empty()
+        let looks = self.snapshot.is_some() && self.stalls.is_due(Instant::now());
+        if (looks || !self.waiting.is_empty())
             && let Some(snapshot) = self.snapshot.take()
         {
             self.asked.append(&mut self.waiting);
@@ -271,6 +283,7 @@ impl Conductor {
     }
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
+        self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
         let message = self.message(&snapshot);
         for wish in self.asked.drain(..) {
             let _ = wish.answer.send(message.clone()); // a client that is gone needs none
@@ -303,6 +316,7 @@ impl Conductor {
         let Some(UnderWay { asked, changes, live }) = self.under_way.take() else { return };
         if let Some(live) = live {
             self.live = live;
+            self.stalls.forget();
         }
         conclude(asked, Ok(changes));
     }

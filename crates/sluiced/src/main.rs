@@ -16,7 +16,9 @@ mod recording;
 mod report;
 mod run;
 mod socket;
+mod stall;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -66,7 +68,12 @@ fn main() -> ExitCode {
     };
     let Some(config) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
-        println!("{}: right, {} ports", arguments.config.display(), config.interfaces.len());
+        let ports = config.interfaces.len();
+        let printed = writeln!(std::io::stdout(), "{}: right, {ports} ports", arguments.config.display());
+        if let Err(error) = printed {
+            eprintln!("sluiced: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
         if !config.warnings.list().is_empty() {
             eprintln!("{:?}", miette::Report::new(config.warnings));
         }

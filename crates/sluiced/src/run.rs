@@ -25,6 +25,7 @@ use crate::live::Live;
 use crate::log::Log;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
+use crate::stall::Stalls;
 use crate::{report, socket};
 
 /// How long clients may take to hear that the switch is gone.
@@ -58,6 +59,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     socket::must_be_free(&config.control_socket)?;
     let interfaces = look_up(&config.interfaces).await?;
     let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
+    let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
@@ -100,7 +102,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let end = Conductor::new(handle, live, facts, guard, log.clone())
+    let end = Conductor::new(handle, live, facts, guard, log.clone(), stalls)
         .run(requested, links.notices(), &machine, &mut signals)
         .await;
     drop(socket_file);

@@ -205,6 +205,26 @@ fn a_port_that_loses_its_carrier_goes_down_alone() {
     assert!(lab.said("out").contains("every frame is accounted for"), "{}", lab.said("out"));
 }
 
+/// Two cells at 100G last for less than any loop takes from one look at the clock to the next.
+#[test]
+fn the_start_compares_headroom_with_the_loop() {
+    let mut lab = Lab::new(&["a", "b"]);
+    lab.start("speed = \"100G\"\npfc = { mode = \"on\", no_drop = [3], priority.3.headroom_cells = 2 }");
+    let said = lab.said("err");
+    for port in ["a", "b"] {
+        let lasts = format!("port {port}, priority 3: 2 headroom cells last 10 ns at 100G");
+        let of_port = said.lines().filter(|line| line.contains(&lasts)).collect::<Vec<_>>();
+        let [plain, warned] = of_port[..] else { panic!("{said}") };
+        assert!(plain.contains("INFO") && plain.ends_with(&lasts), "{said}");
+        assert!(
+            warned.contains("WARN") && warned.contains("shorter than the loop was held up for, "),
+            "{said}"
+        );
+    }
+    assert!(said.contains("in a trial of 100 ms, a loop on core 0 was held up for "), "{said}");
+    assert_eq!(lab.terminate(), Some(0));
+}
+
 /// A host that comes up after the switch is no reason to restart anything.
 #[test]
 fn a_port_without_carrier_works_once_it_has_one() {

@@ -133,7 +133,7 @@ impl PortSettings {
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
-            groups: [GroupSettings::default_for(speed, BufferSettings::default().cell_bytes); PRIORITIES],
+            groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
             burst_bytes: None,

@@ -79,20 +79,13 @@ fn defaults() {
     for (name, gbps) in [("1GE", 1), ("10GE", 10), ("25GE", 25), ("40GE", 40), ("100GE", 100), ("400GE", 400)]
     {
         let GroupSettings { reserved_cells, xoff, xon_offset_cells, resume_cells, headroom_cells, .. } =
-            GroupSettings::default_for(gbps * 1_000_000_000, 256);
+            GroupSettings::default_for(gbps * 1_000_000_000);
         assert_eq!(xoff, Threshold::Dynamic(Alpha::from_percent(5)));
         let _ = writeln!(
             table,
             "  {name:>5}  headroom {headroom_cells:>4}  dynamic 5 %  offset {xon_offset_cells}  reserved \
              {reserved_cells}  resume {resume_cells}"
         );
-    }
-    // Row 157: the S9820-64H and the S9820-8C differ in what they reserve alone.
-    for (name, cell_bytes, speeds) in [("S9820-64H", 208, &[25, 100][..]), ("S9820-8C", 254, &[100, 400])] {
-        for speed_bps in speeds.iter().map(|gbps| gbps * 1_000_000_000) {
-            let expected = GroupSettings { reserved_cells: 20, ..GroupSettings::default_for(speed_bps, 256) };
-            assert_eq!(GroupSettings::default_for(speed_bps, cell_bytes), expected, "{name} at {speed_bps}");
-        }
     }
     let buffer = BufferSettings::default();
     let _ = writeln!(

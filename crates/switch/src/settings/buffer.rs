@@ -76,9 +76,8 @@ pub struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// The defaults by speed, and by the cells of the chip, of docs/sources.md, "H3C reference" (table 7, R6616 and later): chips
-    /// with cells of 208 and 254 bytes reserve 20, those of 256 bytes 17.
-    pub fn default_for(speed_bps: u64, cell_bytes: u32) -> Self {
+    /// The defaults by speed of docs/sources.md, "H3C reference" (table 7, R6616 and later).
+    pub fn default_for(speed_bps: u64) -> Self {
         let headroom_cells = match speed_bps {
             0..=10_000_000_000 => 100,
             10_000_000_001..=25_000_000_000 => 125,
@@ -88,7 +87,7 @@ impl GroupSettings {
         };
         Self {
             pool: 0,
-            reserved_cells: if cell_bytes < 256 { 20 } else { 17 },
+            reserved_cells: 17,
             xoff: Threshold::Dynamic(Alpha::from_percent(5)),
             xon_offset_cells: 12,
             resume_cells: 0,
