@@ -4,6 +4,8 @@
 //! they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
+mod hogs;
+mod stops;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +19,8 @@ use testbed::{
 };
 
 pub use capture::Capture;
+pub use hogs::Hogs;
+pub use stops::{Stops, loop_thread, stop_thread};
 
 /// The queue of each priority as the default map has it.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -110,7 +114,7 @@ pub fn run(
     reports.extend(Host::stop_all(senders)?);
     ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
     for daemon in daemons {
-        daemon.kernel_agrees(&daemon.snapshot()?)?;
+        daemon.kernel_agrees()?;
     }
     Ok(Run { snapshot: watched.snapshot()?, sending, reports })
 }

@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::file::{Config, Dataplane};
+use crate::file::{Config, Dataplane, RecorderSettings};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -49,8 +49,17 @@ impl Changes {
 /// What is different in `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
     // Links and warnings are advice: the switch does not know them.
-    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
-        new;
+    let Config {
+        name,
+        dataplane,
+        switch,
+        interfaces,
+        control_socket,
+        recorder,
+        pfc_enabled,
+        links: _,
+        warnings: _,
+    } = new;
     let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
@@ -58,6 +67,10 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
     changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
+    let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
+    changes.restart_value("recorder: always", &old.recorder.always, always);
+    changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }

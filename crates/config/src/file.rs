@@ -33,6 +33,8 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
     pub links: Vec<Link>,
+    /// The flight recorder.
+    pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
@@ -53,6 +55,23 @@ pub struct Dataplane {
 impl Default for Dataplane {
     fn default() -> Self {
         Self { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true }
+    }
+}
+
+/// The flight recorder (`docs/recorder.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecorderSettings {
+    /// The loop is recorded all the time, and the last of it kept.
+    pub always: bool,
+    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody fetches it.
+    pub freeze_on_loss: bool,
+    /// So many bytes are kept at most.
+    pub memory_bytes: usize,
+}
+
+impl Default for RecorderSettings {
+    fn default() -> Self {
+        Self { always: false, freeze_on_loss: true, memory_bytes: 256 << 20 }
     }
 }
 
@@ -81,6 +100,7 @@ fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> 
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
     let control_socket = read_control(&mut file, &name, report);
+    let recorder = read_recorder(&mut file, report);
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let bridge = read_bridge(&mut file, report);
@@ -114,7 +134,7 @@ fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> 
         advice::advise(&buffer, &ports, &switch, &mut warnings);
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
+    Config { name, dataplane, switch, pfc_enabled, interfaces, links, recorder, control_socket, warnings }
 }
 
 fn read_name(file: &mut Section, report: &mut Report) -> String {
@@ -155,6 +175,26 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     }
     section.finish(&[], report);
     dataplane
+}
+
+fn read_recorder(file: &mut Section, report: &mut Report) -> RecorderSettings {
+    let mut recorder = RecorderSettings::default();
+    let Some(mut section) = file.section("recorder", report) else { return recorder };
+    if let Some(always) = section.boolean("always", report) {
+        recorder.always = always.value;
+    }
+    let freeze = section.boolean("freeze_on_loss", report);
+    if let Some(mib) = section.number("memory_mib", 128..=65_536u64, report) {
+        recorder.memory_bytes = (mib.value as usize) << 20;
+    }
+    section.finish(&[], report);
+    if let Some(freeze) = freeze {
+        recorder.freeze_on_loss = freeze.value;
+        if !recorder.always {
+            report.add(&freeze.place, "nothing is kept that a loss could freeze", "write always = true, too");
+        }
+    }
+    recorder
 }
 
 fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf {

@@ -12,6 +12,11 @@
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
 //!
+//! [recorder]                       # the flight recorder: docs/recorder.md
+//! always = true                    # record the loop all the time, and keep the last of it; false by default
+//! freeze_on_loss = true            # with always: keep what led to a loss until it is fetched
+//! memory_mib = 256                 # of which so much is kept; 128 to 65536
+//!
 //! [pfc]
 //! enabled = true                   # false: PFC is off on all ports, whatever they say
 //!
@@ -157,7 +162,7 @@ mod words;
 
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
-pub use crate::file::{Config, Dataplane, Scheduling, parse};
+pub use crate::file::{Config, Dataplane, RecorderSettings, Scheduling, parse};
 pub use crate::mistakes::{Mistake, Mistakes};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::values::{parse_speed, spell_speed};

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Dataplane, Link};
+use config::{Config, Dataplane, Link, RecorderSettings};
 use switch::settings::{
     Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings, Guaranteed,
     MarkAt, PfcSettings, QueueSettings, RewriteSettings, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
@@ -43,6 +43,7 @@ fn the_smallest_file() {
             pfc_enabled: true,
             interfaces: vec!["veth0".to_owned()],
             links: vec![Link { cable_m: None, mtu_bytes: None }],
+            recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
             warnings: config.warnings.clone(),
         }
@@ -60,6 +61,10 @@ fn every_setting() {
         cores = [3]
         [control]
         socket = "/tmp/lab.sock"
+        [recorder]
+        always = true
+        freeze_on_loss = false
+        memory_mib = 128
         [pfc]
         enabled = false
         [alarm]
@@ -123,6 +128,8 @@ fn every_setting() {
     assert_eq!(config.name, "lab");
     assert_eq!(config.dataplane.cores, [3]);
     assert_eq!(config.control_socket, Path::new("/tmp/lab.sock"));
+    let recorder = RecorderSettings { always: true, freeze_on_loss: false, memory_bytes: 128 << 20 };
+    assert_eq!(config.recorder, recorder);
     assert!(!config.pfc_enabled, "the settings below stay as they are written");
     assert_eq!(config.switch.usage_percent, 90);
     let buffer = BufferSettings {

@@ -21,7 +21,7 @@ use tokio::time::MissedTickBehavior;
 use tonic::transport::server::Connected;
 use tonic::{Response, Status};
 
-use crate::order::{Order, Outcome};
+use crate::order::{Order, Outcome, Refusal};
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
 
@@ -42,6 +42,11 @@ pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// How long the owner of the loop may take; the loop itself takes a turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Longest recording.
+pub const MAX_RECORDING: Duration = Duration::from_secs(3600);
+/// Bytes of a piece of a recording in one message.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// What a client wants of the owner of the loop, and the way back for the answer.
 #[derive(Debug)]
 pub enum Request {
@@ -51,6 +56,13 @@ pub enum Request {
         read_watermarks: bool,
         /// Where it goes.
         answer: oneshot::Sender<v1::Snapshot>,
+    },
+    /// A recording.
+    Recording {
+        /// From now on for so long; nothing: what has been kept.
+        duration: Duration,
+        /// Where it goes when it has ended, in pieces.
+        answer: oneshot::Sender<Result<Vec<Vec<u8>>, Refusal>>,
     },
     /// To do something; the answer comes when it is done.
     Order {
@@ -164,14 +176,27 @@ impl Owner {
         self.ask(|answer| Request::Order { order, answer }).await?.map_err(Status::from)
     }
 
+    async fn record(&self, duration: Duration) -> Result<Vec<Vec<u8>>, Status> {
+        let request = |answer| Request::Recording { duration, answer };
+        self.ask_for(request, duration + PATIENCE).await?.map_err(Status::from)
+    }
+
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Status> {
+        self.ask_for(request, PATIENCE).await
+    }
+
+    async fn ask_for<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+        patience: Duration,
+    ) -> Result<T, Status> {
         let stopping = || Status::unavailable("the switch is stopping");
         let (answer, answered) = oneshot::channel();
         let ask = async {
             self.0.send(request(answer)).await.map_err(|_| stopping())?;
             answered.await.map_err(|_| stopping())
         };
-        tokio::time::timeout(PATIENCE, ask)
+        tokio::time::timeout(patience, ask)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("the poll loop did not answer within 2 s")))
     }
@@ -246,6 +271,21 @@ impl Control for Api {
         request: tonic::Request<v1::SetPfcRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         self.done(Order::SetPfc { enabled: request.into_inner().enabled }).await
+    }
+
+    type RecordStream = Pin<Box<dyn Stream<Item = Result<v1::RecordingPiece, Status>> + Send>>;
+
+    async fn record(
+        &self,
+        request: tonic::Request<v1::RecordRequest>,
+    ) -> Result<Response<Self::RecordStream>, Status> {
+        let duration = Duration::from_millis(request.into_inner().duration_ms.into()).min(MAX_RECORDING);
+        let pieces = self.owner.record(duration).await?.into_iter().flat_map(|piece| {
+            let messages =
+                piece.chunks(PIECE_BYTES).map(|bytes| Ok(v1::RecordingPiece { bytes: bytes.to_vec() }));
+            messages.collect::<Vec<_>>()
+        });
+        Ok(Response::new(Box::pin(futures::stream::iter(pieces))))
     }
 
     async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {

@@ -49,6 +49,7 @@ impl Fake {
                             answer.send(v1::Snapshot { at_ns, bridge_entries, ports, ..Default::default() });
                     }
                     Request::Order { order, answer } => drop(answer.send(carry_out(&order))),
+                    Request::Recording { duration, answer } => drop(answer.send(recording(duration))),
                 }
             }
         });
@@ -64,6 +65,28 @@ impl Fake {
         }));
         Self { _folder: folder, socket, switch, api, stop: Some(stop), made }
     }
+}
+
+/// Two pieces, one of them longer than a message; nothing is kept.
+fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, Refusal> {
+    if duration.is_zero() {
+        return Err(Refusal { reason: Reason::Precondition, message: "nothing is kept".into() });
+    }
+    Ok(vec![vec![1; 5_000_000], vec![2; 3]])
+}
+
+#[tokio::test]
+async fn a_recording_arrives_whole_or_says_why_not() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let mut pieces = client.record(Duration::from_millis(5)).await.unwrap();
+    let mut recording = Vec::new();
+    while let Some(piece) = pieces.next().await.unwrap() {
+        recording.extend(piece);
+    }
+    assert!(recording == [vec![1; 5_000_000], vec![2; 3]].concat(), "{} bytes", recording.len());
+    let refused = client.record(Duration::ZERO).await.unwrap_err();
+    assert_eq!(refused.to_string(), "nothing is kept");
 }
 
 /// Says back what it was told, or no.

@@ -6,6 +6,8 @@ use std::task::Waker;
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 
+use crate::recorder::Recorder;
+
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
 /// Places among the replies that events leave free, for the answers to commands: whoever asked waits for them.
@@ -32,6 +34,8 @@ pub enum Command {
     },
     /// Other settings from now on; they come back in [`Reply::Applied`], so that the loop frees nothing.
     Apply(Box<Settings>),
+    /// Record from the next turn on; what was recorded before ends. Nothing: do not record any more.
+    Record(Option<Box<Recorder>>),
     /// The interface of this port is gone, or has no carrier any more.
     PortDown(usize),
     /// Take no more frames, let the queues drain, end. The snapshot comes back in [`Reply::Stopped`].
@@ -56,6 +60,8 @@ pub enum Reply {
     Done,
     /// These settings are in force.
     Applied(Box<Settings>),
+    /// The recorder of until now, if there was one; all that it wrote has been handed over.
+    Recorded(Option<Box<Recorder>>),
     /// Something happened.
     Event(Instant, Event),
     /// The loop has ended; these are the totals.

@@ -7,6 +7,7 @@ mod headroom;
 mod nic;
 mod orders;
 mod output;
+mod record;
 mod show;
 mod sim;
 mod socket;
@@ -33,6 +34,8 @@ enum Task {
     Pfc(orders::Pfc),
     Port(orders::Port),
     Clear(orders::Clear),
+    Record(record::Record),
+    Replay(record::Arguments),
     /// Say what is wrong with configuration files, and what cannot be lossless.
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
@@ -52,6 +55,8 @@ fn main() -> ExitCode {
         Task::Pfc(arguments) => orders::pfc(&arguments),
         Task::Port(arguments) => orders::port(&arguments),
         Task::Clear(arguments) => orders::clear(&arguments),
+        Task::Record(arguments) => record::record(&arguments),
+        Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),

@@ -22,6 +22,7 @@ use crate::links::Notice;
 use crate::live::Live;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
+use crate::recording::Recording;
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -103,6 +104,7 @@ pub struct Conductor {
     facts: Vec<PortFacts>,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
+    recording: Recording,
     /// What the loop runs with, after all that it has answered so far.
     live: Live,
     /// Commands that found the ring full.
@@ -127,6 +129,7 @@ impl Conductor {
             ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
             guard,
+            recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
@@ -208,6 +211,7 @@ impl Conductor {
             Request::Snapshot { read_watermarks, answer } => {
                 self.waiting.push(Wish { read_watermarks, answer });
             }
+            Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
             Request::Order { order, answer } => {
                 self.orders.push_back(Asked { order, answer: Some(answer) });
             }
@@ -229,6 +233,7 @@ impl Conductor {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
                 Reply::Done => self.finish_order(),
+                Reply::Recorded(_) => self.recording.ended(),
                 Reply::Applied(settings) => {
                     if let Some(guard) = &self.guard {
                         guard.apply(&settings.switch);
@@ -251,6 +256,7 @@ impl Conductor {
         {
             self.begin_order(asked);
         }
+        self.commands.extend(self.recording.proceed(Instant::now()));
         while let Some(command) = self.commands.pop_front() {
             if let Err(command) = self.handle.send(command) {
                 self.commands.push_front(command);
@@ -319,7 +325,10 @@ impl Conductor {
         }
     }
 
-    fn log(&self, event: Event) {
+    fn log(&mut self, event: Event) {
+        if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
+            self.recording.note_loss(Instant::now());
+        }
         match event {
             Event::XoffBegan { port, priority } => {
                 debug!(

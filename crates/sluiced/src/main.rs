@@ -11,6 +11,7 @@ mod live;
 mod machine;
 mod orders;
 mod ports;
+mod recording;
 mod report;
 mod run;
 mod socket;

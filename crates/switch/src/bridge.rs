@@ -10,7 +10,9 @@
 //! whatever addresses somebody makes up, a look-up stays cheap.
 
 use crate::settings::BridgeSettings;
+use crate::sparse;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 
 /// Slots looked at for one address at most.
@@ -21,7 +23,7 @@ const AGED_PER_CALL: usize = 16;
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
 const TICK_SHIFT: u32 = 26;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     /// The address; the default: empty.
     address: Address,
@@ -34,8 +36,16 @@ const STATIC: u32 = u32::MAX;
 
 const EMPTY: Entry = Entry { address: Address(0), seen_tick: 0, port: 0 };
 
+impl sparse::Slot for Entry {
+    const EMPTY: Self = EMPTY;
+
+    fn is_empty(&self) -> bool {
+        self.address.is_empty()
+    }
+}
+
 /// A MAC address as one number, which is what the table compares and hashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Address(u64);
 
 impl Address {
@@ -68,8 +78,9 @@ impl Address {
 }
 
 /// The addresses that a switch knows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Bridge {
+    #[serde(with = "sparse")]
     slots: Vec<Entry>,
     /// 64 − log2(slots): the hash's upper bits pick the slot.
     shift: u32,

@@ -5,7 +5,7 @@
 //! it counts, and wherever people should see it a column of `sluice show`. The conversion between the two, the JSON (of
 //! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says if either is missing.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::settings::{POOLS, PRIORITIES};
 use crate::time::Nanos;
@@ -70,7 +70,7 @@ impl DropReason {
 }
 
 /// Frames and their bytes (without FCS).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Frames.
     pub frames: u64,
@@ -105,7 +105,7 @@ pub struct PoolSnapshot {
 }
 
 /// PFC frames of a port, in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcCount {
     /// PFC frames in all.
     pub frames: u64,

@@ -19,12 +19,13 @@ use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::watermark::Mark;
 use crate::wred::{Random, Verdict};
+use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
 use wire::set::Set8;
 
 /// Queues that keep a rate together.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Shaped {
     queues: Set8,
     rate: Rate,
@@ -43,7 +44,7 @@ pub struct Dequeued {
 }
 
 /// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Egress {
     queues: [Queue; PRIORITIES],

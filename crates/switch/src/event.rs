@@ -2,12 +2,13 @@
 //! [`MAX_PENDING`] the newest are counted, not kept.
 
 use crate::time::Instant;
+use serde::{Deserialize, Serialize};
 
 /// Events kept between two drains.
 pub const MAX_PENDING: usize = 256;
 
 /// Something that happened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// The neighbour of `port` is told to stop `priority`.
     XoffBegan {
@@ -45,7 +46,7 @@ pub enum Event {
 }
 
 /// The events not yet drained.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Events {
     pending: Vec<(Instant, Event)>,
     lost: u64,

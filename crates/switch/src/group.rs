@@ -25,6 +25,7 @@ use crate::settings::{GroupSettings, Threshold};
 use crate::threshold::Limit;
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
+use serde::{Deserialize, Serialize};
 
 /// Where a frame's cells are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub enum Change {
 }
 
 /// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Group {
     received: Count,
@@ -67,7 +68,7 @@ pub struct Group {
 }
 
 /// What few frames touch.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Rest {
     usage: Usage,
     settings: GroupSettings,
@@ -77,7 +78,7 @@ struct Rest {
 }
 
 /// The most since the last mark.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Peaks {
     shared: Peak,
     headroom: Peak,

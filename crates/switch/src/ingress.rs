@@ -16,12 +16,13 @@ use crate::settings::{DropLevel, PRIORITIES, PortSettings};
 use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
+use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 use wire::pause;
 use wire::set::Set8;
 
 /// The ingress half of a port. What the way of a frame touches comes first.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Ingress {
     groups: [Group; PRIORITIES],

@@ -27,6 +27,7 @@ pub mod rx_rings;
 pub mod schedule;
 pub mod settings;
 pub mod shaper;
+mod sparse;
 mod status;
 pub mod store;
 pub mod switch;

@@ -10,9 +10,10 @@
 use crate::counters::PoolSnapshot;
 use crate::settings::{BufferSettings, POOLS};
 use crate::watermark::{Level, Mark, Peak, Watermarks};
+use serde::{Deserialize, Serialize};
 
 /// The areas that ports compete for.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Pools {
     /// Service pools of the shared area, as priority groups are charged.
     pub ingress: [Pool; POOLS],
@@ -49,7 +50,7 @@ impl Pools {
 }
 
 /// One pool.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Pool {
     size_cells: u32,
     used_cells: u32,

@@ -14,10 +14,11 @@ use crate::time::{Instant, Nanos};
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 use crate::wred::{Random, Verdict, Wred};
+use serde::{Deserialize, Serialize};
 use wire::ip::{DsField, Ecn};
 
 /// What a queue may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
@@ -34,7 +35,7 @@ pub struct Limits {
 }
 
 /// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order.
@@ -51,7 +52,7 @@ pub struct Queue {
 }
 
 /// What few frames touch, or only those that need shared cells.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Rest {
     guaranteed_cells: u32,
     maximum: Limit,

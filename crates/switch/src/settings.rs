@@ -8,6 +8,7 @@ mod congestion;
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
+use serde::{Deserialize, Serialize};
 
 use crate::time::Nanos;
 
@@ -31,7 +32,7 @@ pub const WIRE_OVERHEAD_BYTES: u16 = 24;
 pub const POOLS: usize = 4;
 
 /// The whole switch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwitchSettings {
     /// The buffer memory.
     pub buffer: BufferSettings,
@@ -61,7 +62,7 @@ impl SwitchSettings {
 }
 
 /// The bridge table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeSettings {
     /// Most addresses that are remembered.
     pub max_entries: usize,
@@ -81,7 +82,7 @@ impl Default for BridgeSettings {
 }
 
 /// One port.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortSettings {
     /// What the port is called everywhere.
     pub name: String,
@@ -148,7 +149,7 @@ impl PortSettings {
 }
 
 /// Priority flow control of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcSettings {
     /// Received PFC frames are honoured.
     pub rx: bool,
@@ -169,7 +170,7 @@ impl Default for PfcSettings {
 }
 
 /// One egress queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSettings {
     /// Service pool of its shared cells.
     pub pool: u8,

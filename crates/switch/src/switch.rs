@@ -23,12 +23,13 @@ use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::wred::Verdict;
+use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 use wire::pause;
 use wire::set::Set64;
 
 /// A switch.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Switch {
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) egress: Vec<Egress>,

@@ -6,8 +6,10 @@
 //! Source: docs/law.md, "Usage violations"; docs/sources.md, "H3C reference" (Setting the per-interface buffer usage
 //! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
 
+use serde::{Deserialize, Serialize};
+
 /// The violations of one queue or group.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
     percent: u8,
     above: bool,

@@ -27,6 +27,7 @@
 
 use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 
 /// What becomes of a frame.
@@ -44,7 +45,7 @@ pub enum Verdict {
 const FRACTION_BITS: u32 = 32;
 
 /// WRED of one queue.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Wred {
     settings: WredSettings,
     /// The queue's frames must not be lost.
@@ -191,7 +192,7 @@ impl Wred {
 }
 
 /// Random numbers, the same from the same seed (SplitMix64's output function over a counter).
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Random(u64);
 
 impl Random {

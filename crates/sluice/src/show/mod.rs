@@ -136,12 +136,12 @@ fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) 
         output::json(&Document::of(arguments.view, snapshot, before), arguments.watch.is_none())?
     } else {
         let unit = if arguments.bytes { Unit::bytes(snapshot.cell_bytes) } else { Unit::CELLS };
-        table(arguments.view, snapshot, before, unit)
+        table_in(arguments.view, snapshot, before, unit)
     })
 }
 
 /// The snapshot with no port but `name`.
-fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
+pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     let mut snapshot = snapshot.clone();
     let Some(name) = name else { return Ok(snapshot) };
     let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
@@ -152,7 +152,17 @@ fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
+/// A view as JSON has it.
+pub fn document(view: View, snapshot: &Snapshot) -> Document<'_> {
+    Document::of(view, snapshot, None)
+}
+
+/// A view as a table, sizes in cells.
+pub fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
+    table_in(view, snapshot, before, Unit::CELLS)
+}
+
+fn table_in(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     match view {
         View::Ports => ports::table(snapshot, before),
         View::Congestion => congestion::table(snapshot, before),
@@ -195,7 +205,7 @@ mod tests {
             for (before, unit) in
                 [(None, Unit::CELLS), (Some(&before), Unit::CELLS), (None, Unit::bytes(256))]
             {
-                for line in table(*view, &now, before, unit).lines() {
+                for line in table_in(*view, &now, before, unit).lines() {
                     assert!(line.chars().count() <= 100, "{view:?}: {line}");
                 }
             }
