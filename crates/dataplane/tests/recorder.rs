@@ -136,6 +136,7 @@ impl Lab {
         loop {
             match self.handle.receive().expect("an answer") {
                 Reply::Event(at, event) => self.events.push((at, event)),
+                Reply::Trouble(..) => {}
                 answer => return answer,
             }
         }

@@ -109,19 +109,19 @@ impl Egress {
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, charge: &Charge, ecn: Ecn) -> Verdict {
+    pub fn judge(&mut self, charge: &Charge, ecn: Ecn, now: Instant) -> Verdict {
         let queue = &mut self.queues[charge.queue()];
-        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random)
+        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
     }
 
     /// Counts a frame that its queue, or WRED, did not take.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, charge: &Charge) {
+    pub fn refuse(&mut self, reason: DropReason, charge: &Charge, now: Instant) {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         match reason {
             DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
-            _ => queue.count_drop(charge.len),
+            _ => queue.count_drop(charge.len, charge.cells(), now),
         }
     }
 
@@ -174,7 +174,7 @@ impl Egress {
             backlogged.set(q, false);
             self.backlogged = backlogged;
         }
-        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random);
+        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random, now);
         self.scheduler.sent(q, len, backlogged.bits());
         self.shaper.take(len, now);
         if !self.shaped.is_empty() {
@@ -231,10 +231,15 @@ impl Egress {
     }
 
     /// Takes a frame out of a queue without sending it, as when the port goes down, and releases it.
-    pub fn flush_one(&mut self, store: &mut Store, pools: &mut Pools) -> Option<(FrameId, Charge)> {
+    pub fn flush_one(
+        &mut self,
+        store: &mut Store,
+        pools: &mut Pools,
+        now: Instant,
+    ) -> Option<(FrameId, Charge)> {
         let q = self.backlogged.first()?;
         let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
-        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
+        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
         if self.queues[q].waiting.is_empty() {
             self.backlogged.set(q, false);
             self.scheduler.emptied(q, self.backlogged.bits());
@@ -367,7 +372,7 @@ impl Egress {
                 paused: paused.contains(q),
                 pauses: priorities.clone().map(|p| episodes[p]).sum(),
                 paused_ns: priorities.map(|p| paused_ns[p]).sum(),
-                ..self.queues[q].snapshot(pools)
+                ..self.queues[q].snapshot(pools, now)
             };
         }
         out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);

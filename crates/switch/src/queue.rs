@@ -10,6 +10,7 @@ use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::store::List;
 use crate::threshold::Limit;
+use crate::time::{Instant, Nanos};
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 use crate::wred::{Random, Verdict, Wred};
@@ -29,6 +30,8 @@ pub struct Limits {
     pub wred: Option<WredSettings>,
     /// It carries no-drop priorities.
     pub no_drop: bool,
+    /// What the port's line takes for a typical frame: see [`crate::wred`].
+    pub frame_ns: Nanos,
 }
 
 /// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
@@ -69,7 +72,7 @@ impl Queue {
         let usage = Usage::new(usage_percent);
         Self {
             waiting: List::default(),
-            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
+            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
             used_cells: 0,
             own_cells: usage.unnoted_cells(limits.guaranteed_cells),
             waiting_cells: 0,
@@ -136,19 +139,26 @@ impl Queue {
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, cells: u32, drop_level: DropLevel, ecn: Ecn, random: &mut Random) -> Verdict {
+    pub fn judge(
+        &mut self,
+        cells: u32,
+        drop_level: DropLevel,
+        ecn: Ecn,
+        random: &mut Random,
+        now: Instant,
+    ) -> Verdict {
         match &mut self.wred {
             None => Verdict::Pass,
-            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, ecn, random),
+            Some(wred) => wred.at_enqueue((self.waiting_cells, cells), drop_level, ecn, random, now),
         }
     }
 
     /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
     #[inline]
-    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random) -> bool {
-        let before = self.waiting_cells;
+    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
         self.waiting_cells -= cells;
-        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue(before, drop_level, random))
+        let waiting = self.waiting_cells;
+        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue((waiting, cells), drop_level, random, now))
     }
 
     /// A frame of `cells` has left the switch.
@@ -190,8 +200,10 @@ impl Queue {
         self.rest.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
-            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
-            (Some(wred), Some(settings)) => Some(Box::new(wred.reconfigured(settings, limits.no_drop))),
+            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
+            (Some(wred), Some(settings)) => {
+                Some(Box::new(wred.reconfigured(settings, limits.no_drop, limits.frame_ns)))
+            }
         };
         self.rest.usage.set_percent(usage_percent);
         self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
@@ -204,10 +216,13 @@ impl Queue {
         self.transmitted.add(len);
     }
 
-    /// A frame found the queue full.
+    /// A frame of `cells` found the queue full: an arrival to WRED nonetheless.
     #[inline]
-    pub fn count_drop(&mut self, len: u16) {
+    pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
         self.rest.dropped.add(len);
+        if let Some(wred) = &mut self.wred {
+            wred.observe((self.waiting_cells, cells), now);
+        }
     }
 
     /// WRED dropped a frame of this drop level.
@@ -229,7 +244,7 @@ impl Queue {
     }
 
     /// What it holds and has counted; what the port knows of its pauses is left out.
-    pub(crate) fn snapshot(&self, pools: &Pools) -> QueueSnapshot {
+    pub(crate) fn snapshot(&self, pools: &Pools, now: Instant) -> QueueSnapshot {
         QueueSnapshot {
             pool: self.rest.limits.pool,
             level: self.rest.watermarks.level(self.used_cells, self.peak),
@@ -243,7 +258,7 @@ impl Queue {
             dropped: self.rest.dropped,
             marked: self.rest.marked,
             wred_dropped: self.rest.wred_dropped,
-            average_cells: self.wred.as_ref().map(|wred| wred.average_cells()),
+            average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),
             ..QueueSnapshot::default()
         }
     }
@@ -264,6 +279,9 @@ mod tests {
     }
     use crate::settings::{Alpha, BufferSettings};
 
+    const NO_LIMITS: Limits =
+        Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: false, frame_ns: 800 };
+
     #[test]
     fn takes_exactly_what_guaranteed_and_shared_allow() {
         let settings = BufferSettings {
@@ -279,19 +297,18 @@ mod tests {
             (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
         ] {
             let mut pools = Pools::new(&settings);
-            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, wred: None, no_drop: false };
+            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
             let mut queue = Queue::new(limits, 90);
             while queue.admit(1, &pools) {
                 queue.charge(1, &mut pools);
             }
-            let held = queue.snapshot(&pools);
+            let held = queue.snapshot(&pools, Instant(0));
             assert_eq!((held.level.cells, held.violations), (cells, 1), "{maximum:?}");
             assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
         }
-        let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
-        let unlimited = Queue::new(unlimited, 90);
+        let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
         assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
     }
 }

@@ -206,7 +206,7 @@ impl Switch {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
-        match egress.judge(charge, arrival.ecn) {
+        match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
             Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
@@ -272,7 +272,7 @@ impl Switch {
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         if matches!(reason, DropReason::TailDrop | DropReason::Wred) {
-            self.egress[out].refuse(reason, charge);
+            self.egress[out].refuse(reason, charge, now);
         } else if self.ingress[port].drop_full(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
