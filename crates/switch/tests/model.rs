@@ -1,4 +1,4 @@
-//! The switch beside a small reference model (`reference/mod.rs`). Random arrivals, departures, pauses and
+//! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses and
 //! reconfigurations; after every step all cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of
 //! the switch must be the model's.
 //!

@@ -33,7 +33,7 @@ pub struct Daemon {
     config: PathBuf,
 }
 
-/// The path of a program of this project, built by `cargo xtask` (which says where in `SLUICE_BIN_DIR`) or lying where
+/// The path of a program of this project, lying in `SLUICE_BIN_DIR` if that is set, or else where
 /// this program lies.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let place = match std::env::var_os("SLUICE_BIN_DIR") {
