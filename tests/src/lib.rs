@@ -181,6 +181,21 @@ impl Run {
         self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > BEARABLE_STALL_NS
     }
 
+    /// Checks that the switch, and the kernel under it, lost no frame of a priority. One that did not arrive all the same must be among
+    /// those that a host's own kernel had no room for, because that host was kept off its core: that is behind the switch.
+    pub fn switch_lost_nothing(&self, priority: u8) -> Result<()> {
+        let total = self.total(priority);
+        let at_switch = testbed::lost_by_kernels(&self.snapshot, []);
+        ensure!(
+            total.sent > 0 && total.dropped == 0 && at_switch == 0,
+            "{total:?}, {at_switch} by the kernel"
+        );
+        // A host's interface may have had no room for PFC either, so this is a bound.
+        let by_hosts = self.lost_by_kernels();
+        ensure!(total.sent - total.received <= by_hosts, "{total:?}, {by_hosts} lost by hosts");
+        Ok(())
+    }
+
     /// Frames that kernels had no place for: the switch's on receipt, and the hosts'.
     pub fn lost_by_kernels(&self) -> u64 {
         testbed::lost_by_kernels(&self.snapshot, self.reports.iter().map(|(_, report)| report))

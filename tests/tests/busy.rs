@@ -52,17 +52,6 @@ fn kernel_drops(run: &Run) -> u64 {
     kernel.map(|kernel| kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames).sum()
 }
 
-/// Every frame has arrived but for those that a host which was itself kept off its core did not take from its own interface:
-/// that is behind the switch.
-#[track_caller]
-fn nothing_is_lost(run: &Run) {
-    let total = run.total(3);
-    let by_hosts = run.lost_by_kernels() - kernel_drops(run);
-    assert_eq!((kernel_drops(run), total.dropped), (0, 0), "{total:?}");
-    // A host's interface may have had no room for PFC either, so this is a bound.
-    assert!(total.sent - total.received <= by_hosts, "{total:?}, {by_hosts} lost by hosts");
-}
-
 /// More than the loop can take, and other work on both cores: the neighbours are paused, and nothing is lost.
 #[test]
 fn an_overloaded_loop_pauses_its_neighbours() -> Result<()> {
@@ -76,7 +65,7 @@ fn an_overloaded_loop_pauses_its_neighbours() -> Result<()> {
         xoffs(&run),
         run.snapshot.loop_worst_stall_ns / 1_000_000
     );
-    nothing_is_lost(&run);
+    run.switch_lost_nothing(3)?;
     assert!(total.received > 100_000 && xoffs(&run) > 0, "{total:?}, {} XOFF frames", xoffs(&run));
     Ok(())
 }
@@ -90,7 +79,7 @@ fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
         let (total, stops) = (run.total(3), stops.end()?);
         println!("{total:?}, {} XOFF frames, {stops} stops of {stop:?}", xoffs(&run));
         assert!(stops > 1, "{stops} stops");
-        nothing_is_lost(&run);
+        run.switch_lost_nothing(3)?;
         assert!(xoffs(&run) > 0);
     }
     Ok(())

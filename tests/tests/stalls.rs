@@ -11,14 +11,6 @@ use tests::{
     sluice, stop_thread, switch_config,
 };
 
-/// Every frame of priority 3 has arrived, and no kernel of the switch dropped any.
-#[track_caller]
-fn nothing_is_lost(run: &Run) {
-    let total = run.total(3);
-    assert!(total.sent > 0);
-    assert_eq!((total.received, total.dropped, run.lost_by_kernels()), (total.sent, 0, 0), "{total:?}");
-}
-
 /// For 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
 #[test]
 fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
@@ -58,7 +50,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     reports.extend(Host::stop_all(sending)?);
     let run = Run { snapshot: daemon.snapshot()?, sending: Vec::new(), reports };
-    nothing_is_lost(&run);
+    run.switch_lost_nothing(3)?;
     conservation(&run.snapshot, &run.hosts())?;
     ensure!(run.snapshot.loop_worst_stall_ns >= 2_000_000_000, "{}", run.snapshot.loop_worst_stall_ns);
     let told = capture.read("macc.opcode == 0x0101", &["frame.time_epoch"])?;
@@ -97,7 +89,7 @@ fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
     let receiving = bed.host(&receiver, &[], &["--speed", "200M", "--no-drop", "3"])?;
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 5).then_some(()))?;
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(4))?;
-    nothing_is_lost(&run);
+    run.switch_lost_nothing(3)?;
     for sender in &stations {
         let sent = port(&run.snapshot, &sender.name)?.pfc_sent.clone().unwrap_or_default();
         ensure!(sent.xoff_frames[3] > 0, "{}: {sent:?}", sender.name);
