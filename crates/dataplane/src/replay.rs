@@ -167,11 +167,6 @@ impl<'a> Replay<'a> {
         self.asked.as_ref()
     }
 
-    /// Settings that are in force now. None before the first checkpoint.
-    pub fn settings(&self) -> Option<&SwitchSettings> {
-        self.stage.as_ref().map(|stage| stage.switch.settings())
-    }
-
     /// One entry.
     fn step(&mut self, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
         let tag = self.rest.try_get_u8()?;

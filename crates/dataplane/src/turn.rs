@@ -203,8 +203,7 @@ impl Turn {
             }
             switch.observe_rx_rings(number, waiting, now);
         }
-        let dropped = port.take_kernel_drops();
-        if dropped > 0 {
+        if let Some(dropped) = port.take_kernel_drops() {
             if let Some(recorder) = &mut self.recorder {
                 recorder.kernel_dropped(number, dropped);
             }

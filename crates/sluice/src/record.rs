@@ -3,8 +3,9 @@
 //!
 //! A file is a line that says what it is, then the recording, compressed with gzip, whose checksum tells a damaged file.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -91,9 +92,13 @@ pub fn record(arguments: &Record) -> Result<()> {
     if !arguments.last && !(1_000_000..=HOUR_NS).contains(&arguments.duration) {
         bail!("--duration takes 1ms to 3600s, not {duration:?}");
     }
-    // Found out before anything is recorded.
-    let file = File::create(&arguments.file).with_context(|| arguments.file.display().to_string())?;
-    let written = arguments.daemon.talk(async |client| {
+    let name = arguments.file.display().to_string();
+    // What is there is replaced by a whole recording or not at all; whether it can be is found out before anything is recorded.
+    let folder = arguments.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = tempfile::Builder::new();
+    new.prefix(".sluice-").permissions(Permissions::from_mode(0o666)); // less the umask, as any new file
+    let file = new.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(|| name.clone())?;
+    let (file, bytes) = arguments.daemon.talk(async |client| {
         if !arguments.last {
             eprintln!("recording for {duration:?} …");
         }
@@ -105,24 +110,15 @@ pub fn record(arguments: &Record) -> Result<()> {
             out.write_all(&piece)?;
             bytes += piece.len() as u64;
         }
-        out.finish()?.sync_all()?;
-        Ok(bytes)
-    });
-    match written {
-        Ok(0) => {
-            let _ = std::fs::remove_file(&arguments.file);
-            bail!("nothing was recorded: the loop slept all the time");
-        }
-        Ok(bytes) => output::print(&format!(
-            "{} bytes were recorded; `sluice replay {}` shows them.",
-            output::grouped(bytes),
-            arguments.file.display()
-        )),
-        Err(error) => {
-            let _ = std::fs::remove_file(&arguments.file);
-            Err(error)
-        }
+        Ok((out.finish()?, bytes))
+    })?;
+    if bytes == 0 {
+        bail!("nothing was recorded: the loop slept all the time");
     }
+    file.as_file().sync_all()?;
+    file.persist(&arguments.file).with_context(|| name.clone())?;
+    let bytes = output::grouped(bytes);
+    output::print(&format!("{bytes} bytes were recorded; `sluice replay {name}` shows them."))
 }
 
 /// The recording in a file.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -65,7 +65,7 @@ impl Stall {
             Err(error) if daemon.is_named() => Err(error),
             Err(error) => {
                 eprintln!("sluice: measuring here for {} s: {error:#}", spin.as_secs_f64());
-                Ok(Self { ns: longest_gap_ns(spin), source: Source::Spin(spin) })
+                Ok(Self { ns: xdp::longest_gap(spin).as_nanos() as u64, source: Source::Spin(spin) })
             }
         }
     }
@@ -80,28 +80,4 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 fn ask(daemon: &Daemon) -> Result<Stall> {
     let snapshot = daemon.talk(async |client| Ok(client.snapshot().await?))?;
     Ok(Stall { ns: snapshot.loop_worst_stall_ns, source: Source::Daemon(daemon.socket()?) })
-}
-
-/// The longest time that passes between two looks at the clock, looking all the time for `duration`.
-fn longest_gap_ns(duration: Duration) -> u64 {
-    let start = Instant::now();
-    let (mut last, mut longest) = (start, Duration::ZERO);
-    while last - start < duration {
-        let now = Instant::now();
-        longest = longest.max(now - last);
-        last = now;
-    }
-    longest.as_nanos() as u64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_longest_gap_is_not_longer_than_the_time_looked() {
-        let start = Instant::now();
-        let gap_ns = longest_gap_ns(Duration::from_millis(20));
-        assert!(gap_ns > 0 && u128::from(gap_ns) <= start.elapsed().as_nanos());
-    }
 }

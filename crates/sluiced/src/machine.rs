@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -48,14 +48,7 @@ pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) ->
     let look = move || -> io::Result<Duration> {
         xdp::set_affinity(core)?;
         let _ = xdp::set_scheduling(scheduling); // a refusal is told of when the loop itself asks
-        let start = Instant::now();
-        let (mut last, mut longest) = (start, Duration::ZERO);
-        while last - start < duration {
-            let now = Instant::now();
-            longest = longest.max(now - last);
-            last = now;
-        }
-        Ok(longest)
+        Ok(xdp::longest_gap(duration))
     };
     let thread = Builder::new().name(format!("trial-{core}")).spawn(look).context("starting a trial")?;
     let longest = thread.join().map_err(|_| anyhow!("the trial of the loop's core panicked"))?;
@@ -115,6 +108,7 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
 
     #[test]
     fn a_trial_is_no_longer_than_it_takes() {

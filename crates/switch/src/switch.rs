@@ -405,7 +405,8 @@ impl Switch {
         self.add_work(self.up.and(Set64::of(port)));
     }
 
-    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. 0: it is time to look again.
+    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
+    /// makes an event of what none has told of yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
