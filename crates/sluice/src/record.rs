@@ -19,7 +19,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use host::units::duration_ns;
 use serde_json::json;
-use switch::{Event, Instant};
+use switch::{Description, Event, Instant};
 
 use crate::output;
 use crate::show::{self, View};
@@ -198,18 +198,9 @@ fn seconds(nanos: u64) -> String {
 
 /// An event in words.
 fn text(event: Event, names: &[&str]) -> String {
-    let name = |port: usize| names.get(port).copied().unwrap_or("?");
-    match event {
-        Event::XoffBegan { port, priority } => format!("{}: XOFF of priority {priority}", name(port)),
-        Event::XoffEnded { port, priority } => format!("{}: XON of priority {priority}", name(port)),
-        Event::NoDropLost { port, priority } => {
-            format!("{}: frames of no-drop priority {priority} are lost", name(port))
-        }
-        Event::KernelDropped { port, frames } => {
-            format!("{}: the kernel dropped {frames} frames", name(port))
-        }
-        Event::PortDown { port } => format!("{}: down", name(port)),
-    }
+    let Description { port, message, .. } = event.describe();
+    let name = port.and_then(|port| names.get(port));
+    name.map_or_else(|| message.clone(), |name| format!("{name}: {message}"))
 }
 
 #[cfg(test)]

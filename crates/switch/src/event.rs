@@ -1,5 +1,9 @@
-//! What happened that somebody should be told: a short list, drained by the owner each turn. Bounded: past
-//! [`MAX_PENDING`] the newest are counted, not kept.
+//! What happened that somebody should be told: a short list, drained by the owner each turn, and how each event reads.
+//!
+//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. An event has a name for programs, a
+//! severity, the place it belongs to, its numbers, and one line of text for people: all in [`Event::describe`], and nowhere
+//! else.
+//! Source: docs/events.md.
 
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -43,6 +47,130 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
+    /// Sources of frames were not learned, since the bridge table is full (one event a second at most).
+    BridgeFull {
+        /// Frames since the last such event.
+        frames: u64,
+    },
+}
+
+/// How much an event matters to somebody who watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// The switch does what it is there for.
+    Debug,
+    /// Something changed.
+    Info,
+    /// Somebody should look.
+    Warning,
+    /// A promise is broken.
+    Error,
+}
+
+impl Severity {
+    /// All, the least first.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warning, Self::Error];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// How an event reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Its name for programs.
+    pub kind: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The port it belongs to.
+    pub port: Option<usize>,
+    /// The 802.1p priority.
+    pub priority: Option<usize>,
+    /// Numbers that come with it, by name.
+    pub values: Vec<(&'static str, u64)>,
+    /// A line for people, which does not name the port.
+    pub message: String,
+}
+
+impl Description {
+    /// Of an event that belongs to no port.
+    pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
+        Self { kind, severity, port: None, priority: None, values: Vec::new(), message: message.into() }
+    }
+
+    /// It belongs to `port`.
+    pub fn of_port(self, port: usize) -> Self {
+        Self { port: Some(port), ..self }
+    }
+
+    /// … and there to `priority`.
+    pub fn of_priority(self, priority: usize) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// A number comes with it.
+    pub fn with(mut self, name: &'static str, value: u64) -> Self {
+        self.values.push((name, value));
+        self
+    }
+}
+
+impl Event {
+    /// How it reads.
+    pub fn describe(self) -> Description {
+        match self {
+            Event::XoffBegan { port, priority } => Description::new(
+                "xoff_began",
+                Severity::Debug,
+                format!("XOFF: the neighbour is told to stop priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::XoffEnded { port, priority } => Description::new(
+                "xoff_ended",
+                Severity::Debug,
+                format!("XON: the neighbour may go on with priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::NoDropLost { port, priority } => Description::new(
+                "no_drop_lost",
+                Severity::Error,
+                format!("frames of no-drop priority {priority} are lost: headroom is exhausted; give it more"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::KernelDropped { port, frames } => Description::new(
+                "kernel_dropped",
+                Severity::Error,
+                format!(
+                    "the kernel dropped {frames} frames that came in, whatever their priority: the loop had posted no \
+                     empty frame for them"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::PortDown { port } => {
+                Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
+            }
+            Event::BridgeFull { frames } => Description::new(
+                "bridge_full",
+                Severity::Warning,
+                format!(
+                    "the bridge table is full: the senders of {frames} frames were not learned, and frames to them are \
+                     flooded; raise bridge.max_entries"
+                ),
+            )
+            .with("frames", frames),
+        }
+    }
 }
 
 /// The events not yet drained.

@@ -40,7 +40,7 @@ pub mod wred;
 pub use self::switch::Switch;
 pub use arrival::Arrival;
 pub use counters::{DropReason, KernelCounters, Snapshot};
-pub use event::Event;
+pub use event::{Description, Event, Severity};
 pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{HeapMemory, Memory, frames_needed};
 pub use settings::{PortSettings, SwitchSettings};

@@ -421,6 +421,9 @@ impl Switch {
             }
         }
         self.bridge.age(now);
+        if let Some(frames) = self.bridge.untold_full(now) {
+            self.events.push(now, Event::BridgeFull { frames });
+        }
     }
 }
 
