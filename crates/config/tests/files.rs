@@ -38,6 +38,7 @@ fn the_smallest_file() {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),
                 usage_percent: 100,
+            alarms: Default::default(),
                 seed: 0,
                 ports: vec![port],
             },

@@ -99,6 +99,7 @@ impl Events {
             severity: event.severity.name().to_owned(),
             port: event.port.map(|port| self.ports[port].clone()),
             priority: event.priority.map(|priority| priority as u32),
+            queue: event.queue.map(|queue| queue as u32),
             values: event.values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
             message: event.message,
         });

@@ -5,6 +5,9 @@
 //! else.
 //! Source: docs/events.md.
 
+use crate::alarm::Telling;
+use crate::counters::Count;
+use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 
@@ -47,11 +50,82 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
+    /// The use of a place came to its alarm threshold, or is down again.
+    Alarm {
+        /// Where.
+        place: AlarmPlace,
+        /// What there is to say.
+        telling: Telling,
+    },
+    /// Frames were dropped, and somebody wants to know.
+    DropAlarm {
+        /// Where: at ingress or egress.
+        place: AlarmPlace,
+        /// What was dropped since the last alarm.
+        dropped: Count,
+    },
     /// Sources of frames were not learned, since the bridge table is full (one event a second at most).
     BridgeFull {
         /// Frames since the last such event.
         frames: u64,
     },
+}
+
+/// What an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlarmPlace {
+    /// A part of a port: a priority (at ingress, in headroom) or a queue (at egress).
+    Port {
+        /// Port number.
+        port: usize,
+        /// The side of it.
+        kind: AlarmKind,
+        /// The priority, or the queue.
+        number: usize,
+    },
+    /// A pool.
+    Pool {
+        /// The side that it is seen from.
+        kind: AlarmKind,
+        /// Its number.
+        number: usize,
+    },
+}
+
+impl AlarmPlace {
+    /// In words, which do not name the port.
+    fn words(self) -> String {
+        match self {
+            Self::Port { kind: AlarmKind::Egress, number, .. } => format!("queue {number}"),
+            Self::Port { kind: AlarmKind::Headroom, number, .. } => format!("headroom of priority {number}"),
+            Self::Port { number, .. } => format!("priority {number} at ingress"),
+            Self::Pool { kind: AlarmKind::Egress, number } => format!("pool {number} at egress"),
+            Self::Pool { kind: AlarmKind::Headroom, .. } => "the headroom pool".to_owned(),
+            Self::Pool { number, .. } => format!("pool {number} at ingress"),
+        }
+    }
+
+    /// The beginning of a description.
+    fn describe(self, kind: &'static str, severity: Severity, message: String) -> Description {
+        let event = Description::new(kind, severity, message);
+        match self {
+            Self::Port { port, kind: AlarmKind::Egress, number } => {
+                Description { queue: Some(number), ..event.of_port(port) }
+            }
+            Self::Port { port, number, .. } => event.of_port(port).of_priority(number),
+            Self::Pool { number, .. } => event.with("pool", number as u64),
+        }
+    }
+
+    /// The side that it is on, as a number that programs know: docs/events.md.
+    fn side(self) -> u64 {
+        let (Self::Port { kind, .. } | Self::Pool { kind, .. }) = self;
+        match kind {
+            AlarmKind::Ingress | AlarmKind::Drop => 1,
+            AlarmKind::Egress => 2,
+            AlarmKind::Headroom => 3,
+        }
+    }
 }
 
 /// How much an event matters to somebody who watches.
@@ -93,6 +167,8 @@ pub struct Description {
     pub port: Option<usize>,
     /// The 802.1p priority.
     pub priority: Option<usize>,
+    /// The queue.
+    pub queue: Option<usize>,
     /// Numbers that come with it, by name.
     pub values: Vec<(&'static str, u64)>,
     /// A line for people, which does not name the port.
@@ -102,7 +178,7 @@ pub struct Description {
 impl Description {
     /// Of an event that belongs to no port.
     pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
-        Self { kind, severity, port: None, priority: None, values: Vec::new(), message: message.into() }
+        Self { kind, severity, port: None, priority: None, queue: None, values: Vec::new(), message: message.into() }
     }
 
     /// It belongs to `port`.
@@ -160,6 +236,15 @@ impl Event {
             Event::PortDown { port } => {
                 Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
             }
+            Event::Alarm { place, telling } => describe_alarm(place, telling),
+            Event::DropAlarm { place, dropped: Count { frames, bytes } } => {
+                let message = format!("{}: {frames} frames were dropped", place.words());
+                place
+                    .describe("drop_alarm", Severity::Warning, message)
+                    .with("alarm_type", place.side())
+                    .with("frames", frames)
+                    .with("bytes", bytes)
+            }
             Event::BridgeFull { frames } => Description::new(
                 "bridge_full",
                 Severity::Warning,
@@ -171,6 +256,26 @@ impl Event {
             .with("frames", frames),
         }
     }
+}
+
+fn describe_alarm(place: AlarmPlace, telling: Telling) -> Description {
+    let Telling { raised, most: (cells, allowed), crossings, percent } = telling;
+    let words = place.words();
+    if !raised {
+        let message = format!("{words}: use is down again from {percent} % of what is allowed");
+        let event = place.describe("use_alarm_cleared", Severity::Info, message);
+        return event.with("alarm_type", place.side()).with("percent", percent.into());
+    }
+    let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
+    let message =
+        format!("{words}: use came to {percent} % of what is allowed{times}: {cells} of {allowed} cells");
+    place
+        .describe("use_alarm", Severity::Warning, message)
+        .with("alarm_type", place.side())
+        .with("cells", cells.into())
+        .with("allowed_cells", allowed.into())
+        .with("percent", percent.into())
+        .with("crossings", crossings.into())
 }
 
 /// The events not yet drained.

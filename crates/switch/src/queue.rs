@@ -5,6 +5,7 @@
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
+use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, QueueSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
@@ -57,6 +58,8 @@ struct Rest {
     guaranteed_cells: u32,
     maximum: Limit,
     usage: Usage,
+    alarm: Watch,
+    drop_alarm: DropWatch,
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
@@ -84,6 +87,8 @@ impl Queue {
                 pool: limits.pool & 3,
                 limits,
                 usage,
+                alarm: Watch::default(),
+                drop_alarm: DropWatch::default(),
                 dropped: Count::default(),
                 marked: Count::default(),
                 wred_dropped: [Count::default(); 3],
@@ -175,7 +180,7 @@ impl Queue {
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).give(shared);
-        if self.rest.usage.is_above() {
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
             self.note_usage(self.used_cells - cells, pools);
         }
     }
@@ -184,7 +189,34 @@ impl Queue {
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(used_cells, allowed);
-        self.own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
+        self.rest.alarm.note(used_cells, allowed);
+        self.set_own_cells();
+    }
+
+    /// Works out `own_cells` after what it depends on has changed.
+    fn set_own_cells(&mut self) {
+        let Rest { usage, alarm, guaranteed_cells, .. } = &*self.rest;
+        self.own_cells = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+    }
+
+    /// Another alarm threshold, in percent of what the queue may hold; 0: none.
+    pub(crate) fn set_alarm(&mut self, percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        let dropped = self.all_dropped();
+        self.rest.drop_alarm.forget(dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut DropWatch, Count) {
+        let dropped = self.all_dropped();
+        let Rest { alarm, drop_alarm, .. } = &mut *self.rest;
+        (alarm, drop_alarm, dropped)
+    }
+
+    /// Dropped at the tail or by WRED.
+    fn all_dropped(&self) -> Count {
+        self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
@@ -206,7 +238,7 @@ impl Queue {
             }
         };
         self.rest.usage.set_percent(usage_percent);
-        self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
+        self.set_own_cells();
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
