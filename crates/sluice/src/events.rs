@@ -146,8 +146,16 @@ mod tests {
 
     #[test]
     fn a_line_each_for_people_and_an_object_each_for_programs() {
-        insta::assert_snapshot!(printed(&[]), @"");
-        insta::assert_snapshot!(printed(&["--json", "--severity", "error"]), @"");
+        insta::assert_snapshot!(printed(&[]), @r"
+        (900 earlier events are no longer kept)
+        2027-01-15 08:15:01.123456   901 info    reload: port a: speed 1G → 2G
+        2027-01-15 08:15:02.123456   902 warning a: the port carries no frames any more
+        2027-01-15 11:01:43.123456 10903 error   b: frames of no-drop priority 3 are lost
+        ");
+        insta::assert_snapshot!(printed(&["--json", "--severity", "error"]), @r#"
+        {"missed":900}
+        {"number":10903,"at_ns":1500010903,"unix_ns":1800010903123456789,"kind":"a_kind","severity":"error","port":"b","priority":3,"values":{"frames":7},"message":"frames of no-drop priority 3 are lost"}
+        "#);
     }
 
     #[test]
