@@ -26,6 +26,8 @@ pub(crate) struct AlarmTable {
     /// `usage_percent`: violations are counted above it, alarms or not.
     pub(crate) usage_percent: Option<Setting<u8>>,
     pub(crate) settings: AlarmSettings,
+    /// By kind: the file says whether there are alarms.
+    says_so: [bool; 4],
     /// By kind: the percentage of all places, and of each.
     ingress: KindTable,
     egress: KindTable,
@@ -60,7 +62,9 @@ impl AlarmTable {
         table.usage_percent = section.number("usage_percent", PERCENT, report);
         for (kind, name) in KINDS {
             let Some(mut of_kind) = section.section(name, report) else { continue };
-            let enabled = of_kind.boolean("enabled", report).is_some_and(|enabled| enabled.value);
+            let enabled = of_kind.boolean("enabled", report);
+            table.says_so[kind as usize] = enabled.is_some();
+            let enabled = enabled.is_some_and(|enabled| enabled.value);
             let interval_s = of_kind.number("interval_s", INTERVAL_S, report);
             let interval_ns = interval_s.map_or(ALARM_INTERVAL_NS, |seconds| seconds.value * SECOND_NS);
             table.settings.interval_ns[kind as usize] = enabled.then_some(interval_ns);
@@ -107,23 +111,29 @@ impl AlarmTable {
         }
     }
 
-    /// Notes thresholds that nothing comes of, since alarms of their kind are off. Crossings of headroom are counted all the same.
-    pub(crate) fn warn_of_idle<'t>(&'t self, ports: impl Iterator<Item = &'t PortAlarmTable>, report: &mut Report) {
+    /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does not say that they shall be.
+    /// Crossings of headroom are counted all the same.
+    pub(crate) fn warn_of_idle<'t>(
+        &'t self,
+        ports: impl Iterator<Item = &'t PortAlarmTable>,
+        report: &mut Report,
+    ) {
         let mut of_ports = [Vec::new(), Vec::new()];
         for table in ports {
             of_ports[0].extend(table.ingress.iter().flatten());
             of_ports[1].extend(table.egress.iter().flatten());
         }
-        let kinds = [(AlarmKind::Ingress, "ingress", &self.ingress), (AlarmKind::Egress, "egress", &self.egress)];
+        let kinds =
+            [(AlarmKind::Ingress, "ingress", &self.ingress), (AlarmKind::Egress, "egress", &self.egress)];
         for ((kind, name, table), of_ports) in kinds.into_iter().zip(of_ports) {
-            if self.settings.interval_ns(kind).is_some() {
+            if self.settings.interval_ns(kind).is_some() || self.says_so[kind as usize] {
                 continue;
             }
             for percent in table.all.iter().chain(table.each.iter().flatten()).chain(of_ports) {
                 report.add(
                     &percent.place,
                     format!("alarms of {name} use are off, so this threshold does nothing"),
-                    format!("write {name} = {{ enabled = true }} in [alarm]"),
+                    format!("write {name} = {{ enabled = true }} in [alarm], or false where that is meant"),
                 );
             }
         }

@@ -22,7 +22,7 @@ has each of them.
 docs/events.md lists all kinds.
 
 JSON: an object a line with number, at_ns (the loop's clock: since the daemon started), unix_ns, \
-kind, severity, port, priority, values{}, message; where events are missing, an object with \
+kind, severity, port, priority, queue, values{}, message; where events are missing, an object with \
 `missed`.")]
 pub struct Arguments {
     /// Go on with what happens, until interrupted.
@@ -126,6 +126,7 @@ mod tests {
             severity: severity.to_owned(),
             port: port.map(str::to_owned),
             priority: port.map(|_| 3),
+            queue: None,
             values: [("frames".to_owned(), 7)].into(),
             message: message.to_owned(),
         };
@@ -154,7 +155,7 @@ mod tests {
         ");
         insta::assert_snapshot!(printed(&["--json", "--severity", "error"]), @r#"
         {"missed":900}
-        {"number":10903,"at_ns":1500010903,"unix_ns":1800010903123456789,"kind":"a_kind","severity":"error","port":"b","priority":3,"values":{"frames":7},"message":"frames of no-drop priority 3 are lost"}
+        {"number":10903,"at_ns":1500010903,"unix_ns":1800010903123456789,"kind":"a_kind","severity":"error","port":"b","priority":3,"values":{"frames":7},"message":"frames of no-drop priority 3 are lost","queue":null}
         "#);
     }
 

@@ -114,6 +114,10 @@ impl Events {
 mod tests {
     use super::*;
     use switch::Event;
+    use switch::alarm::Telling;
+    use switch::counters::Count;
+    use switch::event::AlarmPlace;
+    use switch::settings::AlarmKind;
 
     fn events() -> (Events, Journal) {
         let journal = Journal::default();
@@ -124,8 +128,8 @@ mod tests {
     /// What the journal has, a line each.
     fn lines(journal: &Journal) -> String {
         let line = |event: v1::Event| {
-            let v1::Event { number, kind, severity, port, priority, values, message, .. } = event;
-            let place = (port.unwrap_or_default(), priority);
+            let v1::Event { number, kind, severity, port, priority, queue, values, message, .. } = event;
+            let place = (port.unwrap_or_default(), priority.or(queue));
             format!("{number} {kind} {severity} {place:?} {values:?}: {message}\n")
         };
         journal.read(0).events.into_iter().map(line).collect()
@@ -135,6 +139,8 @@ mod tests {
     #[test]
     fn events_and_orders_are_in_the_journal() {
         let (mut events, journal) = events();
+        let of_port = |kind, number| AlarmPlace::Port { port: 1, kind, number };
+        let telling = Telling { raised: true, most: (90, 100), crossings: 4, percent: 70 };
         for (at, event) in (1_u64..).zip([
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
@@ -142,6 +148,13 @@ mod tests {
             Event::KernelDropped { port: 1, frames: 7 },
             Event::BridgeFull { frames: 3 },
             Event::PortDown { port: 0 },
+            Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
+            Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
+            Event::Alarm {
+                place: AlarmPlace::Pool { kind: AlarmKind::Ingress, number: 1 },
+                telling: Telling { raised: false, ..telling },
+            },
+            Event::DropAlarm { place: of_port(AlarmKind::Egress, 2), dropped: Count { frames: 9, bytes: 600 } },
         ]) {
             events.note(Instant(at), event.describe());
         }

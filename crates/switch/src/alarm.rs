@@ -18,7 +18,7 @@
 
 use crate::counters::Count;
 use crate::event::{AlarmPlace, Event};
-use crate::settings::{AlarmKind, AlarmSettings};
+use crate::settings::AlarmKind;
 use crate::switch::Switch;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
@@ -197,5 +197,78 @@ impl Switch {
                 events.push(now, Event::Alarm { place: AlarmPlace::Pool { kind, number }, telling });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL_NS: Nanos = 5_000_000_000;
+
+    /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is told.
+    #[test]
+    fn the_transition_table() {
+        let mut watch = Watch::new(70);
+        let raised =
+            |most, crossings| Some(Telling { raised: true, most: (most, 10), crossings, percent: 70 });
+        let cleared = Some(Telling { raised: false, most: (0, 0), crossings: 0, percent: 70 });
+        for (step, (at_s, uses, expected)) in [
+            (0, &[0, 6][..], None),          // quiet: below
+            (1, &[7], raised(7, 1)),         // crossed: at once
+            (2, &[8], None),                 // raised: nothing new
+            (3, &[6, 9, 6, 10, 6, 7], None), // crossed again, thrice: the interval is not over
+            (6, &[], raised(10, 3)),         // … now it is: one alarm with a count
+            (7, &[6], None),                 // down, too early
+            (11, &[], cleared),              // … told when the interval is over
+            (12, &[], None),                 // quiet: nothing more
+            (13, &[7, 6], None),             // crossed and down again within the interval …
+            (16, &[], raised(7, 1)),         // … is told all the same
+            (30, &[], cleared),              // and cleared after
+            (60, &[7, 0], raised(7, 1)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            uses.iter().for_each(|&used| watch.note(used, 10));
+            assert_eq!(watch.tell(Instant(at_s * 1_000_000_000), INTERVAL_NS), expected, "step {step}");
+        }
+        assert_eq!(watch.crossings(), 6, "since the start");
+        watch.set_percent(0);
+        watch.note(10, 10);
+        assert_eq!((watch.tell(Instant::NEVER, 0), watch.unnoted_cells(10)), (None, u32::MAX), "off");
+    }
+
+    #[test]
+    fn what_need_not_be_noted_is_just_below_the_threshold() {
+        for (percent, allowed, unnoted) in [
+            (70, 10, 6),
+            (100, 17, 16),
+            (1, 17, 0),
+            (90, 208, 187),
+            (100, 0, 0),
+            (50, u32::MAX, 2_147_483_647),
+        ] {
+            let mut watch = Watch::new(percent);
+            assert_eq!(watch.unnoted_cells(allowed), unnoted, "{percent} % of {allowed}");
+            watch.note(unnoted, allowed);
+            assert!(!watch.is_above(), "{percent} % of {allowed}");
+            watch.note(unnoted + 1, allowed);
+            assert!(watch.is_above(), "{percent} % of {allowed}");
+            assert_eq!(watch.unnoted_cells(allowed), 0, "while it is above all is noted");
+        }
+    }
+
+    #[test]
+    fn drops_are_told_once_an_interval_with_their_number() {
+        let mut watch = DropWatch::default();
+        let count = |frames| Count { frames, bytes: frames * 64 };
+        watch.forget(count(3));
+        let mut tell = |at_s: u64, frames| {
+            watch.tell(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
+        };
+        let told = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
+        let told = told.map(|(at_s, frames)| tell(at_s, frames));
+        assert_eq!(told, [None, Some(1), None, None, Some(6), None, Some(1), None]);
     }
 }

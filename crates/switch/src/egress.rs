@@ -14,7 +14,10 @@ use crate::pool::Pools;
 use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings, PortSettings, Rate, RewriteSettings, ScheduleSettings};
+use crate::settings::{
+    AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings, PortSettings, Rate, RewriteSettings,
+    ScheduleSettings,
+};
 use crate::shaper::Shaper;
 use crate::store::{Charge, Store};
 use crate::time::Instant;

@@ -178,7 +178,15 @@ pub struct Description {
 impl Description {
     /// Of an event that belongs to no port.
     pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
-        Self { kind, severity, port: None, priority: None, queue: None, values: Vec::new(), message: message.into() }
+        Self {
+            kind,
+            severity,
+            port: None,
+            priority: None,
+            queue: None,
+            values: Vec::new(),
+            message: message.into(),
+        }
     }
 
     /// It belongs to `port`.

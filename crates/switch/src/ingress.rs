@@ -13,7 +13,7 @@ use crate::group::{Area, Change, Group};
 use crate::pfc_sent::{PfcSender, Timing};
 use crate::pool::Pools;
 use crate::rx_rings::RxRings;
-use crate::settings::{AlarmKind, AlarmSettings, DropLevel, PortAlarmSettings, PRIORITIES, PortSettings};
+use crate::settings::{AlarmKind, AlarmSettings, DropLevel, PRIORITIES, PortAlarmSettings, PortSettings};
 use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -246,7 +246,8 @@ impl Ingress {
                 if let Some(interval_ns) = alarms.interval_ns(kind)
                     && let Some(telling) = watch.tell(now, interval_ns)
                 {
-                    events.push(now, Event::Alarm { place: AlarmPlace::Port { port, kind, number }, telling });
+                    events
+                        .push(now, Event::Alarm { place: AlarmPlace::Port { port, kind, number }, telling });
                 }
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
