@@ -70,7 +70,7 @@
 //! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
 //!
 //! [port-defaults]                  # the same settings as a port has, but for its interface
-//! trust         = "dot1p"          # "dot1p" | "dscp" | "none": then port_priority counts
+//! trust         = "dot1p"          # the default | "dscp" | "none": then port_priority counts
 //! port_priority = 0
 //!
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
@@ -132,7 +132,8 @@
 //! queue.4  = { weight = 2, rate = "500M" }  # weights are 1 by default
 //! ```
 //!
-//! A port's own settings win over the defaults one by one, and those over what holds for the whole switch. A list is one setting, the policy too, and the groups of a
+//! A port's own settings win over the defaults one by one, and those over what holds for the whole switch, in whatever order the
+//! file has them. A list is one setting, the policy too, and the groups of a
 //! schedule together; in a map by DSCP each DSCP is one, and in `queue_profile` each queue. A buffer profile says all
 //! thresholds of a priority or queue, so where a port binds one, nothing is left of the defaults' thresholds.
 //!
@@ -146,7 +147,9 @@
 //! cells up to 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
 //!
 //! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
-//! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know
+//! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. A queue that may hold frames of a no-drop
+//! priority has no maximum unless the file writes one; any other has 20 %. What of this is meant to differ from the vendors'
+//! switches is in docs/conformance.md, "Differences that are meant". Settings that later versions will know
 //! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is accepted with a warning
 //! ([`Config::warnings`]).
 #![forbid(unsafe_code)]

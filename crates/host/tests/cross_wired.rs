@@ -6,8 +6,9 @@ use host::host::{Host, HostSettings};
 use host::in_flight::IN_FLIGHT_BYTES;
 use host::report::{FlowReceived, Report};
 use switch::{HeapMemory, Instant, Nanos};
-use wire::MacAddr;
+use wire::ethernet::Header;
 use wire::pause::{FRAME_BYTES, Pfc};
+use wire::{MacAddr, ip};
 
 const FRAMES: usize = 2048;
 const ALICE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
@@ -333,4 +334,28 @@ fn a_host_that_does_not_react_counts_cnps() {
     assert_eq!((alice.sent[0].sent_frames, alice.sent[0].reaction_bps), (10_000, 0));
     assert_eq!((alice.sent[0].cnps_received, alice.cnps_received), (0, bob.cnps_sent));
     assert_eq!(bob.cnps_sent, bob.received[0].cnps_sent, "those of the pause came later");
+}
+
+/// Row 308 of the documents' table: what asks a sender to slow down is itself ECT(1), so that no switch drops it early.
+#[test]
+fn cnps_can_be_marked() {
+    let flows = vec![FlowArgs { ecn: Some(0b11), ..flow(BOB, 3, 1000, 80_000_000) }];
+    let mut alice = station(settings(ALICE, flows));
+    let mut bob = station(HostSettings { reacts: true, duration_ns: None, ..settings(BOB, vec![]) });
+    let mut now = start(&mut alice, &mut bob);
+    let mut cnps = 0;
+    for _ in 0..1000 {
+        alice.turn(now).into_iter().for_each(|frame| bob.wire.inject(frame));
+        for frame in bob.turn(now) {
+            let header = Header::parse(&frame).expect("a whole header");
+            // Bob has no flow: what it sends is CNPs, and frames that are no packets, which say that it is there.
+            if let Some(ecn) = ip::ecn(&frame, &header) {
+                assert_eq!((header.outer.map(|tag| tag.pcp), header.dst, ecn), (Some(6), ALICE, 0b01));
+                cnps += 1;
+            }
+        }
+        now = now + 100 * MICROSECOND;
+    }
+    let sent = bob.host.report(now).cnps_sent;
+    assert!((90..=101).contains(&cnps) && sent == cnps, "one a millisecond: {cnps} of {sent}");
 }

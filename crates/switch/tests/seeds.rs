@@ -8,9 +8,10 @@ use std::fmt::Write;
 use lab::{Frame, Lab, OPEN, mac, settings};
 use switch::cells::CellSize;
 use switch::settings::{
-    Alpha, BufferSettings, DEFAULT_DOT1P_TO_QUEUE, DEFAULT_WEIGHTS, GroupSettings, PfcSettings,
-    QueueSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE,
+    Alpha, BufferSettings, ClassifySettings, DEFAULT_DOT1P_TO_QUEUE, DEFAULT_WEIGHTS, GroupSettings,
+    PfcSettings, QueueSettings, RewriteSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
+use wire::ethernet::{Tag, write_header};
 
 /// 128 Ki cells, as the S6850 has them, all of them shared.
 const TOTAL: u32 = 131_072;
@@ -98,9 +99,24 @@ fn defaults() {
         "queue: {:?}, 20 % shared through the alpha table",
         QueueSettings::default().guaranteed
     );
-    let _ = writeln!(table, "pause time: {} quanta", PfcSettings::default().pause_quanta);
+    let PfcSettings { rx, tx, no_drop, pause_quanta, .. } = PfcSettings::default();
+    let _ = writeln!(
+        table,
+        "PFC: receive {rx}, send {tx}, no-drop {no_drop:08b}, pause time: {pause_quanta} quanta"
+    );
+    let _ = writeln!(table, "trust: {:?} (the document: nothing)", ClassifySettings::default().trust);
+    let _ = writeln!(table, "priorities in frames: {:?}", RewriteSettings::default());
     let _ = writeln!(table, "dot1p to local precedence (table 11): {DEFAULT_DOT1P_TO_QUEUE:?}");
     let _ = writeln!(table, "WRR weights of queues 0-7: {DEFAULT_WEIGHTS:?}");
+    let WredSettings { exponent, ecn, curves, .. } = WredSettings::default();
+    let _ = writeln!(table, "WRED: exponent {exponent}, ECN {ecn}, by drop level");
+    curves.iter().for_each(|curve| {
+        let _ = writeln!(
+            table,
+            "  low {} cells, high {} cells, {} %",
+            curve.low_cells, curve.high_cells, curve.probability_percent
+        );
+    });
     let _ = writeln!(
         table,
         "unknown unicast, priority to queue (huawei-pfc.txt, table 3-1): {UNKNOWN_UNICAST_TO_QUEUE:?}"
@@ -108,4 +124,23 @@ fn defaults() {
     let cell = CellSize::new(208);
     let _ = writeln!(table, "208-byte cells: 128 bytes take {}, 300 bytes {}", cell.of(128), cell.of(300));
     insta::assert_snapshot!(table);
+}
+
+/// Row 1: RoCEv1 has an ethertype of its own, and is carried like any other frame, by the priority of its tag.
+#[test]
+fn rocev1_goes_by_its_tag() {
+    const ROCEV1: u16 = 0x8915;
+    let mut lab = Lab::new(&settings(2, 0, 1000, 0));
+    for (priority, queue) in DEFAULT_DOT1P_TO_QUEUE.into_iter().enumerate() {
+        let mut bytes = vec![0; 128];
+        write_header(&mut bytes, mac(1), mac(0), Some(Tag::priority(priority as u8)), ROCEV1);
+        let before = lab.snapshot().ports[0].groups[priority].received.frames;
+        lab.arrive_bytes(0, &bytes);
+        lab.transmit(1, 1);
+        assert_eq!(lab.memory_of(1), bytes);
+        lab.complete(1, 1);
+        let seen = lab.snapshot();
+        assert_eq!(seen.ports[0].groups[priority].received.frames, before + 1);
+        assert_eq!(seen.ports[1].queues[usize::from(queue)].transmitted.frames, 1);
+    }
 }
