@@ -365,6 +365,13 @@ impl Conductor {
                      for them"
                 );
             }
+            Event::AddressLimit { port } => {
+                warn!(
+                    port = self.ports[port],
+                    "the port has as many addresses as it may have ([bridge] max_entries_per_port): further ones are not \
+                     learned, and frames to them are flooded"
+                );
+            }
             Event::PortDown { port } => {
                 if let Some(guard) = &self.guard {
                     guard.forget(port);

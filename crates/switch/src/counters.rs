@@ -193,6 +193,10 @@ pub struct PortSnapshot {
     pub pause_received_frames: u64,
     /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
     pub rx_ring_episodes: u64,
+    /// Addresses learned on this port.
+    pub bridge_entries: u64,
+    /// Frames whose source was not learned because the port has as many addresses as it may have.
+    pub bridge_limit_frames: u64,
     /// The priority groups. In JSON they are a list of their own, and so are the queues.
     #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],

@@ -37,6 +37,12 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// The port has as many addresses in the bridge table as it may have: its next ones are not learned (one event an episode;
+    /// the counters have the rest).
+    AddressLimit {
+        /// Port number.
+        port: usize,
+    },
     /// The port no longer carries frames.
     PortDown {
         /// Port number.

@@ -419,6 +419,9 @@ impl Switch {
             }
         }
         self.bridge.age(now);
+        for port in self.bridge.take_limited() {
+            self.events.push(now, Event::AddressLimit { port });
+        }
     }
 }
 

@@ -60,6 +60,13 @@ fn bridge(now: &Snapshot) -> String {
         let frames = grouped(now.bridge_full_frames);
         text += &format!("\nThe table of addresses was full for the sources of {frames} frames.");
     }
+    for port in now.ports.iter().filter(|port| port.bridge_limit_frames > 0) {
+        let frames = grouped(port.bridge_limit_frames);
+        text += &format!(
+            "\nPort {} had all the addresses it may have: the sources of {frames} frames were not learned.",
+            port.name
+        );
+    }
     for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
         let times = grouped(port.rx_ring_episodes);
         text +=
