@@ -179,6 +179,10 @@ impl Turn {
         if dropped > 0 {
             switch.kernel_dropped(number, dropped, now);
         }
+        let stray = port.take_stray();
+        if stray > 0 {
+            switch.stray_frames(number, stray, now);
+        }
         moved
     }
 

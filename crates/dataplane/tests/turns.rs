@@ -556,6 +556,20 @@ fn frames_that_the_kernel_dropped_are_an_event() {
     assert!(lab.events().contains(&Event::KernelDropped { port: 1, frames: 7 }));
 }
 
+/// A frame that is completed twice is counted and an event, and changes nothing else.
+#[test]
+fn a_frame_completed_twice_is_an_event() {
+    let mut lab = Lab::new();
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].complete_twice(2);
+    lab.turns(1);
+    assert!(lab.events().contains(&Event::StrayFrames { port: 1, frames: 2 }));
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].kernel.tx_stray_frames, 2);
+    conserved(&snapshot);
+}
+
 /// A guard told the neighbour of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
 /// counted.
 #[test]

@@ -365,6 +365,14 @@ impl Conductor {
                      for them"
                 );
             }
+            Event::StrayFrames { port, frames } => {
+                error!(
+                    port = self.ports[port],
+                    frames,
+                    "the kernel gave frames back that it did not have, or gave them back twice; they were ignored. This is a fault \
+                     of the kernel or of the interface's driver"
+                );
+            }
             Event::AddressLimit { port } => {
                 warn!(
                     port = self.ports[port],

@@ -315,4 +315,8 @@ pub struct KernelCounters {
     pub tx_no_buffers: u64,
     /// … that said ENETDOWN or ENXIO.
     pub tx_down: u64,
+    /// Completions of frames that the port had not sent, or that were completed before: ignored.
+    pub tx_stray_frames: u64,
+    /// Frames received in memory that the port had not posted, or that had been received before: ignored.
+    pub rx_stray_frames: u64,
 }

@@ -37,6 +37,14 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault of the kernel or a driver.
+    /// They were ignored.
+    StrayFrames {
+        /// Port number.
+        port: usize,
+        /// Frames since the last such event.
+        frames: u64,
+    },
     /// The port has as many addresses in the bridge table as it may have: its next ones are not learned (one event an episode;
     /// the counters have the rest).
     AddressLimit {

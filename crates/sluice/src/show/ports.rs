@@ -112,6 +112,8 @@ fn losses(snapshot: &Snapshot) -> String {
             ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),
+            ("kernel: completed twice, ignored", kernel.tx_stray_frames),
+            ("kernel: received twice, ignored", kernel.rx_stray_frames),
         ] {
             if lost > 0 {
                 table.add_row([port.name.clone(), reason.to_owned(), grouped(lost), "–".to_owned()]);
