@@ -570,6 +570,33 @@ fn a_frame_completed_twice_is_an_event() {
     conserved(&snapshot);
 }
 
+/// Turns are told apart by the time from the one before, as long as the loop does not sleep.
+#[test]
+fn turns_are_counted_by_the_time_they_took() {
+    let mut lab = Lab::new();
+    let before = lab.snapshot();
+    let taken = lab.now;
+    lab.core.turn(taken + 700);
+    lab.core.turn(taken + 2_700);
+    lab.core.turn(taken + 2_264_002_700);
+    lab.now = taken + 2_264_002_700;
+    let after = lab.snapshot();
+    let more: Vec<u64> = after
+        .loop_turns_by_time
+        .iter()
+        .zip(before.loop_turns_by_time)
+        .map(|(after, before)| after - before)
+        .collect();
+    assert_eq!(
+        (more[0] >= 1, more[2], more[22]),
+        (true, 1, 1),
+        "below 1 µs, 2 to 4 µs, 2.1 to 4.2 s: {more:?}"
+    );
+    assert_eq!(after.loop_worst_stall_ns, 2_264_000_000);
+    let turns: u64 = after.loop_turns_by_time.iter().sum();
+    assert_eq!(turns, after.loop_turns - 1, "all but the first");
+}
+
 /// A guard told the neighbour of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
 /// counted.
 #[test]
