@@ -19,17 +19,7 @@
 // The few kernel declarations needed are written out here, so that the build needs no kernel headers. Fields are found by
 // name when the programs are loaded, and only in these structures.
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed int __s32;
-typedef signed long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u64 __be64;
-typedef __u16 __sum16;
-typedef __u32 __wsum;
+#include "types.h"
 
 // include/uapi/linux/bpf.h
 enum { BPF_MAP_TYPE_ARRAY = 2 };

@@ -9,6 +9,7 @@ fn main() {
     let has_clang = Command::new("clang").arg("--version").output().is_ok_and(|out| out.status.success());
     assert!(has_clang, "clang, which compiles the BPF programs, is missing: `cargo xtask setup` installs it");
 
+    println!("cargo:rerun-if-changed=../../bpf/types.h");
     println!("cargo:rerun-if-changed=../../bpf/nic_rules.h");
     compile("../../bpf/nic.bpf.c", "NIC_BPF");
     compile("tests/rules.bpf.c", "NIC_RULES_BPF");

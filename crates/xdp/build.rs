@@ -9,6 +9,7 @@ fn main() {
     let has_clang = Command::new("clang").arg("--version").output().is_ok_and(|out| out.status.success());
     assert!(has_clang, "clang, which compiles the BPF programs, is missing: `cargo xtask setup` installs it");
 
+    println!("cargo:rerun-if-changed=../../bpf/types.h");
     compile("../../bpf/sluice.bpf.c", "SLUICE_BPF");
     compile("tests/vlan_push.bpf.c", "VLAN_PUSH_BPF");
 }
@@ -21,7 +22,7 @@ fn compile(source: &str, name: &str) {
     SkeletonBuilder::new()
         .source(source)
         .obj(&object)
-        .clang_args(["-Wall", "-Werror"])
+        .clang_args(["-Wall", "-Werror", "-I../../bpf"])
         .build()
         .unwrap_or_else(|error| panic!("{source} does not compile: {error:?}"));
     println!("cargo:rustc-env={name}={}", object.display());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Process, Station, eventually};
+use testbed::{Bed, Namespace, Process, Station, eventually};
 
 /// A capture on a host's interface; it ends when this goes away.
 #[derive(Debug)]
@@ -16,9 +16,14 @@ pub struct Capture {
 impl Capture {
     /// Starts to capture frames that match `filter` (in tcpdump's language), and waits until it does.
     pub fn start(bed: &Bed, station: &Station, filter: &str) -> Result<Self> {
-        let file = bed.dir().join(format!("{}.pcap", station.name));
-        let mut tcpdump = station.namespace.command("tcpdump");
-        tcpdump.args(["-i", Station::INTERFACE, "-n", "-p", "-U", "--immediate-mode", "-Z", "root"]);
+        Self::start_on(bed, &station.namespace, Station::INTERFACE, filter)
+    }
+
+    /// The same on any interface. What an XDP program takes from it is not seen, but all that is sent by it.
+    pub fn start_on(bed: &Bed, namespace: &Namespace, interface: &str, filter: &str) -> Result<Self> {
+        let file = bed.dir().join(format!("{}-{interface}.pcap", namespace.name()));
+        let mut tcpdump = namespace.command("tcpdump");
+        tcpdump.args(["-i", interface, "-n", "-p", "-U", "--immediate-mode", "-Z", "root"]);
         // Its ring has places of the longest packet that it expects: with the default it has but eight.
         tcpdump.args(["-s", "2048", "-B", "8192", "-w"]);
         let mut tcpdump = Process::start("tcpdump", tcpdump.arg(&file).args(filter.split_whitespace()))?;

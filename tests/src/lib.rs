@@ -4,6 +4,8 @@
 //! they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
+mod hogs;
+mod stops;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,6 +19,8 @@ use testbed::{
 };
 
 pub use capture::Capture;
+pub use hogs::Hogs;
+pub use stops::{Stops, loop_thread, stop_thread};
 
 /// The queue of each priority as the default map has it.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
@@ -110,7 +114,7 @@ pub fn run(
     reports.extend(Host::stop_all(senders)?);
     ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
     for daemon in daemons {
-        daemon.kernel_agrees(&daemon.snapshot()?)?;
+        daemon.kernel_agrees()?;
     }
     Ok(Run { snapshot: watched.snapshot()?, sending, reports })
 }
@@ -175,6 +179,21 @@ impl Run {
     /// the machine's doing, and such a run proves nothing.
     pub fn is_disturbed(&self) -> bool {
         self.lost_by_kernels() > 0 || self.snapshot.loop_worst_stall_ns > BEARABLE_STALL_NS
+    }
+
+    /// Checks that the switch, and the kernel under it, lost no frame of a priority. One that did not arrive all the same must be among
+    /// those that a host's own kernel had no room for, because that host was kept off its core: that is behind the switch.
+    pub fn switch_lost_nothing(&self, priority: u8) -> Result<()> {
+        let total = self.total(priority);
+        let at_switch = testbed::lost_by_kernels(&self.snapshot, []);
+        ensure!(
+            total.sent > 0 && total.dropped == 0 && at_switch == 0,
+            "{total:?}, {at_switch} by the kernel"
+        );
+        // A host's interface may have had no room for PFC either, so this is a bound.
+        let by_hosts = self.lost_by_kernels();
+        ensure!(total.sent - total.received <= by_hosts, "{total:?}, {by_hosts} lost by hosts");
+        Ok(())
     }
 
     /// Frames that kernels had no place for: the switch's on receipt, and the hosts'.

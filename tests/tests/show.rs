@@ -1,10 +1,11 @@
 //! `sluice show` against a running daemon: what a person and a script read is what the switch counted.
 
+use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Bed, port};
+use testbed::{Bed, Daemon, Station, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
 
 /// Every number in a JSON value.
@@ -50,6 +51,81 @@ fn show_says_what_the_switch_counted() -> Result<()> {
         let table = sluice(&daemon, &["show", what])?;
         assert!(table.contains('a') && table.lines().count() > 2, "{table}");
         println!("sluice show {what}\n{table}");
+    }
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Frames of 300 bytes, two cells of 256 each; XOFF at 40 shared cells, above 8 reserved ones.
+const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
+const FRAMES: u64 = 30;
+const CONFIG: &str = "[switch]\nname = \"under-test\"\n\
+    [alarm]\nusage_percent = 70\n\
+    [port-defaults]\nport_priority = 3\n\
+    [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
+    [port-defaults.pfc.priority.3]\nreserved_cells = 8\nxoff = { static_cells = 40 }\nheadroom_cells = 100\n\
+    [port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n";
+
+/// The rows of `show buffers` about this port and priority or queue, without those words.
+fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<String>> {
+    let table = sluice(daemon, &[&["show", "buffers"], more].concat())?;
+    println!("sluice show buffers {}\n{table}\n", more.join(" "));
+    let words = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let rows = words.filter(|words| words.len() > 2 && words[..2] == [port, number]);
+    Ok(rows.map(|words| words[2..].join(" ")).collect())
+}
+
+/// Rows 49 to 67, 69 and 70 of the documents' displays. A kernel sends exactly 30 frames to a port on hold: 8 cells are
+/// reserved, 40 shared, 12 in headroom. Peaks are those between two executions.
+#[test]
+fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let daemon = bed.daemon(&switch, CONFIG)?;
+    let dev = Station::INTERFACE;
+    a.namespace.ip(&format!("addr add {}/24 dev {dev}", a.ipv4()))?;
+    a.namespace.ip(&format!("neigh replace {} lladdr {} dev {dev} nud permanent", b.ipv4(), b.mac()))?;
+    daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    sluice(&daemon, &["show", "buffers"])?;
+    let received = |now: &_| Some(frames(port(now, "a").ok()?.received));
+    let before = received(&daemon.snapshot()?).context("port a")?;
+
+    sluice(&daemon, &["port", "hold", "b"])?;
+    let socket = a.namespace.enter(|| UdpSocket::bind((a.ipv4().as_str(), 0)))??;
+    for _ in 0..FRAMES {
+        socket.send_to(&[0x5a; PAYLOAD_BYTES], (b.ipv4().as_str(), 4000))?;
+    }
+    daemon.until("the frames are in", |now| (received(now)? == before + FRAMES).then_some(()))?;
+    // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF at, episodes,
+    // received, dropped; Headroom, Used, %, Free, Peak.
+    let state = format!("1 {} 0", before + FRAMES);
+    let keep = ["--keep-watermarks"];
+    assert_eq!(
+        rows(&daemon, &keep, "a", "3")?,
+        [
+            "0 48 48 100.0 0 48 70 1".to_owned(),
+            format!("XOFF static 8 40 40 {state}"),
+            "100 12 12.0 88 12".to_owned()
+        ]
+    );
+    let of_queue = rows(&daemon, &keep, "b", "3")?;
+    assert_eq!(of_queue.last().map(String::as_str), Some("0 – 60 – – 60 70 0"));
+    assert_eq!(
+        rows(&daemon, &["--keep-watermarks", "--bytes"], "a", "3")?,
+        [
+            "0 12,288 12,288 100.0 0 12,288 70 1".to_owned(),
+            format!("XOFF static 2,048 10,240 10,240 {state}"),
+            "25,600 3,072 12.0 22,528 3,072".to_owned()
+        ]
+    );
+
+    sluice(&daemon, &["port", "release", "b"])?;
+    daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    for (headroom_peak, peak) in [("12", "48"), ("0", "0")] {
+        let rows = rows(&daemon, &[], "a", "3")?;
+        assert_eq!(rows[0], format!("0 48 0 0.0 48 {peak} 70 1"));
+        assert_eq!(rows[2], format!("100 0 0.0 100 {headroom_peak}"));
     }
     daemon.stop()?;
     Ok(())

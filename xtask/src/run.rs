@@ -24,12 +24,10 @@ pub fn cargo() -> Command {
     command
 }
 
-/// Where a release build puts the programs.
-pub fn release_dir() -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
-        Some(target) => top().join(target).join("release"),
-        None => top().join("target/release"),
-    }
+/// Where a build of this profile (`debug` or `release`) puts the programs.
+pub fn programs(profile: &str) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| OsString::from("target"));
+    top().join(target).join(profile)
 }
 
 /// Runs a command to its end; an error unless it ends well.
@@ -52,7 +50,7 @@ pub fn build(packages: &[&str]) -> Result<()> {
 /// Builds what the demo needs and shows it.
 pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
     build(&["--package", "sluiced", "--package", "sluice", "--package", "testbed"])?;
-    let mut command = Command::new(release_dir().join("sluice-demo"));
+    let mut command = Command::new(programs("release").join("sluice-demo"));
     command.args(["--seconds", &seconds.to_string()]);
     if no_pfc {
         command.arg("--no-pfc");
@@ -61,9 +59,9 @@ pub fn demo(seconds: u32, no_pfc: bool) -> Result<()> {
     Err(command.exec()).context("cannot run the demo")
 }
 
-/// Removes the namespaces of dead test beds.
+/// Removes the namespaces of dead test beds, once the tests have been built.
 pub fn sweep() -> Result<()> {
-    check(Command::new(release_dir().join("sluice-demo")).arg("--sweep"))
+    check(Command::new(programs("debug").join("sluice-demo")).arg("--sweep"))
 }
 
 /// All benches of the workspace.

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::run::{build, cargo, release_dir, say, sweep, top};
+use crate::run::{cargo, say, sweep};
 
 /// What test programs said of themselves.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -16,46 +16,22 @@ struct Sum {
     broken: u64,
 }
 
-/// Builds, runs unit tests, then the end-to-end tests, and ends with `N passed, N failed`.
+/// Runs all tests, and ends with `N passed, N failed`. One command, so that everything is built once: the programs under test
+/// are those of the same build, with its debug assertions. One test at a time: what crosses the kernel shares the machine.
 pub fn all(filter: Option<&str>) -> Result<()> {
-    build(&["--workspace", "--exclude", "tests"])?;
-    sweep()?;
-    let mut sum = Sum::default();
-    say("unit tests");
-    let mut unit = cargo();
-    unit.args(["test", "--workspace", "--exclude", "tests", "--no-fail-fast", "--"]).args(filter);
-    sum.add(run(&mut unit)?);
-
-    say("end-to-end tests, one after the other");
-    let mut end_to_end = cargo();
-    // By their names in the whole workspace, so that dependencies have the features that they were just built with.
-    end_to_end.args(["test", "--workspace", "--no-fail-fast"]);
-    for name in end_to_end_tests()? {
-        end_to_end.args(["--test", &name]);
+    say("all tests, one after the other");
+    let mut tests = cargo();
+    tests.args(["test", "--workspace", "--no-fail-fast", "--", "--test-threads=1"]).args(filter);
+    let sum = run(&mut tests)?;
+    if sum.broken == 0 {
+        sweep()?;
     }
-    end_to_end.args(["--", "--test-threads=1"]).args(filter);
-    // The programs under test are those of the release build.
-    sum.add(run(end_to_end.env("SLUICE_BIN_DIR", release_dir()))?);
-    sweep()?;
 
     println!("{} passed, {} failed", sum.passed, sum.failed + sum.broken);
     if sum.failed + sum.broken > 0 {
         bail!("there are failures");
     }
     Ok(())
-}
-
-/// The names of the test programs in `tests/tests`.
-fn end_to_end_tests() -> Result<Vec<String>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(top().join("tests/tests")).context("cannot list tests/tests")? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            names.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        }
-    }
-    names.sort();
-    Ok(names)
 }
 
 /// Runs one `cargo test`, shows its output as it comes, and adds it up.

@@ -7,6 +7,8 @@
 //! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::headroom`]).
 //! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
 //! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
+//! - The XON offset is more than the longest frame.
+//! - What is no-drop on one port is so on all that its frames may pass.
 //! - No cell of the shared area is left without a pool.
 //!
 //! Source: docs/law.md, "What cannot be lossless"; docs/sources.md, "H3C reference" (Setting PFC thresholds;
@@ -17,16 +19,16 @@ use switch::SwitchSettings;
 use switch::cells::CellSize;
 use switch::headroom;
 use switch::limits::EgressLimits;
-use switch::queue::Limits;
-use switch::settings::{DropLevel, GroupSettings, POOLS, PRIORITIES, Threshold, Trust};
+use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 
 use crate::buffer::{Buffer, PoolShares};
+use crate::meeting;
 use crate::mistakes::{Place, Report};
 use crate::ports::Port;
 use crate::values::spell_speed;
 
 /// The longest frame without FCS on a link of which the file says nothing else.
-const DEFAULT_MTU_BYTES: u32 = 1518;
+pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
 /// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).
@@ -45,6 +47,7 @@ pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings,
     }
     for priority in 0..PRIORITIES {
         advice.maps(ports, priority);
+        advice.same_no_drop(ports, priority);
     }
     let shared_cells = buffer.settings.shared_cells();
     for (shares, percent) in [
@@ -106,26 +109,7 @@ impl Advice {
 
     /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
     fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
-        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
-        let mut excesses: Vec<Excess> = Vec::new();
-        for (number, port) in ports.iter().enumerate() {
-            for (queue, queue_limits) in limits[number].queues.iter().enumerate() {
-                let shared = port.tables().queue(queue).setting(|table| &table.shared);
-                let Some(shared) = shared else { continue };
-                let Some(limit) = Limit::of(queue_limits, settings) else { continue };
-                let meeting = Meeting::on(number, queue, &limits, settings);
-                let by = meeting.cells().saturating_sub(limit.cells());
-                match excesses.iter_mut().find(|other| other.place.span == shared.place.span) {
-                    _ if by == 0 => {}
-                    Some(other) => other.add(port, queue, meeting, limit),
-                    None => {
-                        let (place, ports) = (&shared.place, vec![port]);
-                        excesses.push(Excess { place, ports, queue, meeting, limit });
-                    }
-                }
-            }
-        }
-        for it in excesses {
+        for it in meeting::excesses(ports, settings) {
             let (what, cure) = (it.what(), it.cure());
             it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
         }
@@ -190,10 +174,11 @@ impl Advice {
         groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
     }
 
-    /// Reserved cells and headroom of each no-drop priority against the port's frames and cable.
+    /// Reserved cells, XON offset and headroom of each no-drop priority against the port's frames and cable.
     fn thresholds(&mut self, port: &Port, cell: CellSize) {
         for priority in no_drop(port) {
             self.reserved(port, priority, cell);
+            self.xon_offset(port, priority, cell);
             self.headroom(port, priority, cell);
         }
     }
@@ -215,29 +200,38 @@ impl Advice {
         self.warn(place, what, cure, port, 1 << priority);
     }
 
+    /// XON after less than a frame has left: the next one brings XOFF again.
+    fn xon_offset(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let Some(mtu) = port.tables().setting(|table| &table.mtu_bytes) else { return };
+        let offset = port.settings.groups[priority].xon_offset_cells;
+        let cell_bytes = u64::from(cell.bytes());
+        if u64::from(offset) * cell_bytes > u64::from(mtu.value) {
+            return;
+        }
+        let setting = port.tables().group(priority).setting(|table| &table.xon_offset_cells);
+        let place = setting.map_or(&mtu.place, |cells| &cells.place);
+        let what = format!(
+            "an XON offset of {offset} cells is not more than the longest frame, {} bytes: one frame that leaves brings \
+             XON, and the next XOFF again",
+            mtu.value
+        );
+        let slightly_more = headroom::xon_offset_cells(u64::from(mtu.value), cell);
+        let cure = format!(
+            "an offset slightly more is {slightly_more} cells ({} bytes)",
+            slightly_more * cell_bytes
+        );
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
     fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
         let Some(speed_bps) = port.settings.speed_bps else { return };
         let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
         let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
         let link = headroom::Link { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
-        let bytes = link.in_transit().total_bytes();
-        let needed = headroom::worst_case_cells(bytes, cell);
-        let there = port.settings.groups[priority].headroom_cells;
-        if u64::from(there) >= needed {
-            return;
-        }
+        let cells = port.settings.groups[priority].headroom_cells;
+        let Some((what, cure)) = headroom_shortage(link, cell, cells) else { return };
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
         let place = setting.map_or(&cable.place, |cells| &cells.place);
-        let (speed, cable, cell) = (spell_speed(speed_bps), cable.value, u64::from(cell.bytes()));
-        let what = format!(
-            "{there} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable} m, which \
-             take {needed} cells as frames of 64 bytes"
-        );
-        let cure = format!(
-            "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable}m --mtu {mtu} \
-             --cell {cell}` explains",
-            needed * cell
-        );
         self.warn(place, what, cure, port, 1 << priority);
     }
 
@@ -264,6 +258,29 @@ impl Advice {
         let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would hold up protocols of the \
                     network, too";
         self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
+    }
+
+    /// A frame may come in by any port and leave by any other, so what is no-drop on one is so on all, unless a port says
+    /// itself that PFC is off.
+    fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
+        let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
+        let Some(first) = ports.iter().find(protects) else { return };
+        let says_off = |port: &&Port| port.own.pfc.on.as_ref().is_some_and(|on| !on.value);
+        for port in ports.iter().filter(|port| !protects(port) && !says_off(port)) {
+            let pfc = port.tables().pfc();
+            let list = pfc.setting(|table| &table.no_drop).map(|list| &list.place);
+            let mode = pfc.setting(|table| &table.on).map(|mode| &mode.place);
+            // Where PFC is off, the list does nothing.
+            let place = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
+            let what = format!(
+                "not no-drop here, but on port {}: frames that come in here may drop, and pauses that come in here are \
+                 not obeyed",
+                first.settings.name
+            );
+            let cure = "write the same pfc on all ports that such frames pass, best in [port-defaults.pfc]; mode = \
+                        \"off\" on a port says that none pass it";
+            self.warn(place.unwrap_or(&port.place), what, cure.to_owned(), port, 1 << priority);
+        }
     }
 
     /// Ports that must not lose `priority` have the same maps.
@@ -307,6 +324,28 @@ impl Advice {
     }
 }
 
+/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may still arrive after XOFF.
+/// What software adds to that is not in it.
+pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Option<(String, String)> {
+    let bytes = link.in_transit().total_bytes();
+    let needed = headroom::worst_case_cells(bytes, cell);
+    if u64::from(cells) >= needed {
+        return None;
+    }
+    let headroom::Link { speed_bps, cable_m, mtu_bytes } = link;
+    let (speed, cell) = (spell_speed(speed_bps), u64::from(cell.bytes()));
+    let what = format!(
+        "{cells} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable_m} m, which take \
+         {needed} cells as frames of 64 bytes"
+    );
+    let cure = format!(
+        "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable_m}m --mtu \
+         {mtu_bytes} --cell {cell}` explains",
+        needed * cell
+    );
+    Some((what, cure))
+}
+
 /// Cells that nobody can use. Left out, pool 0 has them.
 fn pools(shares: &PoolShares, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
     let sum: u32 = percent.iter().map(|&percent| u32::from(percent)).sum();
@@ -324,119 +363,6 @@ struct Map<'p> {
     values: &'p [u8],
     /// Where the file has it.
     place: Option<&'p Place>,
-}
-
-/// Cells of the no-drop groups that may all wait in one egress queue.
-struct Meeting {
-    groups: u32,
-    reserved_cells: u64,
-    xoff_cells: u64,
-    headroom_cells: u64,
-}
-
-impl Meeting {
-    /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
-    fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
-        let mut groups: Vec<GroupSettings> = Vec::new();
-        for (number, port) in settings.ports.iter().enumerate().filter(|(number, _)| *number != egress) {
-            let queues = limits[number].queues_of_priorities;
-            let there = members(port.pfc.no_drop).filter(|&priority| queues[priority].contains(queue));
-            groups.extend(there.map(|priority| port.groups[priority]));
-        }
-        let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
-        let mut in_pool = [0; POOLS];
-        groups.iter().for_each(|group| in_pool[usize::from(group.pool)] += 1);
-        let xoff_cells = |group: &GroupSettings| {
-            let pool = usize::from(group.pool);
-            match group.xoff {
-                Threshold::Static(cells) => cells,
-                Threshold::Dynamic(alpha) => alpha.settles_at(pools[pool], in_pool[pool]),
-            }
-        };
-        let sum =
-            |cells: &dyn Fn(&GroupSettings) -> u32| groups.iter().map(|group| u64::from(cells(group))).sum();
-        Self {
-            groups: groups.len() as u32,
-            reserved_cells: sum(&|group| group.reserved_cells),
-            xoff_cells: sum(&xoff_cells),
-            headroom_cells: sum(&|group| group.headroom_cells),
-        }
-    }
-
-    fn cells(&self) -> u64 {
-        self.reserved_cells + self.xoff_cells + self.headroom_cells
-    }
-}
-
-/// What an egress queue may hold while no other queue uses its pool.
-struct Limit {
-    guaranteed_cells: u64,
-    shared_cells: u64,
-}
-
-impl Limit {
-    /// `None`: there is no limit.
-    fn of(limits: &Limits, settings: &SwitchSettings) -> Option<Self> {
-        let pools = settings.buffer.pool_cells(settings.buffer.egress_pool_percent);
-        let shared_cells = match limits.maximum? {
-            Threshold::Static(cells) => cells,
-            Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(limits.pool)], 1),
-        };
-        Some(Self {
-            guaranteed_cells: u64::from(limits.guaranteed_cells),
-            shared_cells: u64::from(shared_cells),
-        })
-    }
-
-    fn cells(&self) -> u64 {
-        self.guaranteed_cells + self.shared_cells
-    }
-}
-
-/// A limit of the file that what meets exceeds, on these ports; the numbers are the worst.
-struct Excess<'p> {
-    place: &'p Place,
-    ports: Vec<&'p Port<'p>>,
-    queue: usize,
-    meeting: Meeting,
-    limit: Limit,
-}
-
-impl<'p> Excess<'p> {
-    fn add(&mut self, port: &'p Port, queue: usize, meeting: Meeting, limit: Limit) {
-        self.ports.push(port);
-        if meeting.cells() + self.limit.cells() > self.meeting.cells() + limit.cells() {
-            (self.queue, self.meeting, self.limit) = (queue, meeting, limit);
-        }
-    }
-
-    fn what(&self) -> String {
-        let Self { queue, meeting, limit, .. } = self;
-        let groups = if meeting.groups == 1 { "group" } else { "groups" };
-        format!(
-            "queue {queue} holds {} cells ({} guaranteed + {} shared), but {} no-drop {groups} may fill it with {} before \
-             all senders have stopped ({} reserved + {} XOFF + {} headroom)",
-            limit.cells(),
-            limit.guaranteed_cells,
-            limit.shared_cells,
-            meeting.groups,
-            meeting.cells(),
-            meeting.reserved_cells,
-            meeting.xoff_cells,
-            meeting.headroom_cells
-        )
-    }
-
-    fn cure(&self) -> String {
-        let shared_cells = self.meeting.cells().saturating_sub(self.limit.guaranteed_cells);
-        let raise = format!("let it share {shared_cells} cells or lower the groups' XOFF and headroom");
-        // A profile must have a limit.
-        if self.place.setting.starts_with("buffer.") {
-            raise
-        } else {
-            format!("{raise}; left out, a no-drop queue has no limit")
-        }
-    }
 }
 
 /// The no-drop priorities of a port.

@@ -12,6 +12,7 @@ use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
 use crate::amount::{Amount, CELL_BYTES, Rounding, threshold};
 use crate::mistakes::{Place, Report};
+use crate::preset::{self, PRESETS, Preset};
 use crate::section::{Section, Setting, value_or};
 use crate::thresholds::{GroupTable, QueueTable};
 use crate::values::named;
@@ -42,16 +43,23 @@ pub(crate) struct Buffer {
     pub(crate) ingress_profiles: BTreeMap<String, GroupTable>,
     pub(crate) egress_profiles: BTreeMap<String, QueueTable>,
     pub(crate) settings: BufferSettings,
+    pub(crate) preset: Option<Preset>,
+    /// Cells that a no-drop group reserves by default.
+    pub(crate) reserved_cells: u32,
 }
 
 impl Buffer {
     /// Reads `[buffer]`. Where the file has no fixed area, it is still the default's.
     pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
         let mut buffer = Self::default();
+        buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
         let Some(mut section) = file.section("buffer", report) else { return buffer };
+        buffer.read_preset(&mut section, report);
         if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, report) {
             buffer.settings.cell_bytes = cell_bytes.value;
         }
+        let of_chip = preset::reserved_cells(buffer.settings.cell_bytes);
+        buffer.reserved_cells = buffer.preset.map_or(of_chip, |preset| preset.reserved_cells);
         buffer.read_areas(&mut section, report);
         if let Some(ingress) = section.section("ingress", report) {
             buffer.read_ingress(ingress, report);
@@ -61,6 +69,17 @@ impl Buffer {
         }
         section.finish(&[], report);
         buffer
+    }
+
+    /// The preset's numbers, which those of the file then take the place of.
+    fn read_preset(&mut self, section: &mut Section, report: &mut Report) {
+        let names = PRESETS.map(|preset| (preset.name, preset));
+        self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
+        if let Some(Preset { cell_bytes, total_cells, headroom_cells, .. }) = self.preset {
+            let settings = &mut self.settings;
+            (settings.cell_bytes, settings.total_cells, settings.headroom_cells) =
+                (cell_bytes, total_cells, headroom_cells);
+        }
     }
 
     fn read_areas(&mut self, section: &mut Section, report: &mut Report) {

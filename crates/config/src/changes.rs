@@ -10,7 +10,7 @@ use switch::settings::{
 };
 use switch::{Nanos, SwitchSettings};
 
-use crate::file::{Config, Dataplane};
+use crate::file::{Config, Dataplane, RecorderSettings, overload_name};
 
 /// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,16 +48,31 @@ impl Changes {
 
 /// What is different in `new`.
 pub fn changes(old: &Config, new: &Config) -> Changes {
-    // Links and warnings are advice: the switch does not know them.
-    let Config { name, dataplane, switch, interfaces, control_socket, pfc_enabled, links: _, warnings: _ } =
-        new;
+    // Links and warnings are advice: the switch does not know them. A preset is known by its numbers.
+    let Config {
+        name,
+        dataplane,
+        switch,
+        interfaces,
+        control_socket,
+        recorder,
+        pfc_enabled,
+        preset: _,
+        links: _,
+        warnings: _,
+    } = new;
     let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
-    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling, scheduling);
-    changes.restart_value("dataplane: overload", &old.dataplane.pauses_on_overload, pauses_on_overload);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
+    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
+    changes.restart_value("dataplane: overload", &before, &now);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
+    let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
+    changes.restart_value("recorder: always", &old.recorder.always, always);
+    changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }
@@ -94,7 +109,7 @@ fn same_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings])
 }
 
 fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
-    let SwitchSettings { buffer, bridge, usage_percent, seed, ports: _ } = new;
+    let SwitchSettings { buffer, bridge, usage_percent, alarms, seed, ports: _ } = new;
     let BufferSettings {
         cell_bytes,
         total_cells,
@@ -112,6 +127,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     let what = "buffer: shares of the service pools at egress in percent";
     changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
     changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+    changes.live("alarms", &old.alarms, alarms);
 
     changes.restart_value("switch: seed", &old.seed, seed);
 
@@ -138,6 +154,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         link_speed_bps: _,
         response_ns: _,
         keeps_rate: _,
+        alarms,
         classify,
         rewrite,
         pfc,
@@ -153,6 +170,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     if old.speed_bps != *speed_bps {
         changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
     }
+    changes.live(of("alarm thresholds"), &old.alarms, alarms);
     changes.live(of("classification"), &old.classify, classify);
     changes.live(of("rewriting"), &old.rewrite, rewrite);
     changes.live(of("schedule"), &old.schedule, schedule);
@@ -225,7 +243,13 @@ interface = \"veth1\"
                 &[],
             ),
             ("headroom_cells = 2048", "headroom_cells = 1024", &["buffer: headroom cells 2048 → 1024"], &[]),
-            ("[bridge]", "cell_bytes = 208\n[bridge]", &[], &["buffer: cell_bytes 256 → 208"]),
+            // On cells of 208 bytes a no-drop group reserves other cells by default.
+            (
+                "[bridge]",
+                "cell_bytes = 208\n[bridge]",
+                &["port.a: PFC thresholds of priority 3", "port.b: PFC thresholds of priority 3"],
+                &["buffer: cell_bytes 256 → 208"],
+            ),
             ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
             ("aging_s = 300", "max_entries_per_port = 10", &["bridge: max_entries_per_port 8192 → 10"], &[]),
             (
@@ -313,6 +337,22 @@ interface = \"veth1\"
                 ],
             ),
             ("[buffer]", "[dataplane]\ncores = [1]\n[buffer]", &[], &["dataplane: cores [0] → [1]"]),
+            (
+                "[buffer]",
+                "[dataplane]\nscheduling = \"fifo\"\noverload = \"drop\"\n[buffer]",
+                &[],
+                &[
+                    "dataplane: scheduling \"short-slices\" → \"fifo\"",
+                    "dataplane: overload \"pause\" → \"drop\"",
+                ],
+            ),
+            ("[port.b]", "pfc.pause_speed = \"2G\"\n[port.b]", &["port.a: PFC: pause_speed"], &[]),
+            (
+                "[port.a]",
+                "pause_speed = \"10G\"\n[port.a]",
+                &["port.a: PFC: pause_speed", "port.b: PFC: pause_speed"],
+                &[],
+            ),
             ("veth1", "veth2", &[], &["port.b: interface \"veth1\" → \"veth2\""]),
             (port_b, "", &[], &["port.b: removed"]),
             ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &[], &["port.c: added"]),

@@ -44,13 +44,16 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
 }
 
 /// Settings that can have no effect, since a setting that they need is missing. Defaults must have an effect on one port
-/// at least; a single port may well go without.
+/// at least; a single port may well go without. Where a setting could not be read, what needs it would take the blame.
 pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Report) {
+    let is_right = |port: &Port| !port.own.is_wrong && !defaults.is_wrong;
     for port in ports {
-        dependences_of(&port.own, &[port.tables()], report);
+        if is_right(port) {
+            dependences_of(&port.own, &[port.tables()], report);
+        }
         (0..PRIORITIES).for_each(|priority| port.tables().group(priority).resume_below_xoff(report));
     }
-    if !ports.is_empty() {
+    if !ports.is_empty() && ports.iter().all(is_right) {
         let effective: Vec<Layers<PortTable>> = ports.iter().map(Port::tables).collect();
         dependences_of(defaults, &effective, report);
     }

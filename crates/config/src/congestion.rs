@@ -60,15 +60,16 @@ impl Congestion {
     }
 }
 
-/// Complains where there are too many of `what`.
+/// Complains where there are too many of `what`, and leaves those out.
 fn at_most<'d>(
-    named: Vec<(String, Section<'d>)>,
+    mut named: Vec<(String, Section<'d>)>,
     what: &str,
     report: &mut Report,
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = named.get(MAX_NAMED) {
         let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
         report.add(&first.place, too_many, format!("a file has at most {MAX_NAMED}"));
+        named.truncate(MAX_NAMED);
     }
     named
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, MAX_PORTS};
 
+use crate::alarm::AlarmTable;
 use crate::buffer::Buffer;
 use crate::congestion::Congestion;
 use crate::mistakes::{Mistakes, Place, Report};
@@ -29,10 +30,14 @@ pub struct Config {
     pub switch: SwitchSettings,
     /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
     pub pfc_enabled: bool,
+    /// The preset of the buffer, by its name.
+    pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
     /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
     pub links: Vec<Link>,
+    /// The flight recorder.
+    pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
@@ -56,6 +61,23 @@ impl Default for Dataplane {
     }
 }
 
+/// The flight recorder (`docs/recorder.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecorderSettings {
+    /// The loop is recorded all the time, and the last of it kept.
+    pub always: bool,
+    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody fetches it.
+    pub freeze_on_loss: bool,
+    /// So many bytes are kept at most.
+    pub memory_bytes: usize,
+}
+
+impl Default for RecorderSettings {
+    fn default() -> Self {
+        Self { always: false, freeze_on_loss: true, memory_bytes: 256 << 20 }
+    }
+}
+
 /// How the kernel schedules a loop's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scheduling {
@@ -67,27 +89,69 @@ pub enum Scheduling {
     Fifo,
 }
 
+impl Scheduling {
+    const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::ShortSlices => "short-slices",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// The name in the file of what a loop does that falls behind.
+pub(crate) fn overload_name(pauses: bool) -> &'static str {
+    if pauses { "pause" } else { "drop" }
+}
+
 /// Reads a configuration. `file_name` only serves to name the file in mistakes.
 ///
 /// # Errors
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
 /// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
 pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
-    read_file(file_name, text, |file, report| read(file_name, text, file, report))
+    examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
+}
+
+/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its ports, and what comes of both.
+///
+/// # Errors
+/// As [`parse`], and what `look` has noted.
+pub(crate) fn examine<T>(
+    file_name: &str,
+    text: &str,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> Result<(Config, T), Mistakes> {
+    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
+    let (config, made) = read;
+    Ok((config, made.expect("a file without mistakes is looked at")))
 }
 
 /// Reads the whole file. What is wrong is noted, and a default taken in its place.
-fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> Config {
+fn read<T>(
+    file_name: &str,
+    text: &str,
+    mut file: Section,
+    report: &mut Report,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> (Config, Option<T>) {
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
     let control_socket = read_control(&mut file, &name, report);
+    let recorder = read_recorder(&mut file, report);
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let bridge = read_bridge(&mut file, report);
     let pfc_enabled = read_pfc(&mut file, report);
-    let usage_percent = read_alarm(&mut file, report);
+    let alarm = AlarmTable::read(&mut file, report);
     let defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
-    let ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    let mut ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    for port in &mut ports {
+        port.settings.alarms = alarm.of_port(port.tables().alarm());
+    }
     let place = file.place.clone();
     file.finish(&["telemetry"], report);
 
@@ -108,13 +172,37 @@ fn read(file_name: &str, text: &str, mut file: Section, report: &mut Report) -> 
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
+    let switch = SwitchSettings {
+        buffer: buffer.settings,
+        bridge,
+        usage_percent: alarm.usage_percent.as_ref().map_or(100, |percent| percent.value),
+        alarms: alarm.settings.clone(),
+        seed: 0,
+        ports: settings,
+    };
     let mut warnings = Report::default();
+    let mut made = None;
     if report.is_empty() {
         advice::advise(&buffer, &ports, &switch, &mut warnings);
+        let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
+        alarm.warn_of_idle(tables, &mut warnings);
+        made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
-    Config { name, dataplane, switch, pfc_enabled, interfaces, links, control_socket, warnings }
+    let preset = buffer.preset.map(|preset| preset.name);
+    let config = Config {
+        name,
+        dataplane,
+        switch,
+        pfc_enabled,
+        preset,
+        interfaces,
+        links,
+        recorder,
+        control_socket,
+        warnings,
+    };
+    (config, made)
 }
 
 fn read_name(file: &mut Section, report: &mut Report) -> String {
@@ -142,19 +230,36 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
             _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
         }
     }
-    let scheduling = [
-        ("normal", Scheduling::Normal),
-        ("short-slices", Scheduling::ShortSlices),
-        ("fifo", Scheduling::Fifo),
-    ];
+    let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
     if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
         dataplane.scheduling = scheduling.value;
     }
-    if let Some(pauses) = section.choice("overload", &[("pause", true), ("drop", false)], &[], report) {
+    let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
+    if let Some(pauses) = section.choice("overload", &overload, &[], report) {
         dataplane.pauses_on_overload = pauses.value;
     }
     section.finish(&[], report);
     dataplane
+}
+
+fn read_recorder(file: &mut Section, report: &mut Report) -> RecorderSettings {
+    let mut recorder = RecorderSettings::default();
+    let Some(mut section) = file.section("recorder", report) else { return recorder };
+    if let Some(always) = section.boolean("always", report) {
+        recorder.always = always.value;
+    }
+    let freeze = section.boolean("freeze_on_loss", report);
+    if let Some(mib) = section.number("memory_mib", 128..=65_536u64, report) {
+        recorder.memory_bytes = (mib.value as usize) << 20;
+    }
+    section.finish(&[], report);
+    if let Some(freeze) = freeze {
+        recorder.freeze_on_loss = freeze.value;
+        if !recorder.always {
+            report.add(&freeze.place, "nothing is kept that a loss could freeze", "write always = true, too");
+        }
+    }
+    recorder
 }
 
 fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf {
@@ -200,14 +305,6 @@ fn read_pfc(file: &mut Section, report: &mut Report) -> bool {
     enabled.is_none_or(|enabled| enabled.value)
 }
 
-/// The usage threshold in percent.
-fn read_alarm(file: &mut Section, report: &mut Report) -> u8 {
-    let Some(mut section) = file.section("alarm", report) else { return 100 };
-    let usage_percent = section.number("usage_percent", 1..=100, report);
-    section.finish(&["drop", "egress", "headroom", "ingress"], report);
-    usage_percent.map_or(100, |percent| percent.value)
-}
-
 fn read_port_defaults(
     file: &mut Section,
     buffer: &Buffer,
@@ -238,14 +335,17 @@ fn read_ports<'f>(
     };
     let place = sections.place.clone();
     let mut ports = Vec::new();
-    for (name, section) in sections.sections(report) {
+    let sections = sections.sections(report);
+    let (count, first_too_many) =
+        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
+    for (name, section) in sections.into_iter().take(MAX_PORTS) {
         ports.push(read_port(name, section, buffer, congestion, defaults, report));
     }
     if ports.is_empty() {
         report.add(&place, "no port", example);
-    } else if let Some(port) = ports.get(MAX_PORTS) {
-        let what = format!("this is the first of {} ports too many", ports.len() - MAX_PORTS);
-        report.add(&port.place, what, format!("a switch has at most {MAX_PORTS} ports"));
+    } else if let Some(first) = first_too_many {
+        let what = format!("this is the first of {} ports too many", count - MAX_PORTS);
+        report.add(&first, what, format!("a switch has at most {MAX_PORTS} ports"));
     }
     ports
 }
@@ -270,5 +370,5 @@ fn read_port<'f>(
         );
     }
     let own = PortTable::read(section, buffer, congestion, report);
-    Port::new(name, place, own, defaults)
+    Port::new(name, place, own, defaults, buffer)
 }

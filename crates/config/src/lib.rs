@@ -12,13 +12,23 @@
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
 //!
+//! [recorder]                       # the flight recorder: docs/recorder.md
+//! always = true                    # record the loop all the time, and keep the last of it; false by default
+//! freeze_on_loss = true            # with always: keep what led to a loss until it is fetched
+//! memory_mib = 256                 # of which so much is kept; 128 to 65536
+//!
 //! [pfc]
 //! enabled = true                   # false: PFC is off on all ports, whatever they say
 //!
 //! [alarm]
 //! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation
+//! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/events.md); off unless enabled
+//! egress   = { enabled = true, percent = 100, pool.1.percent = 90 }
+//! headroom = { enabled = true, percent = 100 }
+//! drop     = { enabled = true, interval_s = 5 }
 //!
 //! [buffer]                         # each _cells can be _bytes instead; what fills no whole cell is left over
+//! preset         = "h3c-s6850"     # as on that switch: all of the following but fixed_cells; what is written here wins
 //! cell_bytes     = 256             # 64 to 9216
 //! total_cells    = 131072
 //! fixed_cells    = 16384           # default: an eighth of all, or what is reserved or guaranteed if that is more
@@ -94,7 +104,7 @@
 //! xoff             = { dynamic_percent = 5 }  # or static_cells, static_bytes, dynamic_th: alpha = 2^n, n -7 to 3
 //! xon_offset_cells = 12
 //! resume_cells     = 0
-//! reserved_cells   = 17
+//! reserved_cells   = 17           # 20 with cells of less than 256 bytes
 //!
 //! [port.server1.schedule]
 //! mode = "sp-wrr"                  # "sp-wrr" | "ets"
@@ -131,6 +141,11 @@
 //! defaults' table and, for the queues in it, of the defaults' profiles; its own profiles win over both. On a no-drop queue
 //! WRED needs ECN to do anything, and only there may `drop_not_ect` be true.
 //!
+//! Presets are h3c-s6805, h3c-s6825, h3c-s6850 and h3c-s9850 (131072 cells of 256 bytes, a headroom pool of 12288; without a
+//! preset it is the same), h3c-s9820-64h (208896 of 208, 28672) and h3c-s9820-8c (264192 of 254, 12288). A no-drop group
+//! reserves 17 cells by default, 20 on the last two or where cells have as many bytes as theirs; its headroom is by speed: 100
+//! cells up to 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
+//!
 //! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
 //! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. Settings that later versions will know
 //! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is accepted with a warning
@@ -139,6 +154,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod advice;
+mod alarm;
 mod amount;
 mod buffer;
 mod changes;
@@ -146,9 +162,13 @@ mod checks;
 mod classify;
 mod congestion;
 mod file;
+mod fix;
+mod lasting;
 mod layers;
+mod meeting;
 mod mistakes;
 mod ports;
+mod preset;
 pub mod reader;
 mod schedule;
 mod section;
@@ -156,9 +176,13 @@ mod thresholds;
 mod values;
 mod words;
 
+pub use crate::advice::headroom_shortage;
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
-pub use crate::file::{Config, Dataplane, Scheduling, parse};
+pub use crate::file::{Config, Dataplane, RecorderSettings, Scheduling, parse};
+pub use crate::fix::{Fix, fix};
+pub use crate::lasting::{Headroom, headrooms, spell_time};
 pub use crate::mistakes::{Mistake, Mistakes};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
+pub use crate::preset::{PRESETS, Preset};
 pub use crate::values::{parse_speed, spell_speed};

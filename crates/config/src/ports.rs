@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use switch::PortSettings;
 use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 
+use crate::alarm::PortAlarmTable;
 use crate::buffer::Buffer;
 use crate::classify::ClassifyTable;
 use crate::congestion::{Congestion, CongestionBinding};
@@ -56,6 +57,7 @@ pub(crate) struct PortTable {
     pub(crate) cable_m: Option<Setting<u32>>,
     pub(crate) mtu_bytes: Option<Setting<u32>>,
     pub(crate) in_flight_bytes: Option<Setting<u32>>,
+    pub(crate) alarm: PortAlarmTable,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -65,6 +67,8 @@ pub(crate) struct PortTable {
     pub(crate) schedule: ScheduleTable,
     /// `wred` and `queue_profile`.
     pub(crate) congestion: CongestionBinding,
+    /// A mistake was noted while it was read.
+    pub(crate) is_wrong: bool,
 }
 
 /// `pfc` of a port, but for its priorities.
@@ -88,6 +92,7 @@ impl PortTable {
         congestion: &Congestion,
         report: &mut Report,
     ) -> Self {
+        let mistakes = report.count();
         let mut table = Self {
             interface: section
                 .string("interface", "veth0", report)
@@ -111,7 +116,11 @@ impl PortTable {
         if let Some(of_port) = section.section("buffer", report) {
             table.read_buffer(of_port, buffer, report);
         }
+        if let Some(alarm) = section.section("alarm", report) {
+            table.alarm = PortAlarmTable::read(alarm, report);
+        }
         section.finish(&["dcbx"], report);
+        table.is_wrong = report.count() > mistakes;
         table
     }
 
@@ -157,8 +166,14 @@ impl PortTable {
 
 impl<'f> Port<'f> {
     /// A port with this table, whose mistakes have been noted.
-    pub(crate) fn new(name: &str, place: Place, own: PortTable, defaults: &'f PortTable) -> Self {
-        let settings = Layers::new(&own, defaults).settings(name);
+    pub(crate) fn new(
+        name: &str,
+        place: Place,
+        own: PortTable,
+        defaults: &'f PortTable,
+        buffer: &Buffer,
+    ) -> Self {
+        let settings = Layers::new(&own, defaults).settings(name, buffer);
         Self { place, own, defaults, settings }
     }
 
@@ -169,6 +184,10 @@ impl<'f> Port<'f> {
 }
 
 impl<'t> Layers<'t, PortTable> {
+    pub(crate) fn alarm(self) -> Layers<'t, PortAlarmTable> {
+        self.part(|table| &table.alarm)
+    }
+
     pub(crate) fn classify(self) -> Layers<'t, ClassifyTable> {
         self.part(|table| &table.classify)
     }
@@ -194,8 +213,9 @@ impl<'t> Layers<'t, PortTable> {
     }
 
     /// The settings of a port called `name`.
-    fn settings(self, name: &str) -> PortSettings {
+    fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
         let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
+        port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
         self.classify().fill(&mut port);
         port.burst_bytes = self.optional(|table| &table.burst_bytes);
         if let Some(wire) = self.optional(|table| &table.wire_overhead) {

@@ -287,9 +287,11 @@ impl<'d> Section<'d> {
                 report.add(&place, "not working yet", "leave it out");
                 continue;
             }
-            let cure = did_you_mean(entry.name, &self.known)
-                .unwrap_or_else(|| format!("known here: {}", self.known.join(", ")));
-            report.add(&place, "unknown setting", cure);
+            report.add_lazily(&place, || {
+                let cure = did_you_mean(entry.name, &self.known)
+                    .unwrap_or_else(|| format!("known here: {}", self.known.join(", ")));
+                ("unknown setting".to_owned(), cure)
+            });
         }
     }
 }

@@ -111,7 +111,7 @@ pub fn is_name(text: &str) -> bool {
 }
 
 /// What to write for a name that [`is_name`] refuses.
-pub const NAME_CURE: &str = "use up to 64 letters, digits, '-', '_' and '.'";
+pub const NAME_CURE: &str = "use up to 64 ASCII letters (a to z, A to Z), digits, '-', '_' and '.'";
 
 /// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
 pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
@@ -136,12 +136,14 @@ pub(crate) fn bound<T: Clone>(
 ) -> Option<T> {
     let value = known.get(binding.value);
     if value.is_none() {
-        let names: Vec<&str> = known.keys().map(String::as_str).collect();
-        let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match names.len() {
-            0 => format!("define it as {example}"),
-            _ => format!("known: {}", names.join(", ")),
+        report.add_lazily(&binding.place, || {
+            let names: Vec<&str> = known.keys().map(String::as_str).collect();
+            let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match names.len() {
+                0 => format!("define it as {example}"),
+                _ => format!("known: {}", names.join(", ")),
+            });
+            (format!("there is no {what} {}", quoted(binding.value)), cure)
         });
-        report.add(&binding.place, format!("there is no {what} {}", quoted(binding.value)), cure);
     }
     value.cloned()
 }

@@ -84,6 +84,26 @@ const WARNED: &[(&str, &str)] = &[
         "[buffer]\ncell_bytes = 208\n[port-defaults]\nspeed = \"2.5G\"\nmtu = 1536\ncable_m = 10\n\
          [port.b]\ncable_m = 1000\n[port-defaults.pfc.priority.3]\nheadroom_cells = 230",
     ),
+    (
+        "an XON offset of exactly a frame, of the defaults (row 146 of the documents' table)",
+        "[port-defaults]\nmtu = 1536\n[port-defaults.pfc.priority.3]\nxon_offset_cells = 6",
+    ),
+    (
+        "jumbo frames and the default offset, with reserved cells that hold them",
+        "[port.b]\nmtu = 9216\n[port-defaults.pfc.priority.3]\nreserved_cells = 38",
+    ),
+    (
+        "a priority that is not no-drop on one port of three (row 111)",
+        "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4]\n[port.b]\npfc.no_drop = [3]\n[port.c]",
+    ),
+    (
+        "PFC on one port, and nothing said of the others: no [port-defaults.pfc]",
+        "# no [port-defaults.pfc]\n[port.a]\npfc = { mode = \"on\", no_drop = [3] }\n[port.c]",
+    ),
+    (
+        "a list without a priority in common: other maps are right",
+        "[port.b]\npfc.no_drop = [4]\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]",
+    ),
     ("nothing is trusted", "[port-defaults]\ntrust = \"none\"\nport_priority = 3"),
     (
         "a priority that protocols use, once for the defaults and once for a port",
@@ -98,6 +118,11 @@ const WARNED: &[(&str, &str)] = &[
     (
         "DSCPs of one port have another priority",
         "[port-defaults]\ntrust = \"dscp\"\n[port.b]\ndscp_to_dot1p = { 26 = 5 }",
+    ),
+    (
+        "thresholds of alarms that are off",
+        "[alarm]\nheadroom.percent = 50\negress = { percent = 90, queue.2.percent = 9 }\n\
+         [port-defaults.alarm]\ningress.priority.3.percent = 9",
     ),
     (
         "shared cells in no pool",
@@ -117,6 +142,7 @@ const NOTHING_TO_SAY: &[(&str, &str)] = &[
         "[port-defaults.buffer.egress.queue.5]\nguaranteed_percent = 0\nshared_cells = 1\n\
          [port-defaults.pfc.priority.3]\nxoff.dynamic_percent = 100",
     ),
+    ("alarms that are off, and the file says so", "[alarm]\negress = { enabled = false, percent = 90 }"),
     ("all headroom fits", "[buffer]\nheadroom_cells = 200"),
     (
         "reserved cells hold a frame",
@@ -129,8 +155,12 @@ const NOTHING_TO_SAY: &[(&str, &str)] = &[
     ),
     ("no speed, so no need", "[port-defaults]\ncable_m = 100000"),
     (
-        "only what protects a priority in common needs the same maps",
-        "[port.b]\npfc.no_drop = [4]\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]",
+        "only what protects a priority in common needs the same maps, and a port may say that PFC is off",
+        "[port.b]\npfc.mode = \"off\"\ndot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]",
+    ),
+    (
+        "an offset of slightly more than a frame",
+        "[port-defaults]\nmtu = 1536\n[port-defaults.pfc.priority.3]\nxon_offset_cells = 7",
     ),
     ("a map of DSCPs that is not trusted", "[port.a]\ntrust = \"dscp\"\ndscp_to_dot1p = { 26 = 5 }"),
     (
@@ -186,6 +216,9 @@ fn a_default_is_blamed_once() {
          whatever they carry (priorities 3, 4 of 64 ports); write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"",
         "x.toml:3:7: port-defaults.mtu: 17 reserved cells do not hold the longest frame: (9216 + 64 + 256) / 256 = \
          37.25 (priorities 3, 4 of 64 ports); reserve at least 38 cells (9728 bytes)",
+        "x.toml:3:7: port-defaults.mtu: an XON offset of 12 cells is not more than the longest frame, 9216 bytes: one frame \
+         that leaves brings XON, and the next XOFF again (priorities 3, 4 of 64 ports); an offset slightly more is 37 cells \
+         (9472 bytes)",
     ];
     assert_eq!(warnings.to_string(), expected.join("\n"));
 }

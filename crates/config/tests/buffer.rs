@@ -136,6 +136,22 @@ fn bytes_become_cells() {
     assert_eq!(config.switch.ports[0].groups[0], group);
 }
 
+/// Row 157: what a no-drop group reserves unless the file says so, by the cells of the chip; a port without speed, too.
+#[test]
+fn reserved_goes_by_the_cells() {
+    for (cell_bytes, reserved) in [(208, 20), (254, 20), (256, 17)] {
+        let config = parse(&format!(
+            "[buffer]\ncell_bytes = {cell_bytes}\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 5]\n\
+             [port-defaults.pfc.priority.5]\nreserved_cells = 6\n\
+             [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\nspeed = \"100G\"\n"
+        ));
+        for port in &config.switch.ports {
+            let found = [0, 3, 5].map(|priority: usize| port.groups[priority].reserved_cells);
+            assert_eq!(found, [0, reserved, 6], "{} with cells of {cell_bytes}", port.name);
+        }
+    }
+}
+
 /// Every threshold and each of its names.
 #[test]
 fn thresholds() {

@@ -120,5 +120,38 @@ fn deep_and_large() {
     examine(&"a.".repeat(100_000));
     examine(&"{a=".repeat(100_000));
     let mistakes = config::parse("file.toml", &"#".repeat(2 << 20)).unwrap_err();
-    assert_eq!(mistakes.to_string(), "file.toml:1:1: 2097152 bytes are too many; 1048576 are the most");
+    assert_eq!(mistakes.to_string(), "file.toml:1:1: the file has 2 MiB; 1 MiB is the most");
+}
+
+/// However many mistakes a file has, on a line each or all on one, a hundred are told and drawn, and that there are more.
+#[test]
+fn many_mistakes_are_told_in_a_hundred_lines() {
+    let joined = |count: usize, of: &dyn Fn(usize) -> String, between: &str| {
+        (0..count).map(of).collect::<Vec<_>>().join(between)
+    };
+    let key = |n: usize| format!("key{n} = 1");
+    let port = "[port.a]\ninterface = \"veth0\"\n";
+    for text in [
+        format!("{port}{}", joined(50_000, &key, "\n")),
+        format!("{port}pfc = {{ {} }}", joined(50_000, &key, ", ")),
+        format!("{port}queue_profile = {{ {} }}", joined(50_000, &|n| format!("p{n} = [0]"), ", ")),
+        format!("{port}dot1p_to_queue = [{}]", joined(200_000, &|_| "9".to_owned(), ",")),
+        joined(30_000, &|n| format!("[port.p{n}]\nx = 1"), "\n"),
+        joined(30_000, &|n| format!("[queue-profile.p{n}]"), "\n"),
+        joined(200_000, &|_| "a=1".to_owned(), "\n"),
+        joined(200_000, &|_| "]".to_owned(), "\n"),
+    ] {
+        assert!(text.len() <= 1 << 20, "{} bytes", text.len());
+        let mistakes = config::parse("file.toml", &text).unwrap_err();
+        let said = mistakes.to_string();
+        assert!(mistakes.list().len() <= 101 && said.len() < 100_000, "{} bytes", said.len());
+        if mistakes.list().len() == 101 {
+            assert!(said.ends_with(": there are more from here on; see to these 100 first"), "{said}");
+        }
+        let mut picture = String::new();
+        GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor())
+            .render_report(&mut picture, &mistakes)
+            .unwrap();
+        assert!(picture.len() < 500_000, "{} bytes are drawn", picture.len());
+    }
 }

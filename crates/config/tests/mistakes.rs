@@ -41,6 +41,11 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
+    // what a wrong setting leads to is not its neighbours' mistake
+    "burst_bytes = 1000\nspeed = \"0\"",
+    "wire_overhead = true\nspeed = \"1000000G\"",
+    "schedule.queue.1 = { burst_bytes = 5, rate = \"0\" }",
+    "pfc = { no_drop = [3], mode = \"of\", priority.3.headroom_cells = 100 }",
     "speed = \"801G\"",
     "speed = 800000000001",
     "trust = \"dotip\"",
@@ -56,6 +61,11 @@ const WRONG_PORTS: &[&str] = &[
     "pfc.mode = \"of\"",
     "pfc.pause_time = 0",
     "pfc.pause_time = 65536",
+    "pfc.pause_speed = \"fast\"",
+    "pfc.pause_speed = \"0G\"",
+    "pfc.pause_speed = \"801G\"",
+    "pfc = { mode = \"on\", no_drop = [3], pause_time = 1, pause_speed = \"400G\" }",
+    "speed = \"800G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 3 }",
     "schedule.queue.1.group = \"wr\"",
     "schedule.queue.1.weight = 0",
     "schedule.queue.1.weight = 256",
@@ -157,6 +167,8 @@ const WRONG_PORTS: &[&str] = &[
 ];
 
 const WRONG_FILES: &[&str] = &[
+    "[port.\"порт\"]\ninterface = \"veth0\"",
+    "[port-defaults]\nburst_bytes = 1000\n[port.a]\ninterface = \"veth0\"\nspeed = \"0\"",
     "",
     "[port]",
     "port = 3",
@@ -176,8 +188,11 @@ const WRONG_FILES: &[&str] = &[
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nheadroom_cells = 13000\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
-    "[alarm]\nusage_percent = 90\ningress = { percent = 90 }\negress = {}\nheadroom = {}\n\
-     drop = {}\n[pfc.watchdog]\nprecision = \"high\"\n\
+    "[alarm]\ningress = { enabled = 1, percent = 0, interval_s = 0, queue.3 = {} }\n\
+     egress = { queue.8.percent = 3, pool.4 = {}, pool.1.size = 3 }\nheadroom = { pool.1 = {} }\n\
+     drop = { percent = 90, interval_s = 3601 }\nports = 3\n[port-defaults.alarm]\negress.priority.3.percent = 9\n\
+     ingress.enabled = true\nheadroom.interval_s = 3\ndrop.percent = 3\n[port.a]\ninterface = \"veth0\"",
+    "[pfc.watchdog]\nprecision = \"high\"\n\
      [telemetry.sensor-group.a]\npaths = []\n[port.a]\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0\"\n[swich]\nname = \"x\"",
     "[port.a]\ninterface = \"veth0\"\n[switch]\nname = \"a/b\"",
@@ -185,6 +200,11 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = [0, 1]",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = []",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = 1",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = \"short_slices\"\noverload = \"drops\"\ncore = 1",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = true\noverload = \"\"",
+    "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\npause_time = 1\n\
+     [port.a]\ninterface = \"veth0\"\nspeed = \"800G\"\n[port.b]\ninterface = \"veth1\"\nspeed = \"400G\"",
+    "[port.a]\ninterface = \"veth0\"\n[recorder]\nfreeze_on_loss = true\nmemory_mib = 64\nseconds = 5",
     "[port.a]\ninterface = \"veth0\"\n[control]\nsocket = \"here.sock\"\npath = 1",
     "[port.a]\ninterface = \"veth0\"\n[bridge]\nmax_entries = 0\naging_s = 0",
     "[port.a]\ninterface = \"veth0\"\n[buffer]\ncell_bytes = 63\ntotal_cells = \"many\"\nheadroom_cells = 20000000",

@@ -111,6 +111,22 @@ impl Client {
         Ok(Watch { socket, stream })
     }
 
+    /// Records the loop for `duration`, or fetches what has been kept if that is nothing.
+    pub async fn record(&mut self, duration: Duration) -> Result<Pieces, ClientError> {
+        let socket = self.socket.clone();
+        let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
+        let call = self.inner.record(v1::RecordRequest { duration_ms });
+        let stream = answer_within(socket.clone(), call, duration + PATIENCE).await?;
+        Ok(Pieces { socket, stream })
+    }
+
+    /// The events after number `since`, and what happens from then on if told to `follow`.
+    pub async fn events(&mut self, since: u64, follow: bool) -> Result<EventBatches, ClientError> {
+        let socket = self.socket.clone();
+        let stream = answer(socket.clone(), self.inner.events(v1::EventsRequest { since, follow })).await?;
+        Ok(EventBatches { socket, stream })
+    }
+
     /// Has an order carried out; what changed, where that is worth a line.
     pub async fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
@@ -128,6 +144,35 @@ impl Client {
             Order::Reload => return Ok(answer(socket, inner.reload(v1::ReloadRequest {})).await?.changes),
         }
         Ok(Vec::new())
+    }
+}
+
+/// A recording as it comes.
+#[derive(Debug)]
+pub struct Pieces {
+    socket: PathBuf,
+    stream: Streaming<v1::RecordingPiece>,
+}
+
+impl Pieces {
+    /// The next piece; `None` after the last.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+        let piece = self.stream.message().await.map_err(|status| no(self.socket.clone(), status))?;
+        Ok(piece.map(|piece| piece.bytes))
+    }
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub struct EventBatches {
+    socket: PathBuf,
+    stream: Streaming<v1::EventBatch>,
+}
+
+impl EventBatches {
+    /// The next events; `None` when there are no more, or the daemon has ended.
+    pub async fn next(&mut self) -> Result<Option<v1::EventBatch>, ClientError> {
+        self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 
@@ -178,6 +223,30 @@ impl BlockingClient {
         self.runtime.block_on(self.client.read_watermarks())
     }
 
+    /// The events after number `since` that are kept.
+    pub fn events(&mut self, since: u64) -> Result<Vec<v1::Event>, ClientError> {
+        self.runtime.block_on(async {
+            let mut batches = self.client.events(since, false).await?;
+            let mut events = Vec::new();
+            while let Some(batch) = batches.next().await? {
+                events.extend(batch.events);
+            }
+            Ok(events)
+        })
+    }
+
+    /// Records the loop for `duration`, or fetches what has been kept if that is nothing; the whole recording.
+    pub fn record(&mut self, duration: Duration) -> Result<Vec<u8>, ClientError> {
+        self.runtime.block_on(async {
+            let mut pieces = self.client.record(duration).await?;
+            let mut recording = Vec::new();
+            while let Some(piece) = pieces.next().await? {
+                recording.extend(piece);
+            }
+            Ok(recording)
+        })
+    }
+
     /// Has an order carried out; what changed, where that is worth a line.
     pub fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
         self.runtime.block_on(self.client.order(order))
@@ -189,7 +258,15 @@ async fn answer<T>(
     socket: PathBuf,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,
 ) -> Result<T, ClientError> {
-    match tokio::time::timeout(PATIENCE, call).await {
+    answer_within(socket, call, PATIENCE).await
+}
+
+async fn answer_within<T>(
+    socket: PathBuf,
+    call: impl Future<Output = Result<tonic::Response<T>, Status>>,
+    patience: Duration,
+) -> Result<T, ClientError> {
+    match tokio::time::timeout(patience, call).await {
         Ok(Ok(response)) => Ok(response.into_inner()),
         Ok(Err(status)) => Err(no(socket, status)),
         Err(_) => Err(ClientError::Silent(socket)),

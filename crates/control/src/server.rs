@@ -17,7 +17,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tonic::{Response, Status};
 
-use crate::order::{Order, Outcome};
+use crate::journal::Journal;
+use crate::order::{Order, Outcome, Refusal};
 use crate::places::{Connection, Places};
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
@@ -28,6 +29,8 @@ pub const MAX_CLIENTS: usize = 32;
 pub const MAX_STREAMS: u32 = 8;
 /// `Watch` streams at once, over all connections.
 pub const MAX_WATCHERS: usize = 32;
+/// Readers of events at once, over all connections.
+pub const MAX_EVENT_READERS: usize = 32;
 /// Requests on their way to the owner of the loop.
 pub const MAX_REQUESTS: usize = 64;
 /// Bytes of a request; none has more than a port's name and a number in it.
@@ -43,6 +46,11 @@ const PING_PATIENCE: Duration = Duration::from_secs(30);
 /// How long the owner of the loop may take; the loop itself takes a turn.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Longest recording.
+pub const MAX_RECORDING: Duration = Duration::from_secs(3600);
+/// Bytes of a piece of a recording in one message.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// What a client wants of the owner of the loop, and the way back for the answer.
 #[derive(Debug)]
 pub enum Request {
@@ -52,6 +60,13 @@ pub enum Request {
         read_watermarks: bool,
         /// Where it goes.
         answer: oneshot::Sender<v1::Snapshot>,
+    },
+    /// A recording.
+    Recording {
+        /// From now on for so long; nothing: what has been kept.
+        duration: Duration,
+        /// Where it goes when it has ended, in pieces.
+        answer: oneshot::Sender<Result<Vec<Vec<u8>>, Refusal>>,
     },
     /// To do something; the answer comes when it is done.
     Order {
@@ -81,9 +96,16 @@ pub async fn serve(
     listener: UnixListener,
     about: About,
     requests: mpsc::Sender<Request>,
+    journal: Journal,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let api = Api { about, owner: Owner(requests), watchers: Arc::new(Semaphore::new(MAX_WATCHERS)) };
+    let api = Api {
+        about,
+        owner: Owner(requests),
+        watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+        journal,
+        event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
+    };
     let service = ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES);
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
@@ -126,14 +148,27 @@ impl Owner {
         self.ask(|answer| Request::Order { order, answer }).await?.map_err(Status::from)
     }
 
+    async fn record(&self, duration: Duration) -> Result<Vec<Vec<u8>>, Status> {
+        let request = |answer| Request::Recording { duration, answer };
+        self.ask_for(request, duration + PATIENCE).await?.map_err(Status::from)
+    }
+
     async fn ask<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Request) -> Result<T, Status> {
+        self.ask_for(request, PATIENCE).await
+    }
+
+    async fn ask_for<T>(
+        &self,
+        request: impl FnOnce(oneshot::Sender<T>) -> Request,
+        patience: Duration,
+    ) -> Result<T, Status> {
         let stopping = || Status::unavailable("the switch is stopping");
         let (answer, answered) = oneshot::channel();
         let ask = async {
             self.0.send(request(answer)).await.map_err(|_| stopping())?;
             answered.await.map_err(|_| stopping())
         };
-        tokio::time::timeout(PATIENCE, ask)
+        tokio::time::timeout(patience, ask)
             .await
             .unwrap_or_else(|_| Err(Status::deadline_exceeded("the poll loop did not answer within 2 s")))
     }
@@ -143,6 +178,8 @@ struct Api {
     about: About,
     owner: Owner,
     watchers: Arc<Semaphore>,
+    journal: Journal,
+    event_readers: Arc<Semaphore>,
 }
 
 #[tonic::async_trait]
@@ -208,6 +245,53 @@ impl Control for Api {
         request: tonic::Request<v1::SetPfcRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         self.done(Order::SetPfc { enabled: request.into_inner().enabled }).await
+    }
+
+    type RecordStream = Pin<Box<dyn Stream<Item = Result<v1::RecordingPiece, Status>> + Send>>;
+
+    async fn record(
+        &self,
+        request: tonic::Request<v1::RecordRequest>,
+    ) -> Result<Response<Self::RecordStream>, Status> {
+        let duration = Duration::from_millis(request.into_inner().duration_ms.into()).min(MAX_RECORDING);
+        let pieces = self.owner.record(duration).await?.into_iter().flat_map(|piece| {
+            let messages =
+                piece.chunks(PIECE_BYTES).map(|bytes| Ok(v1::RecordingPiece { bytes: bytes.to_vec() }));
+            messages.collect::<Vec<_>>()
+        });
+        Ok(Response::new(Box::pin(futures::stream::iter(pieces))))
+    }
+
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventBatch, Status>> + Send>>;
+
+    async fn events(
+        &self,
+        request: tonic::Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        let place = self.event_readers.clone().try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!("{MAX_EVENT_READERS} clients are reading events already"))
+        })?;
+        let v1::EventsRequest { since, follow } = request.into_inner();
+        let last = self.journal.last();
+        if since > last {
+            return Err(Status::invalid_argument(format!(
+                "the last event is number {last}, not yet {since}: numbers begin at 1 when the daemon starts; leave `since` out"
+            )));
+        }
+        let reader = (self.journal.clone(), self.owner.clone(), since, place);
+        // A reader that is slow is asked for no more than it takes: what it misses meanwhile it is told.
+        let stream = futures::stream::unfold(reader, move |(journal, owner, since, place)| async move {
+            if follow {
+                tokio::select! {
+                    () = journal.later_than(since) => {}
+                    () = owner.0.closed() => {} // the switch is stopping: what is left, and the end
+                }
+            }
+            let batch = journal.read(since);
+            let last = batch.events.last()?.number;
+            Some((Ok(batch), (journal, owner, last, place)))
+        });
+        Ok(Response::new(Box::pin(stream)))
     }
 
     async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {

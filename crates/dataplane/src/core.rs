@@ -113,10 +113,26 @@ impl<P: Port> Core<P> {
     /// One turn, and what the daemon wants of it. True if anything moved.
     pub fn turn(&mut self, now: Instant) -> bool {
         self.note_turn(now);
-        self.heartbeat.take(&mut self.switch, self.ports.len());
+        let forwards = self.turn.forwards();
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.turn(now, forwards, &self.switch);
+        }
+        self.hear_guard();
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.heartbeat.hear(self.turn.heard_ports());
         self.answer(now) || moved
+    }
+
+    /// Tells the switch what the guard told the neighbours in its place.
+    #[inline]
+    fn hear_guard(&mut self) {
+        let Self { heartbeat, turn, switch, .. } = self;
+        heartbeat.take(|port, frames, at| {
+            if let Some(recorder) = turn.recorder() {
+                recorder.guard(port, frames, at);
+            }
+            switch.told_by_guard(port, frames, at);
+        });
     }
 
     /// Commands from the daemon, events to it, and ports that went away by themselves.
@@ -127,6 +143,9 @@ impl<P: Port> Core<P> {
             self.obey(command, now);
         }
         for (at, event) in self.switch.drain_events() {
+            if let Some(recorder) = self.turn.recorder() {
+                recorder.event(at, event);
+            }
             self.mailbox.tell(Reply::Event(at, event));
         }
         for port in 0..self.ports.len() {
@@ -143,27 +162,56 @@ impl<P: Port> Core<P> {
             Command::Snapshot { mut snapshot, read_watermarks } => {
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
-                    self.switch.mark_watermarks(Mark::Read);
+                    self.mark_watermarks(Mark::Read);
                 }
                 self.mailbox.answer(Reply::Snapshot(snapshot));
             }
             Command::ClearWatermarks => {
-                self.switch.mark_watermarks(Mark::Clear);
+                self.mark_watermarks(Mark::Clear);
                 self.mailbox.answer(Reply::Done);
             }
             Command::Hold { port, held } => {
-                self.switch.hold(port, held);
+                self.hold(port, held);
                 self.mailbox.answer(Reply::Done);
             }
             Command::Apply(settings) => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.apply(&settings.switch, now);
+                }
                 self.switch.apply(&settings.switch, now);
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
                     port.set_min_posted(frames);
                 }
                 self.mailbox.answer(Reply::Applied(settings));
             }
+            Command::Record(recorder) => {
+                self.end_recording(now);
+                let before = std::mem::replace(self.turn.recorder(), recorder);
+                self.mailbox.answer(Reply::Recorded(before));
+            }
             Command::PortDown(port) => self.close(port, now),
             Command::Stop(snapshot) => self.stop = Some(snapshot),
+        }
+    }
+
+    fn mark_watermarks(&mut self, mark: Mark) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.watermarks(mark);
+        }
+        self.switch.mark_watermarks(mark);
+    }
+
+    fn hold(&mut self, port: usize, on_hold: bool) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.hold(port, on_hold);
+        }
+        self.switch.hold(port, on_hold);
+    }
+
+    fn end_recording(&mut self, now: Instant) {
+        let forwards = self.turn.forwards();
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.end(now, forwards, &self.switch);
         }
     }
 
@@ -173,6 +221,9 @@ impl<P: Port> Core<P> {
             return;
         }
         self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.port_down(port, now);
+        }
         self.switch.port_down(port, now, &mut self.memory);
         self.take_back(port, now);
     }
@@ -181,6 +232,9 @@ impl<P: Port> Core<P> {
     fn take_back(&mut self, port: usize, now: Instant) {
         self.ports[port].close(&mut self.memory, &mut self.unsent);
         for frame in self.unsent.drain(..) {
+            if let Some(recorder) = self.turn.recorder() {
+                recorder.unsent(port, &frame, now);
+            }
             self.switch.unsent(port, frame, now, &mut self.memory);
         }
         while let Some(trouble) = self.ports[port].take_trouble() {
@@ -193,6 +247,9 @@ impl<P: Port> Core<P> {
         if now.since(idle_since) < SPIN_NS || self.ports.iter().any(|port| port.outstanding() > 0) {
             return None;
         }
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.deadline(now);
+        }
         let nanos = self.switch.next_deadline(now).since(now).min(LONGEST_SLEEP_NS);
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
@@ -201,11 +258,18 @@ impl<P: Port> Core<P> {
     /// leave dropped and counted, ports closed.
     fn wind_up(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.stop();
+        }
         self.switch.stop();
-        (0..self.ports.len()).for_each(|port| self.switch.hold(port, false));
+        (0..self.ports.len()).for_each(|port| self.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
-            self.switch.flush(port, clock(), &mut self.memory);
+            let now = clock();
+            if let Some(recorder) = self.turn.recorder() {
+                recorder.flush(port, now);
+            }
+            self.switch.flush(port, now, &mut self.memory);
         }
         self.turn_until(&clock, |core| core.switch.frames_held() == 0);
         for port in 0..self.ports.len() {
@@ -214,8 +278,10 @@ impl<P: Port> Core<P> {
                 self.take_back(port, clock());
             }
         }
+        let now = clock();
         let mut snapshot = self.stop.take().unwrap_or_default();
-        self.snapshot(clock(), &mut snapshot);
+        self.snapshot(now, &mut snapshot);
+        self.end_recording(now);
         self.mailbox.answer(Reply::Stopped(snapshot));
     }
 
@@ -232,6 +298,9 @@ impl<P: Port> Core<P> {
     }
 
     fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.snapshot(now);
+        }
         self.switch.snapshot(now, snapshot);
         for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
             out.kernel = port.kernel_counters();

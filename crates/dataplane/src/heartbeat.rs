@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use switch::Instant;
 use switch::settings::MAX_PORTS;
-use switch::{Instant, Switch};
 use wire::set::Set64;
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
@@ -102,21 +102,22 @@ impl Heartbeat {
         self.has_news.store(true, std::sync::atomic::Ordering::Release);
     }
 
-    /// Tells the switch what the guard has left; the loop calls it once a turn.
+    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's number, how many frames the guard sent for
+    /// it, and when the last of them left.
     #[inline]
-    pub(crate) fn take(&self, switch: &mut Switch, ports: usize) {
+    pub(crate) fn take(&self, told: impl FnMut(usize, u64, Instant)) {
         if self.has_news.load(Relaxed) {
-            self.take_news(switch, ports);
+            self.take_news(told);
         }
     }
 
     #[cold]
-    fn take_news(&self, switch: &mut Switch, ports: usize) {
+    fn take_news(&self, mut tell: impl FnMut(usize, u64, Instant)) {
         self.has_news.swap(false, std::sync::atomic::Ordering::Acquire);
-        for (number, told) in self.ports.iter().take(ports).enumerate() {
+        for (number, told) in self.ports.iter().enumerate() {
             let frames = told.frames.swap(0, Relaxed);
             if frames > 0 {
-                switch.told_by_guard(number, frames, Instant(told.at_ns.load(Relaxed)));
+                tell(number, frames, Instant(told.at_ns.load(Relaxed)));
             }
         }
     }

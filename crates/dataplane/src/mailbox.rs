@@ -7,6 +7,7 @@ use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 
 use crate::port::Trouble;
+use crate::recorder::Recorder;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
@@ -34,6 +35,8 @@ pub enum Command {
     },
     /// Other settings from now on; they come back in [`Reply::Applied`], so that the loop frees nothing.
     Apply(Box<Settings>),
+    /// Record from the next turn on; what was recorded before ends. Nothing: do not record any more.
+    Record(Option<Box<Recorder>>),
     /// The interface of this port is gone, or has no carrier any more.
     PortDown(usize),
     /// Take no more frames, let the queues drain, end. The snapshot comes back in [`Reply::Stopped`].
@@ -60,6 +63,8 @@ pub enum Reply {
     Trouble(usize, Trouble),
     /// These settings are in force.
     Applied(Box<Settings>),
+    /// The recorder of until now, if there was one; all that it wrote has been handed over.
+    Recorded(Option<Box<Recorder>>),
     /// Something happened.
     Event(Instant, Event),
     /// The loop has ended; these are the totals.

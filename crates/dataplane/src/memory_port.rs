@@ -216,8 +216,8 @@ impl Port for MemoryPort {
         self.shared().incoming.len() as u32
     }
 
-    fn take_kernel_drops(&mut self) -> u64 {
-        std::mem::take(&mut self.shared().kernel_drops)
+    fn take_kernel_drops(&mut self) -> Option<u64> {
+        Some(std::mem::take(&mut self.shared().kernel_drops))
     }
 
     fn take_stray(&mut self) -> u64 {

@@ -32,9 +32,10 @@ pub trait Port {
         0
     }
 
-    /// Frames that the kernel had nowhere to put since this was last asked; looked at now and then, not at each call.
-    fn take_kernel_drops(&mut self) -> u64 {
-        0
+    /// Frames that the kernel had nowhere to put since it was last looked; `None` most of the time, as the port looks now and
+    /// then only.
+    fn take_kernel_drops(&mut self) -> Option<u64> {
+        None
     }
 
     /// Frames that `transmit` would take now.

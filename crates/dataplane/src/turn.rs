@@ -15,6 +15,7 @@ use wire::checksum;
 use wire::set::Set64;
 
 use crate::port::Port;
+use crate::recorder::Recorder;
 
 /// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
 pub const RX_BATCH: usize = 64;
@@ -40,6 +41,8 @@ pub struct Turn {
     forwards: bool,
     /// What waits in RX rings is ingress use.
     watches_rings: bool,
+    /// Writes down what the switch is given, while somebody wants that.
+    recorder: Option<Box<Recorder>>,
     // A port's frames; each is empty between two ports, and kept to allocate nothing.
     received: Vec<Received>,
     arrivals: Vec<Arrival>,
@@ -58,6 +61,7 @@ impl Turn {
             heard: Set64::EMPTY,
             forwards: true,
             watches_rings: true,
+            recorder: None,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
@@ -78,6 +82,17 @@ impl Turn {
     /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
     pub fn watch_rings(&mut self, watches_rings: bool) {
         self.watches_rings = watches_rings;
+    }
+
+    /// Where what the switch is given is written down, if anywhere.
+    #[inline]
+    pub(crate) fn recorder(&mut self) -> &mut Option<Box<Recorder>> {
+        &mut self.recorder
+    }
+
+    /// Whether data is taken in.
+    pub(crate) fn forwards(&self) -> bool {
+        self.forwards
     }
 
     /// Leaves a port out from now on, for good. False if it was closed before.
@@ -110,6 +125,9 @@ impl Turn {
                 moved |= self.receive(number, port, switch, memory, now);
             }
         }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.tick();
+        }
         switch.tick(now);
         for number in self.open.and(switch.ports_with_pfc(now)) {
             moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
@@ -136,6 +154,9 @@ impl Turn {
     ) -> bool {
         port.complete(&mut self.completed);
         let moved = !self.completed.is_empty();
+        if let (Some(recorder), true) = (&mut self.recorder, moved) {
+            recorder.completed(number, &self.completed);
+        }
         switch.complete_all(number, self.completed.drain(..), now, memory);
         moved
     }
@@ -154,6 +175,9 @@ impl Turn {
         let moved = !self.received.is_empty();
         self.heard.set(number, moved || self.heard.contains(number));
         let finish_checksums = self.finish_checksums[number];
+        if let (Some(recorder), true) = (&mut self.recorder, moved) {
+            recorder.received(number, &self.received, memory);
+        }
         let mut batch = self.received.drain(..);
         while let Some(received) = batch.next() {
             if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
@@ -173,14 +197,23 @@ impl Turn {
             switch.obey_only(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
-            switch.observe_rx_rings(number, port.rx_waiting(), now);
+            let waiting = port.rx_waiting();
+            if let Some(recorder) = &mut self.recorder {
+                recorder.waiting(number, waiting);
+            }
+            switch.observe_rx_rings(number, waiting, now);
         }
-        let dropped = port.take_kernel_drops();
-        if dropped > 0 {
+        if let Some(dropped) = port.take_kernel_drops() {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.kernel_dropped(number, dropped);
+            }
             switch.kernel_dropped(number, dropped, now);
         }
         let stray = port.take_stray();
         if stray > 0 {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.stray(number, stray);
+            }
             switch.stray_frames(number, stray, now);
         }
         moved
@@ -198,11 +231,15 @@ impl Turn {
         if port.transmit_room() == 0 {
             return false;
         }
+        let free_frames = memory.free_frames();
         switch.transmit_pfc(number, now, memory, &mut self.outgoing);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.pfc(number, free_frames, &self.outgoing);
+        }
         let moved = !self.outgoing.is_empty();
         if moved {
             port.transmit(&mut self.outgoing);
-            kick(number, port, switch);
+            self.kick(number, port, switch);
         }
         moved
     }
@@ -219,16 +256,32 @@ impl Turn {
     ) -> bool {
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
+            let free_frames = self.recorder.as_ref().map_or(0, |_| memory.free_frames());
             switch.transmit(number, room, now, memory, &mut self.outgoing);
+            if let Some(recorder) = &mut self.recorder {
+                recorder.sent(number, free_frames, room, &self.outgoing);
+            }
         }
         let moved = !self.outgoing.is_empty();
         if moved {
             port.transmit(&mut self.outgoing);
         }
         if port.outstanding() > 0 {
-            kick(number, port, switch);
+            self.kick(number, port, switch);
         }
         moved
+    }
+
+    /// Makes the kernel send what a port has given it, and counts what it says it lost.
+    #[inline]
+    fn kick<P: Port>(&mut self, number: usize, port: &mut P, switch: &mut Switch) {
+        let lost = port.kick();
+        if lost > 0 {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.kernel_lost(number, lost);
+            }
+            switch.kernel_lost(number, lost);
+        }
     }
 }
 
@@ -259,15 +312,6 @@ impl Order {
         let draw = u64::from(self.random.draw());
         self.forwards = draw & 1 != 0;
         self.first = (((draw >> 1) * self.ports as u64) >> 31) as usize;
-    }
-}
-
-/// Makes the kernel send what a port has given it, and counts what it says it lost.
-#[inline]
-fn kick<P: Port>(number: usize, port: &mut P, switch: &mut Switch) {
-    let lost = port.kick();
-    if lost > 0 {
-        switch.kernel_lost(number, lost);
     }
 }
 

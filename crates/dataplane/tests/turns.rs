@@ -41,6 +41,7 @@ fn settings() -> SwitchSettings {
             ..BufferSettings::default()
         },
         usage_percent: 100,
+        alarms: Default::default(),
         seed: 0,
         bridge: BridgeSettings::default(),
         ports: ports.collect(),
@@ -554,6 +555,13 @@ fn frames_that_the_kernel_dropped_are_an_event() {
     lab.wires[1].drop_for_want_of_frames(7);
     lab.turns(1);
     assert!(lab.events().contains(&Event::KernelDropped { port: 1, frames: 7 }));
+    // What follows within a second is told when that is over, though nothing more is dropped then.
+    lab.wires[1].drop_for_want_of_frames(5);
+    lab.turns(10);
+    assert_eq!(lab.events(), []);
+    lab.now = lab.now + 1_000_000_000;
+    lab.turns(1);
+    assert_eq!(lab.events(), [Event::KernelDropped { port: 1, frames: 5 }]);
 }
 
 /// A frame that is completed twice is counted and an event, and changes nothing else.

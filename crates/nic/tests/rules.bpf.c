@@ -2,17 +2,7 @@
 //
 // Runs each rule of nic_rules.h by itself, on what the test has put into the map `world`, where the outcome is left.
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed int __s32;
-typedef signed long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u64 __be64;
-typedef __u16 __sum16;
-typedef __u32 __wsum;
+#include "types.h"
 
 enum { BPF_MAP_TYPE_ARRAY = 2 };
 struct __sk_buff;

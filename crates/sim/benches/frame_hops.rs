@@ -110,6 +110,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        warnings: config::Mistakes::default(),
     }
 }
 

@@ -26,6 +26,7 @@ const BTH: usize = IP + UDP_HEADERS_BYTES;
 const HIGH: usize = BTH + 12;
 const SEND_ONLY: u8 = 0x04;
 const CNP: u8 = 0x81;
+const ECT1: u8 = 0b01;
 const CE: u8 = 0b11;
 
 /// A frame: its length and what is carried of it; a cache line.
@@ -79,10 +80,11 @@ impl Packet {
         Self::new(look, SEND_ONLY)
     }
 
-    /// A CNP that the flow's receiver sends to its sender.
+    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch drops it early (docs/sources.md,
+    /// "Inspur white paper", figures 3-5 and 3-7).
     pub(crate) fn cnp(look: &Look) -> Self {
         let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);
-        Self::new(&Look { from, to, priority, dscp, ecn: 0, len: CNP_BYTES, ..*look }, CNP)
+        Self::new(&Look { from, to, priority, dscp, ecn: ECT1, len: CNP_BYTES, ..*look }, CNP)
     }
 
     fn new(look: &Look, opcode: u8) -> Self {
@@ -216,5 +218,10 @@ mod tests {
         let header = Header::parse(&cnp.bytes).expect("a frame");
         assert_eq!((header.dst, header.src, cnp.dst()), (host_mac(3), host_mac(258), host_mac(3)));
         assert_eq!((cnp.content(), cnp.len), (Content::Cnp { flow: 70_000 }, 78));
+        assert_eq!(
+            ip::ecn(&cnp.bytes, &header),
+            Some(0b01),
+            "row 309: figures 3-5 and 3-7 of the Inspur paper"
+        );
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! What it is made of are plain values; the file's language is told in [`mod@file`].
 
+mod advice;
 mod checks;
 mod expect;
 mod faults;

@@ -171,6 +171,9 @@ const CHANGES: &[(&str, &str)] = &[
         "ends = [\"h[1-2]\", \"a.p[1-2]\"]",
         "ends = [\"h1\", \"a.p1\"]\n[[link]]\nends = [\"h2\", \"h5\"]\n[host.h5]\n[[fault]]\nat = \"1ms\"\nlink-down = \"a.p2\"",
     ),
+    // a wrong speed is the first complaint, and the only one
+    ("ends = [\"a.up\", \"b.up\"]", "ends = [\"a.up\", \"b.up\"]\nspeed = \"0\""),
+    ("ends = [\"h[1-2]\", \"a.p[1-2]\"]", "ends = [\"h[1-2]\", \"a.p[1-2]\"]\nspeed = \"1000000G\""),
     // expectations
     ("", "[[expect]]"),
     ("", "[[expect]]\nlots = 0"),

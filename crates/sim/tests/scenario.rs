@@ -162,3 +162,42 @@ fn a_fabric() {
     assert_eq!((&*scenario.title, &*scenario.links[255].name), ("fabric", "h256–leaf16.h16"));
     assert_eq!(scenario.links[383].name, "leaf16.up8–spine8.p16");
 }
+
+/// A cable that a switch's headroom is too short for is warned of once, wherever its length is said; the scenario runs all
+/// the same. Without a length nobody knows.
+#[test]
+fn cables_that_headroom_is_too_short_for() {
+    let config = |lines: &str| {
+        let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"25G\"\n{lines}");
+        let ports: String = (1..=3).map(port).collect();
+        format!(
+            "[buffer]\nheadroom_cells = 99999\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n{ports}"
+        )
+    };
+    let warnings = |cable: &str, config: String| {
+        let text = format!(
+            "duration = \"1ms\"\n[switch.s]\nconfig = \"s.toml\"\n[host.\"h[1-3]\"]\n[[link]]\n\
+             ends = [\"h[1-3]\", \"s.p[1-3]\"]\n{cable}[[traffic]]\nname = \"rdma\"\nfrom = \"h1\"\nto = \"h2\"\n\
+             priority = 3\nframe_bytes = 1536\n"
+        );
+        parse("x.toml", &text, &mut |_| Ok(config.clone())).unwrap().warnings.to_string()
+    };
+    let short = |line: &str| {
+        format!(
+            "x.toml:{line}: 125 headroom cells are too few: after XOFF 14917 bytes may arrive at 25G over 10 m, which \
+             take 234 cells as frames of 64 bytes (priority 3 of s.p1 and 2 more ports); give at least 234 cells (59904 \
+             bytes), as `sluice headroom --speed 25G --cable 10m --mtu 1536 --cell 256` explains"
+        )
+    };
+    assert_eq!(warnings("", config("")), "");
+    assert_eq!(warnings("cable_m = 10\n", config("")), short("7:11: link.cable_m"));
+    assert_eq!(warnings("", config("cable_m = 10\n")), short("6:8: link.ends"));
+    let enough = "pfc.priority.3.headroom_cells = 234\n";
+    assert_eq!(warnings("cable_m = 10\n", config(enough)), "");
+    assert!(
+        warnings("cable_m = 12\n", config(enough))
+            .starts_with("x.toml:7:11: link.cable_m: 234 headroom cells are")
+    );
+    let off = "pfc.mode = \"off\"\n";
+    assert_eq!(warnings("cable_m = 10\n", config(off)), "");
+}

@@ -1,21 +1,30 @@
 //! `sluice check`: what is wrong with configuration files, and what is right but cannot keep a no-drop priority lossless.
 //! The rules are the `config` crate's; nothing is started.
 
-use std::fs::File;
-use std::io::{self, Read as _, Write as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
+use anyhow::Result;
 use clap::Args;
-use config::{Config, Mistake, Mistakes};
+use config::reader::too_long;
+use config::{Config, Headroom, Mistake, Mistakes, spell_time};
 use serde::Serialize;
+use switch::SwitchSettings;
 
-/// More than the longest file that `config` takes: it refuses what is cut off here.
-const MAX_FILE_BYTES: u64 = 2 << 20;
+use crate::output;
+use crate::socket::Daemon;
+use crate::stall::{Stall, seconds};
+use crate::text::{self, Text};
+
 /// With --strict: there are warnings.
 const EXIT_WARNINGS: u8 = 1;
-/// A file is wrong, or cannot be read.
+/// A file is wrong, or cannot be read, or standard output cannot be written.
 const EXIT_WRONG: u8 = 2;
+
+/// What to do about headroom that lasts too short.
+const CURE: &str = "`sluice headroom --fix FILE` writes what holds";
 
 /// Which files, and how to say it.
 #[derive(Args)]
@@ -30,6 +39,12 @@ pub struct Arguments {
     /// Exit with 1 if there are warnings.
     #[arg(long)]
     strict: bool,
+    /// Where no daemon runs that says for how long its loop has stood still, measure that with one that spins here for so
+    /// long.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
+    measured: Option<Duration>,
+    #[command(flatten)]
+    daemon: Daemon,
 }
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
@@ -43,23 +58,65 @@ sluiced refuses a file with a mistake. It takes one with warnings: its threshold
 other, or what the file says of cables and frames, so that priorities may lose frames which must
 not. Mistakes and warnings go to standard error, with the lines of the file.
 
-JSON: file, severity (error, warning), line and column (from 1; null: the file cannot be read),
-setting (empty: the whole file), message, cure (null: none is known).
+Of a file that is right it says what its buffer comes to, and for how long the headroom of each
+no-drop priority lasts at its port's speed if the neighbour does not stop: frames may be lost if
+our loop stands still for longer, whatever the cable is. For how long it has stood still on this
+machine the running daemon says, if there is one; with --measured a loop is tried here where there
+is none. Headroom that lasts shorter is warned of.
 
-Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong.";
+    sluice check --measured lab.toml
+
+JSON: file, severity (error, warning, note), line and column (from 1; null: no place in the file),
+setting (empty: the whole file), message, cure (null: none is known, or needed).
+
+Exit codes: 0 all files are right, 1 with --strict: there are warnings, 2 a file is wrong (or
+standard output cannot be written).";
 
 /// Prints what there is to say.
 pub fn run(arguments: &Arguments) -> ExitCode {
-    let checked: Vec<Checked> = arguments.files.iter().map(|file| Checked::new(file)).collect();
-    // Whoever closes standard output has seen enough; the exit code still tells.
-    let _ = if arguments.json { print_json(&checked) } else { checked.iter().try_for_each(Checked::print) };
-    exit_code(&checked, arguments.strict)
+    let stall = match stall(arguments) {
+        Ok(stall) => stall,
+        Err(error) => {
+            eprintln!("sluice: {error:#}");
+            return ExitCode::from(EXIT_WRONG);
+        }
+    };
+    let verdicts: Vec<Verdict> =
+        arguments.files.iter().map(|file| Verdict::of(file, stall.as_ref())).collect();
+    let printed =
+        if arguments.json { print_json(&verdicts) } else { verdicts.iter().try_for_each(Verdict::print) };
+    match printed {
+        // Whoever closes standard output has seen enough; the exit code still tells.
+        Err(error) if !output::is_broken_pipe(&error) => {
+            eprintln!("sluice: {error:#}");
+            ExitCode::from(EXIT_WRONG)
+        }
+        _ => exit_code(&verdicts, arguments.strict),
+    }
+}
+
+/// How long a loop stands still, as far as anybody knows.
+fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
+    match arguments.measured {
+        Some(spin) => Stall::measure(&arguments.daemon, spin).map(Some),
+        None => Stall::known(&arguments.daemon),
+    }
 }
 
 /// A file, and what became of it.
-struct Checked {
+struct Verdict {
     name: String,
     outcome: Outcome,
+    /// What the buffer of a right file comes to.
+    notes: Vec<Note>,
+    /// Headroom that lasts shorter than a loop stands still.
+    short: Vec<Note>,
+}
+
+/// What is said of a setting without its place in the file.
+struct Note {
+    setting: String,
+    text: String,
 }
 
 enum Outcome {
@@ -68,27 +125,35 @@ enum Outcome {
     Unreadable(io::Error),
 }
 
-impl Checked {
-    fn new(file: &Path) -> Self {
+impl Verdict {
+    fn of(file: &Path, stall: Option<&Stall>) -> Self {
         let name = file.display().to_string();
-        let outcome = match text(file) {
+        let outcome = match text::read(file) {
             Err(error) => Outcome::Unreadable(error),
-            Ok(text) => match config::parse(&name, &text) {
+            Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
+            Ok(Text::Whole(text)) => match config::parse(&name, &text) {
                 Ok(config) => Outcome::Right(Box::new(config)),
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
         };
-        Self { name, outcome }
+        let (mut notes, mut short) = (Vec::new(), Vec::new());
+        if let Outcome::Right(config) = &outcome {
+            notes = self::notes(config, stall);
+            short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
+        }
+        Self { name, outcome, notes, short }
     }
 
     /// For people.
-    fn print(&self) -> io::Result<()> {
+    fn print(&self) -> Result<()> {
         match &self.outcome {
             Outcome::Right(config) => {
-                writeln!(io::stdout(), "{}: right, {} ports", self.name, config.interfaces.len())?;
+                output::print(&format!("{}: right, {} ports", self.name, config.interfaces.len()))?;
+                self.notes.iter().try_for_each(|note| output::print(&format!("  {}", note.text)))?;
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));
                 }
+                self.short.iter().for_each(|note| eprintln!("{}: warning: {}; {CURE}", self.name, note.text));
             }
             Outcome::Wrong(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes.clone())),
             Outcome::Unreadable(error) => eprintln!("sluice: cannot read {}: {error}", self.name),
@@ -97,11 +162,16 @@ impl Checked {
     }
 
     /// For programs.
-    fn json(&self) -> Vec<Said<'_>> {
+    fn json(&self) -> Vec<Message<'_>> {
         match &self.outcome {
-            Outcome::Right(config) => self.all("warning", &config.warnings),
+            Outcome::Right(config) => {
+                let mut messages = self.all("warning", &config.warnings);
+                messages.extend(self.short.iter().map(|note| self.note("warning", note, Some(CURE))));
+                messages.extend(self.notes.iter().map(|note| self.note("note", note, None)));
+                messages
+            }
             Outcome::Wrong(mistakes) => self.all("error", mistakes),
-            Outcome::Unreadable(error) => vec![Said {
+            Outcome::Unreadable(error) => vec![Message {
                 file: &self.name,
                 severity: "error",
                 line: None,
@@ -113,8 +183,13 @@ impl Checked {
         }
     }
 
-    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m Mistakes) -> Vec<Said<'m>> {
-        let said = |mistake: &'m Mistake| Said {
+    fn note<'m>(&'m self, severity: &'static str, note: &'m Note, cure: Option<&'m str>) -> Message<'m> {
+        let Note { setting, text } = note;
+        Message { file: &self.name, severity, line: None, column: None, setting, message: text.clone(), cure }
+    }
+
+    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m Mistakes) -> Vec<Message<'m>> {
+        let message = |mistake: &'m Mistake| Message {
             file: &self.name,
             severity,
             line: Some(mistake.line),
@@ -123,20 +198,57 @@ impl Checked {
             message: mistake.what.clone(),
             cure: mistake.cure.as_deref(),
         };
-        mistakes.list().iter().map(said).collect()
+        mistakes.list().iter().map(message).collect()
     }
 }
 
-/// The text of a file, or as much of it as `config` refuses to take.
-pub fn text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
+/// What a file's buffer comes to, if there is anything to know of it: a preset, or priorities that need headroom.
+fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
+    let headrooms = config::headrooms(&active(config));
+    if config.preset.is_none() && headrooms.is_empty() {
+        return Vec::new();
+    }
+    let buffer = &config.switch.buffer;
+    let preset = config.preset.map_or(String::new(), |name| format!(" (preset {name})"));
+    let text = format!(
+        "buffer{preset}: {} cells of {} bytes: {} fixed, {} shared, {} headroom",
+        buffer.total_cells,
+        buffer.cell_bytes,
+        buffer.fixed_cells,
+        buffer.shared_cells(),
+        buffer.headroom_cells
+    );
+    let of_buffer = Note { setting: "buffer".to_owned(), text };
+    let of_ports = headrooms.iter().map(|headroom| note_of(headroom, headroom.to_string()));
+    let of_loop = stall.filter(|_| !headrooms.is_empty()).map(|stall| Note {
+        setting: "dataplane".to_owned(),
+        text: format!("a loop is held up for {} ({})", spell_time(stall.ns), stall.source),
+    });
+    std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
 
-/// A mistake or a warning.
+/// Headroom that a loop which stands still once so long lets overflow.
+fn short(config: &Config, stall: &Stall) -> Vec<Note> {
+    let headrooms = config::headrooms(&active(config));
+    let short = headrooms.iter().filter(|headroom| headroom.lasts_ns < stall.ns);
+    let text = |headroom: &Headroom| {
+        format!("{headroom}, shorter than a loop is held up for, {} ({})", spell_time(stall.ns), stall.source)
+    };
+    short.map(|headroom| note_of(headroom, text(headroom))).collect()
+}
+
+fn note_of(headroom: &Headroom, text: String) -> Note {
+    Note { setting: format!("port.{}.pfc.priority", headroom.port), text }
+}
+
+/// The switch as it will run.
+fn active(config: &Config) -> SwitchSettings {
+    if config.pfc_enabled { config.switch.clone() } else { config.switch.without_pfc() }
+}
+
+/// A mistake, a warning or a note.
 #[derive(Serialize)]
-struct Said<'m> {
+struct Message<'m> {
     file: &'m str,
     severity: &'static str,
     line: Option<usize>,
@@ -146,20 +258,19 @@ struct Said<'m> {
     cure: Option<&'m str>,
 }
 
-fn print_json(checked: &[Checked]) -> io::Result<()> {
-    let said: Vec<Said> = checked.iter().flat_map(Checked::json).collect();
-    let text = serde_json::to_string_pretty(&said)?;
-    writeln!(io::stdout(), "{text}")
+fn print_json(verdicts: &[Verdict]) -> Result<()> {
+    let messages: Vec<Message> = verdicts.iter().flat_map(Verdict::json).collect();
+    output::print(&output::json(&messages, true)?)
 }
 
-fn exit_code(checked: &[Checked], strict: bool) -> ExitCode {
-    let warned = |checked: &Checked| match &checked.outcome {
-        Outcome::Right(config) => !config.warnings.list().is_empty(),
+fn exit_code(verdicts: &[Verdict], strict: bool) -> ExitCode {
+    let has_warnings = |verdict: &Verdict| match &verdict.outcome {
+        Outcome::Right(config) => !config.warnings.list().is_empty() || !verdict.short.is_empty(),
         Outcome::Wrong(_) | Outcome::Unreadable(_) => false,
     };
-    if checked.iter().any(|checked| !matches!(checked.outcome, Outcome::Right(_))) {
+    if verdicts.iter().any(|verdict| !matches!(verdict.outcome, Outcome::Right(_))) {
         ExitCode::from(EXIT_WRONG)
-    } else if strict && checked.iter().any(warned) {
+    } else if strict && verdicts.iter().any(has_warnings) {
         ExitCode::from(EXIT_WARNINGS)
     } else {
         ExitCode::SUCCESS

@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use switch::PortSettings;
@@ -13,25 +13,32 @@ use switch::cells::CellSize;
 use switch::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
-use crate::output;
 use crate::socket::Daemon;
+use crate::stall::{self, Source, Stall, seconds};
+use crate::{fix, output};
 
 /// The link, and how its ends are held up.
 #[derive(Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub struct Arguments {
     /// Speed of the link, as 25G or 2.5G.
-    #[arg(long, value_parser = speed_bps)]
-    speed: u64,
+    #[arg(long, value_parser = speed_bps, required_unless_present = "fix")]
+    speed: Option<u64>,
     /// Length of the cable, as 10m, 2km or metres.
-    #[arg(long, value_name = "LENGTH", value_parser = metres)]
-    cable: u32,
+    #[arg(long, value_name = "LENGTH", value_parser = metres, required_unless_present = "fix")]
+    cable: Option<u32>,
     /// Bytes of the longest frame of the priority, without FCS.
     #[arg(long, value_name = "BYTES", default_value_t = 1518, value_parser = mtu_bytes)]
     mtu: u32,
     /// Bytes of a cell.
     #[arg(long, value_name = "BYTES", default_value_t = 256, value_parser = cell_bytes)]
     cell: u32,
+    /// Write headroom that holds into a configuration of sluiced, for the links that it has.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["speed", "cable", "mtu", "cell"])]
+    fix: Option<PathBuf>,
+    /// Only show what --fix would change.
+    #[arg(long, requires = "fix", conflicts_with_all = ["speed", "cable", "mtu", "cell"])]
+    dry_run: bool,
     /// Add what the running daemon's loop needs, or else what a loop needs that spins here for so long.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2", value_parser = seconds)]
     measured: Option<Duration>,
@@ -54,16 +61,25 @@ cells are smaller than 127 bytes, in frames of a byte more than fills them).
 
     sluice headroom --speed 25G --cable 10m --mtu 1536
     sluice headroom --speed 10G --cable 1m --measured
+    sluice headroom --fix lab.toml --dry-run
 
 The first is for switch chips. In software a loop may be held up by others on its core, and for so
 long sees no frames and sends no XOFF; --measured and --stall-us add that, for both ends.
 
-JSON: speed_bps, cable_m, mtu_bytes, cell_bytes, in_transit: mtu_receiver_bytes, mtu_bytes,
+--fix raises what is too little in a file: the headroom of each no-drop priority of ports that send
+PFC, by their speed, cable_m and mtu and by what software adds (as the running daemon says, or else
+measured, unless --stall-us says it); the headroom pool, so that all can use theirs at once; and
+the total, so that the shared area stays as large as it is. Comments and layout stay. It shows the
+lines that are different, and writes all of them or none: a file that is wrong, or has a port
+without speed, stays as it is. What the new file is warned of goes to standard error.
+
+JSON with --fix: file, stall_ns, changes[] (a line each), written.
+JSON without: speed_bps, cable_m, mtu_bytes, cell_bytes, in_transit: mtu_receiver_bytes, mtu_bytes,
 response_bytes, cable_bytes, total_bytes; headroom_cells, reserved_exact_cells, reserved_cells,
-xon_offset_cells, sonic_bytes, sonic_cells, software (null: not asked for): source (daemon,
-measured, given), socket (null: not a daemon's), measured_s (null: not measured here), stall_ns,
-own_stall_bytes, peer_stall_bytes, in_flight_bytes, total_bytes, headroom_cells (all that is
-needed then).";
+xon_offset_cells, h3c_cells (null: no figure for this length), sonic_bytes, sonic_cells, software
+(null: not asked for): source (daemon, measured, given), socket (null: not a daemon's), measured_s
+(null: not measured here), stall_ns, own_stall_bytes, peer_stall_bytes, in_flight_bytes,
+total_bytes, headroom_cells (all that is needed then).";
 
 fn speed_bps(text: &str) -> Result<u64, String> {
     config::parse_speed(text)
@@ -95,75 +111,34 @@ fn cell_bytes(text: &str) -> Result<u32, String> {
     bytes.ok_or_else(|| format!("write the bytes of a cell, from {least} to {most}"))
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse::<f64>().ok().filter(|seconds| (0.1..=60.0).contains(seconds));
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| "write 0.1 to 60 seconds".to_owned())
-}
-
 /// Prints it.
 pub fn run(arguments: &Arguments) -> Result<()> {
-    let link = Link {
-        speed_bps: arguments.speed,
-        cable_m: u64::from(arguments.cable),
-        mtu_bytes: u64::from(arguments.mtu),
+    let stall = stall(arguments)?;
+    if let (Some(file), Some(stall)) = (&arguments.fix, &stall) {
+        return fix::run(file, stall, arguments.dry_run, arguments.json);
+    }
+    let (Some(speed_bps), Some(cable_m)) = (arguments.speed, arguments.cable) else {
+        bail!("--speed and --cable are needed");
     };
-    let report = Report::new(link, CellSize::new(arguments.cell), stall(arguments)?.as_ref());
+    let link = Link { speed_bps, cable_m: u64::from(cable_m), mtu_bytes: u64::from(arguments.mtu) };
+    let report = Report::new(link, CellSize::new(arguments.cell), stall.as_ref());
     output::print(&if arguments.json { output::json(&report, true)? } else { report.text() })
 }
 
-/// How long a loop was held up at most, and who says so.
-struct Stall {
-    ns: u64,
-    source: Source,
-}
-
-enum Source {
-    /// The daemon on this socket.
-    Daemon(PathBuf),
-    /// A loop that spun here for so long.
-    Measured(Duration),
-    /// The command line.
-    Given,
-}
-
+/// How long loops are held up for, if that is asked for; a file that is to be fixed needs to know.
 fn stall(arguments: &Arguments) -> Result<Option<Stall>> {
     if let Some(us) = arguments.stall_us {
-        return Ok(Some(Stall { ns: us * 1000, source: Source::Given }));
+        return Ok(Some(Stall { ns: us * 1000, source: Source::Option }));
     }
-    let Some(measured) = arguments.measured else {
+    let by_default = arguments.fix.is_some().then_some(stall::SPIN);
+    let Some(duration) = arguments.measured.or(by_default) else {
         ensure!(
             !arguments.daemon.is_named(),
             "--socket is of no effect without --measured: add it, or leave it out"
         );
         return Ok(None);
     };
-    let stall = match ask(&arguments.daemon) {
-        Ok(stall) => stall,
-        // Who names a socket means that daemon, not just any loop.
-        Err(error) if arguments.daemon.is_named() => return Err(error),
-        Err(error) => {
-            eprintln!("sluice: measuring here for {} s: {error:#}", measured.as_secs_f64());
-            Stall { ns: longest_gap_ns(measured), source: Source::Measured(measured) }
-        }
-    };
-    Ok(Some(stall))
-}
-
-fn ask(daemon: &Daemon) -> Result<Stall> {
-    let snapshot = daemon.talk(async |client| Ok(client.snapshot().await?))?;
-    Ok(Stall { ns: snapshot.loop_worst_stall_ns, source: Source::Daemon(daemon.socket()?) })
-}
-
-/// The longest time that passes between two looks at the clock, looking all the time for `duration`.
-fn longest_gap_ns(duration: Duration) -> u64 {
-    let start = Instant::now();
-    let (mut last, mut longest) = (start, Duration::ZERO);
-    while last - start < duration {
-        let now = Instant::now();
-        longest = longest.max(now - last);
-        last = now;
-    }
-    longest.as_nanos() as u64
+    Ok(Some(Stall::measure(&arguments.daemon, duration)?))
 }
 
 /// What is printed; as JSON these are its names.
@@ -179,6 +154,8 @@ struct Report {
     reserved_exact_cells: f64,
     reserved_cells: u64,
     xon_offset_cells: u64,
+    /// What the H3C reference recommends for a cable of this length.
+    h3c_cells: Option<u32>,
     sonic_bytes: u64,
     sonic_cells: u64,
     software: Option<SoftwareReport>,
@@ -196,6 +173,8 @@ struct InTransitReport {
 #[derive(Serialize)]
 struct SoftwareReport {
     source: &'static str,
+    #[serde(skip)]
+    source_words: String,
     socket: Option<PathBuf>,
     measured_s: Option<f64>,
     stall_ns: u64,
@@ -228,6 +207,7 @@ impl Report {
             reserved_exact_cells,
             reserved_cells,
             xon_offset_cells: xon_offset_cells(link.mtu_bytes, cell),
+            h3c_cells: link.h3c_cells(),
             sonic_bytes: link.sonic_bytes(),
             sonic_cells: worst_case_cells(link.sonic_bytes(), cell),
             software: stall.map(|stall| SoftwareReport::new(link.speed_bps, cell, total_bytes, stall)),
@@ -242,11 +222,12 @@ impl SoftwareReport {
         let software = Software::new(speed_bps, stall.ns, stall.ns, in_flight_bytes);
         let (source, socket, measured_s) = match &stall.source {
             Source::Daemon(socket) => ("daemon", Some(socket.clone()), None),
-            Source::Measured(duration) => ("measured", None, Some(duration.as_secs_f64())),
-            Source::Given => ("given", None, None),
+            Source::Spin(duration) => ("measured", None, Some(duration.as_secs_f64())),
+            Source::Option => ("given", None, None),
         };
         Self {
             source,
+            source_words: stall.source.to_string(),
             socket,
             measured_s,
             stall_ns: stall.ns,
@@ -298,6 +279,7 @@ impl Report {
             self.reserved_exact_cells, self.reserved_cells
         );
         let _ = writeln!(out, "XON offset, slightly more than that frame: {} cells.", self.xon_offset_cells);
+        self.write_h3c(out);
         let _ = writeln!(
             out,
             "SONiC's figure for this link: {} bytes, {} cells as frames of the worst length. Gearbox and\n\
@@ -307,15 +289,28 @@ impl Report {
         );
     }
 
+    /// The H3C reference recommends headroom by the cable, too, and its figures are not those of its formula.
+    fn write_h3c(&self, out: &mut String) {
+        let Self { cable_m, headroom_cells, .. } = self;
+        let _ = match self.h3c_cells {
+            None => writeln!(out, "The H3C reference recommends no figure for {cable_m} m at this speed."),
+            Some(cells) if u64::from(cells) >= *headroom_cells => {
+                writeln!(
+                    out,
+                    "The H3C reference recommends {cells} cells for {cable_m} m: they hold the sum above."
+                )
+            }
+            Some(cells) => writeln!(
+                out,
+                "The H3C reference recommends {cells} cells for {cable_m} m, and its formula, the sum above, needs\n\
+                 {headroom_cells}: it contradicts itself. Only the formula holds whatever the frames are."
+            ),
+        };
+    }
+
     fn write_software(&self, software: &SoftwareReport, out: &mut String) {
         let stall_us = software.stall_ns as f64 / 1e3;
-        let whose = match (&software.socket, software.measured_s) {
-            (Some(socket), _) => format!("the longest of the daemon on {}", socket.display()),
-            (None, Some(seconds)) => {
-                format!("the longest of a loop that spun here for {seconds} s; no daemon was asked")
-            }
-            (None, None) => "as --stall-us says".to_owned(),
-        };
+        let whose = &software.source_words;
         let _ = writeln!(out, "What software adds if loops are held up for {stall_us:.1} µs\n({whose}):");
         line(out, software.own_stall_bytes, "our loop does not look: no XOFF yet");
         line(
@@ -420,11 +415,40 @@ mod tests {
         insta::assert_snapshot!(report(SERVER, 256, None).text());
     }
 
+    /// Rows 134 to 138 of the documents' table: the figure is said beside the formula's, and that the two contradict each other.
+    #[test]
+    fn the_figures_of_the_h3c_reference() {
+        for (gbps, cable_m, said) in [
+            (
+                100,
+                300,
+                "recommends 491 cells for 300 m, and its formula, the sum above, needs\n838: it contradicts itself.",
+            ),
+            (100, 1000, "recommends 9984 cells for 1000 m: they hold the sum above."),
+            (
+                100,
+                10_000,
+                "9984 cells for 10000 m, and its formula, the sum above, needs\n20541: it contradicts itself.",
+            ),
+            (100, 20_000, "recommends no figure for 20000 m at this speed."),
+            (
+                10,
+                20_000,
+                "100 cells for 20000 m, and its formula, the sum above, needs\n4291: it contradicts itself.",
+            ),
+            (10, 40_000, "recommends 9984 cells for 40000 m: they hold the sum above."),
+        ] {
+            let text =
+                report(Link { speed_bps: gbps * 1_000_000_000, cable_m, mtu_bytes: 1536 }, 256, None).text();
+            assert!(text.contains(said), "{said}\n{text}");
+        }
+    }
+
     #[test]
     fn for_software() {
-        let measured = Stall { ns: 1_500_000, source: Source::Measured(Duration::from_secs(2)) };
-        let given = Stall { ns: 1000, source: Source::Given };
-        let too_much = Stall { ns: 2_000_000_000, source: Source::Given };
+        let measured = Stall { ns: 1_500_000, source: Source::Spin(Duration::from_secs(2)) };
+        let given = Stall { ns: 1000, source: Source::Option };
+        let too_much = Stall { ns: 2_000_000_000, source: Source::Option };
         let slow = Link { speed_bps: 500_000_000, cable_m: 0, mtu_bytes: 1518 };
         let texts = [
             report(SERVER, 256, by_daemon()),
@@ -479,13 +503,6 @@ mod tests {
         ] {
             assert_eq!(metres(text).ok(), expected, "{text}");
         }
-    }
-
-    #[test]
-    fn the_longest_gap_is_not_longer_than_the_time_looked() {
-        let start = Instant::now();
-        let gap_ns = longest_gap_ns(Duration::from_millis(20));
-        assert!(gap_ns > 0 && u128::from(gap_ns) <= start.elapsed().as_nanos());
     }
 
     #[test]

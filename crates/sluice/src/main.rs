@@ -3,13 +3,18 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod events;
+mod fix;
 mod headroom;
 mod nic;
 mod orders;
 mod output;
+mod record;
 mod show;
 mod sim;
 mod socket;
+mod stall;
+mod text;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -33,6 +38,9 @@ enum Task {
     Pfc(orders::Pfc),
     Port(orders::Port),
     Clear(orders::Clear),
+    Events(events::Arguments),
+    Record(record::Record),
+    Replay(record::Arguments),
     /// Say what is wrong with configuration files, and what cannot be lossless.
     Check(check::Arguments),
     /// How much headroom a lossless priority needs, and the lines of configuration that give it.
@@ -52,6 +60,9 @@ fn main() -> ExitCode {
         Task::Pfc(arguments) => orders::pfc(&arguments),
         Task::Port(arguments) => orders::port(&arguments),
         Task::Clear(arguments) => orders::clear(&arguments),
+        Task::Events(arguments) => events::run(&arguments),
+        Task::Record(arguments) => record::record(&arguments),
+        Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
@@ -60,7 +71,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS, // `sluice show … | head` has seen enough
+        Err(error) if output::is_broken_pipe(&error) => ExitCode::SUCCESS, // `sluice show … | head` has seen enough
         Err(error) => {
             eprintln!("sluice: {error:#}");
             ExitCode::FAILURE
@@ -73,11 +84,6 @@ fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).init();
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let io = error.downcast_ref::<std::io::Error>();
-    io.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

@@ -1,20 +1,23 @@
 //! What commands print on standard output: text and tables for people, JSON for programs.
 
-use std::io::Write;
+use std::io::{self, Write};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, LineStyle, Table, TableStyle};
 use serde::Serialize;
 
 /// Prints a text, which may have several lines.
 ///
 /// # Errors
-/// Nobody reads it any more.
+/// It cannot be written, or nobody reads it any more ([`is_broken_pipe`]).
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    writeln!(out, "{}", text.trim_end())?;
-    out.flush()?;
-    Ok(())
+    writeln!(out, "{}", text.trim_end()).and_then(|()| out.flush()).context("cannot write to standard output")
+}
+
+/// Whoever read standard output has closed it, as `| head` does: has seen enough.
+pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// A value as JSON, on many lines or on one.

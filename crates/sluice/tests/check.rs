@@ -19,7 +19,8 @@ fn check(arguments: &[&str]) -> (i32, String, String) {
     // How mistakes are drawn depends on the environment.
     command.arg("check").args(arguments).current_dir(&folder);
     command.env_clear().env("NO_COLOR", "1").env("LC_ALL", "C.UTF-8").env("TERM", "dumb");
-    let output = command.output().unwrap();
+    // No daemon of this machine is asked.
+    let output = command.env("SLUICE_SOCKET", "/nowhere/sluice.sock").output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
 }
@@ -57,4 +58,35 @@ fn for_programs() {
     assert_eq!(err, "");
     insta::assert_snapshot!(out);
     assert_eq!(check(&["--json", "right.toml"]).1, "[]\n");
+}
+
+/// What cannot be written is an error, whatever a command prints; no daemon is asked.
+#[test]
+fn a_full_standard_output_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("right.toml"), RIGHT).unwrap();
+    for (arguments, expected) in [
+        (&["check", "right.toml"][..], 2),
+        (&["check", "--json", "right.toml"], 2),
+        (&["headroom", "--speed", "10G", "--cable", "1m"], 1),
+        (&["headroom", "--speed", "10G", "--cable", "1m", "--json"], 1),
+    ] {
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        let output = command.args(arguments).current_dir(&folder).stdout(full).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(expected), "{arguments:?}: {err}");
+        assert!(err.contains("sluice: cannot write to standard output: No space left on device"), "{err}");
+    }
+}
+
+/// A file of 100 MiB is not read, and called what it is.
+#[test]
+fn long_files_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("long.toml");
+    fs::write(&file, "#".repeat(100 << 20)).unwrap();
+    let (code, _, err) = check(&[file.to_str().unwrap()]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
 }

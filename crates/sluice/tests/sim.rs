@@ -199,3 +199,58 @@ fn the_first_scenario_is_as_the_docs_tell() {
     };
     assert_eq!(outcome(folder.path(), "first.toml"), outcome(root, "config/scenarios/first.toml"));
 }
+
+/// A full disk behind standard output, or behind a capture, is an error that is called by its name.
+#[test]
+fn what_cannot_be_written_is_an_error() {
+    let folder = folder();
+    for arguments in [&["incast.toml"][..], &["incast.toml", "--json"], &["incast.toml", "--plots", "plots"]]
+    {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
+        command.arg("sim").args(arguments).current_dir(folder.path());
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = command.stdout(full).output().unwrap();
+        let err = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {err}");
+        assert!(err.contains("sluice: cannot write to standard output: No space left on device"), "{err}");
+    }
+    let (code, _, err) = sim(folder.path(), &["incast.toml", "--pcap", "h1=/dev/full"]);
+    assert_eq!(code, 2, "{err}");
+    assert!(err.contains("sluice: cannot write /dev/full: No space left on device"), "{err}");
+    assert!(!err.contains("reading"), "{err}");
+}
+
+/// The scenario runs all the same, standard output is as without, and the warning comes true: frames are lost.
+#[test]
+fn a_cable_that_headroom_is_too_short_for_is_warned_of() {
+    let folder = folder();
+    let far = INCAST.replace("\"s.p[1-3]\"]", "\"s.p[1-3]\"]\ncable_m = 10000");
+    fs::write(folder.path().join("far.toml"), far).unwrap();
+    let (code, out, err) = sim(folder.path(), &["--json", "far.toml"]);
+    assert_eq!(code, 1, "{err}");
+    let outcome: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert!(outcome["expectations"][0]["measured"].as_f64().unwrap() > 0.0, "{out}");
+    for text in [
+        "100 headroom cells are too few",
+        "over 10000 m",
+        "(priority 3 of s.p1 and 2 more ports)",
+        "cable_m = 10000",
+    ] {
+        assert!(err.contains(text), "{err}");
+    }
+}
+
+/// A scenario, or a configuration of one, that is too long is refused unread, with what it has and what it may have.
+#[test]
+fn long_files_are_refused() {
+    let folder = folder();
+    let long = "#".repeat(100 << 20);
+    fs::write(folder.path().join("long.toml"), &long).unwrap();
+    let (code, _, err) = sim(folder.path(), &["long.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
+    fs::write(folder.path().join("configs/switch.toml"), &long).unwrap();
+    let (code, _, err) = sim(folder.path(), &["incast.toml"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
+}

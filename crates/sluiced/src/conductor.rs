@@ -1,5 +1,5 @@
 //! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the loop and the answers come
-//! back, changes of interfaces become commands, events become log lines, and signals reload the file or end it all.
+//! back, changes of interfaces become commands, events go to the journal and the log, and signals reload the file or end it all.
 //!
 //! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop does not wake this
 //! thread either; replies are looked for every few milliseconds.
@@ -12,18 +12,21 @@ use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Request};
 use control::{DaemonFacts, Order, Outcome, PortFacts, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
-use switch::{Event, Snapshot};
+use switch::{Description, Event, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{debug, error, info, warn};
+use tracing::{info, warn};
 
 use crate::carrier::{Change, Seen};
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::links::Notice;
 use crate::live::Live;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
+use crate::recording::Recording;
+use crate::stall::Stalls;
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -101,13 +104,16 @@ struct UnderWay {
 /// Both ways to the loop, and who waits for what.
 pub struct Conductor {
     handle: Handle,
-    ports: Vec<String>,
     facts: Vec<PortFacts>,
     log: Log,
+    events: Events,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
+    recording: Recording,
     /// What the loop runs with, after all that it has answered so far.
     live: Live,
+    /// For how long it was held up.
+    stalls: Stalls,
     /// Commands that found the ring full.
     commands: VecDeque<Command>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
@@ -124,14 +130,24 @@ pub struct Conductor {
 
 impl Conductor {
     /// For a loop that runs with `live`; `facts` are its ports' in their order.
-    pub fn new(handle: Handle, live: Live, facts: Vec<PortFacts>, guard: Option<Guard>, log: Log) -> Self {
+    pub fn new(
+        handle: Handle,
+        live: Live,
+        facts: Vec<PortFacts>,
+        guard: Option<Guard>,
+        log: Log,
+        stalls: Stalls,
+        events: Events,
+    ) -> Self {
         Self {
             handle,
-            ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
             log,
+            events,
             guard,
+            recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
+            stalls,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             asked: Vec::new(),
@@ -212,6 +228,7 @@ impl Conductor {
             Request::Snapshot { read_watermarks, answer } => {
                 self.waiting.push(Wish { read_watermarks, answer });
             }
+            Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
             Request::Order { order, answer } => {
                 self.orders.push_back(Asked { order, answer: Some(answer) });
             }
@@ -233,18 +250,20 @@ impl Conductor {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
                 Reply::Done => self.finish_order(),
+                Reply::Recorded(_) => self.recording.ended(),
                 Reply::Applied(settings) => {
                     if let Some(guard) = &self.guard {
                         guard.apply(&settings.switch);
                     }
                     self.finish_order();
                 }
-                Reply::Event(_, event) => self.log_event(event),
-                Reply::Trouble(port, trouble) => self.log_trouble(port, trouble),
+                Reply::Event(at, event) => self.note_event(at, event),
+                Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
-        if !self.waiting.is_empty()
+        let looks = self.snapshot.is_some() && self.stalls.is_due(Instant::now());
+        if (looks || !self.waiting.is_empty())
             && let Some(snapshot) = self.snapshot.take()
         {
             self.asked.append(&mut self.waiting);
@@ -256,6 +275,7 @@ impl Conductor {
         {
             self.begin_order(asked);
         }
+        self.commands.extend(self.recording.proceed(Instant::now()));
         while let Some(command) = self.commands.pop_front() {
             if let Err(command) = self.handle.send(command) {
                 self.commands.push_front(command);
@@ -265,6 +285,8 @@ impl Conductor {
     }
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
+        self.events.note_lost(snapshot.events_lost);
+        self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
         let message = self.message(&snapshot);
         for wish in self.asked.drain(..) {
             let _ = wish.answer.send(message.clone()); // a client that is gone needs none
@@ -297,97 +319,56 @@ impl Conductor {
         let Some(UnderWay { asked, changes, live }) = self.under_way.take() else { return };
         if let Some(live) = live {
             self.live = live;
+            self.stalls.forget();
         }
+        self.events.keep_order(&asked.order, &changes);
         conclude(asked, Ok(changes));
     }
 
     /// A change of a port's interface.
     fn note(&mut self, Notice { port, change }: Notice) {
-        let name = &self.ports[port];
         let interface = &self.facts[port].interface;
-        match change {
-            Change::Came => info!(port = name, interface, "the interface has its carrier: the port forwards"),
+        let (kind, severity, what) = match change {
+            Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
             Change::Lost(seen) => {
-                let why = match seen {
-                    Seen::Gone => "is gone",
-                    Seen::Down => "is down",
-                    Seen::NoCarrier | Seen::Carrier => "has lost its carrier",
-                };
-                warn!(port = name, interface, "the interface {why}: the port goes down, the others go on");
                 self.commands.push_back(Command::PortDown(port));
+                let why = match seen {
+                    Seen::Gone => "is gone: the port goes down, the others go on",
+                    Seen::Down => "is down: the port goes down, the others go on",
+                    Seen::NoCarrier | Seen::Carrier => {
+                        "has lost its carrier: the port goes down, the others go on"
+                    }
+                };
+                ("interface_lost", Severity::Warning, why)
             }
             Change::Back => {
-                warn!(
-                    port = name,
-                    interface, "the interface is back; restart sluiced to use it as a port again"
-                );
+                ("interface_back", Severity::Warning, "is back; restart sluiced to use it as a port again")
             }
-        }
+        };
+        let message = format!("the interface {interface} {what}");
+        self.events.note_now(Description::new(kind, severity, message).of_port(port));
     }
 
-    fn log_trouble(&self, port: usize, trouble: Trouble) {
-        let (name, interface) = (&self.ports[port], &self.facts[port].interface);
-        match trouble {
-            Trouble::Down(errno) => {
-                let error = io::Error::from_raw_os_error(errno);
-                warn!(port = name, interface, %error, "the port cannot be used any more");
-            }
+    fn note_trouble(&self, port: usize, trouble: Trouble) {
+        let interface = &self.facts[port].interface;
+        let (kind, errno, what) = match trouble {
+            Trouble::Down(errno) => ("port_unusable", errno, "the port cannot be used any more"),
             Trouble::QdiscStays(errno) => {
-                let error = io::Error::from_raw_os_error(errno);
-                warn!(port = name, interface, %error, "the queueing discipline of the port stays on its interface");
+                ("qdisc_stays", errno, "the queueing discipline of the port stays on its interface")
             }
-        }
+        };
+        let message = format!("{interface}: {what}: {}", io::Error::from_raw_os_error(errno));
+        self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
     }
 
-    fn log_event(&self, event: Event) {
-        match event {
-            Event::XoffBegan { port, priority } => {
-                debug!(
-                    port = self.ports[port],
-                    priority, "XOFF: the neighbour is told to stop this priority"
-                );
-            }
-            Event::XoffEnded { port, priority } => {
-                debug!(port = self.ports[port], priority, "XON: the neighbour may go on");
-            }
-            Event::NoDropLost { port, priority } => {
-                let port = &self.ports[port];
-                error!(
-                    port,
-                    priority, "frames of a no-drop priority are lost: headroom is exhausted; give it more"
-                );
-            }
-            Event::KernelDropped { port, frames } => {
-                error!(
-                    port = self.ports[port],
-                    frames,
-                    "the kernel dropped frames that came in, whatever their priority: the loop had posted no empty frame \
-                     for them"
-                );
-            }
-            Event::StrayFrames { port, frames } => {
-                error!(
-                    port = self.ports[port],
-                    frames,
-                    "the kernel gave frames back that it did not have, or gave them back twice; they were ignored. This is a fault \
-                     of the kernel or of the interface's driver"
-                );
-            }
-            Event::AddressLimit { port } => {
-                warn!(
-                    port = self.ports[port],
-                    "the port has as many addresses as it may have ([bridge] max_entries_per_port): further ones are not \
-                     learned, and frames to them are flooded"
-                );
-            }
-            Event::PortDown { port } => {
-                if let Some(guard) = &self.guard {
-                    guard.forget(port);
-                }
-                let interface = &self.facts[port].interface;
-                warn!(port = self.ports[port], interface, "port down");
-            }
+    fn note_event(&mut self, at: switch::Instant, event: Event) {
+        if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
+            self.recording.note_loss(Instant::now());
         }
+        if let (Event::PortDown { port }, Some(guard)) = (event, &self.guard) {
+            guard.forget(port);
+        }
+        self.events.note(at, event.describe());
     }
 }
 

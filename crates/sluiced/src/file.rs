@@ -5,11 +5,9 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use config::reader::{MAX_FILE_BYTES, too_long};
 use config::{Config, Mistakes};
 use tracing::warn;
-
-/// More than the longest file that `config` takes: it refuses what is cut off here.
-const MAX_FILE_BYTES: u64 = 2 << 20;
 
 /// Why there is no configuration in a file.
 #[derive(Debug)]
@@ -32,19 +30,23 @@ impl fmt::Display for Wrong {
 /// Reads a file whole and checks it.
 pub fn read(file: &Path) -> Result<Config, Wrong> {
     let name = file.display().to_string();
-    let text = text(file).map_err(|error| Wrong::Unreadable(format!("cannot read {name}: {error}")))?;
+    let unreadable = |error: io::Error| Wrong::Unreadable(format!("cannot read {name}: {error}"));
+    let file = File::open(file).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let bytes = size.is_file().then_some(size.len());
+        return Err(Wrong::Mistakes(too_long(&name, bytes)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
     config::parse(&name, &text).map_err(Wrong::Mistakes)
 }
 
 /// Logs what is right in a file, but not lossless.
 pub fn log_warnings(config: &Config) {
     config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
-}
-
-fn text(file: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(file)?.take(MAX_FILE_BYTES).read_to_string(&mut text)?;
-    Ok(text)
 }
 
 #[cfg(test)]
@@ -63,7 +65,9 @@ mod tests {
         assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
         // A file without end is read no further than it takes to refuse it.
         let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
-        assert!(endless.contains("2097152 bytes are too many"), "{endless}");
+        assert!(endless.contains("the file has more than 1 MiB; 1 MiB is the most"), "{endless}");
+        let long = wrong(&vec![b'#'; 100 << 20]);
+        assert!(long.contains("lab.toml:1:1: the file has 100 MiB; 1 MiB is the most"), "{long}");
         let missing = read(Path::new("/nowhere/lab.toml")).unwrap_err().to_string();
         assert!(missing.starts_with("cannot read /nowhere/lab.toml: No such file"), "{missing}");
     }

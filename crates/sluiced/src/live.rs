@@ -140,18 +140,18 @@ mod tests {
         let (same, nothing) = live.reloaded().unwrap();
         assert_eq!((same.config(), nothing.len()), (live.config(), 0));
 
-        std::fs::write(live.file(), FILE.replace("16384", "14336").replace("\"1G\"", "\"2G\"")).unwrap();
+        std::fs::write(live.file(), FILE.replace("16384", "14336").replace("\"1G\"", "\"100M\"")).unwrap();
         let (next, changes) = live.reloaded().unwrap();
         assert_eq!(
             changes,
             [
                 "buffer: total cells 16384 → 14336",
                 "buffer: fixed cells 2048 → 1792",
-                "port.a: speed 1000000000 bit/s → 2000000000 bit/s"
+                "port.a: speed 1000000000 bit/s → 100000000 bit/s"
             ]
         );
-        assert_eq!(next.settings().switch.ports[0].speed_bps, Some(2_000_000_000));
-        assert_eq!((live.settings().min_posted, next.settings().min_posted), (vec![4464], vec![8192]));
+        assert_eq!(next.settings().switch.ports[0].speed_bps, Some(100_000_000));
+        assert_eq!((live.settings().min_posted, next.settings().min_posted), (vec![8192], vec![1488]));
         // What was set aside at the start stays there: back again is no trouble.
         std::fs::write(live.file(), FILE).unwrap();
         assert_eq!(next.reloaded().unwrap().0.config(), live.config());

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::mpsc;
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sched::{CpuSet, sched_getaffinity};
@@ -39,6 +40,19 @@ fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
         Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
         Scheduling::Fifo => xdp::Scheduling::Fifo(FIFO_PRIORITY),
     }
+}
+
+/// The longest time for which others hold up a thread on `core`, scheduled as a loop: it looks at the clock for `duration`.
+pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
+    let scheduling = as_asked(scheduling);
+    let look = move || -> io::Result<Duration> {
+        xdp::set_affinity(core)?;
+        let _ = xdp::set_scheduling(scheduling); // a refusal is told of when the loop itself asks
+        Ok(xdp::longest_gap(duration))
+    };
+    let thread = Builder::new().name(format!("trial-{core}")).spawn(look).context("starting a trial")?;
+    let longest = thread.join().map_err(|_| anyhow!("the trial of the loop's core panicked"))?;
+    longest.context("a trial of the loop's core")
 }
 
 /// A running loop.
@@ -94,6 +108,17 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn a_trial_is_no_longer_than_it_takes() {
+        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
+        let core = (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap()).unwrap();
+        let start = Instant::now();
+        let longest = longest_stall(core, Scheduling::Normal, Duration::from_millis(10)).unwrap();
+        assert!(!longest.is_zero() && longest <= start.elapsed());
+        assert!(longest_stall(CpuSet::count() - 1, Scheduling::Normal, Duration::ZERO).is_err());
+    }
 
     #[test]
     fn a_core_that_is_not_there_is_refused_with_those_that_are() {

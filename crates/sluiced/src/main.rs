@@ -4,6 +4,7 @@
 
 mod carrier;
 mod conductor;
+mod events;
 mod file;
 mod guard;
 mod links;
@@ -12,17 +13,20 @@ mod log;
 mod machine;
 mod orders;
 mod ports;
+mod recording;
 mod report;
 mod run;
 mod socket;
+mod stall;
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use config::Config;
 use file::Wrong;
-use log::Log;
+use log::{Format, Log};
 use run::End;
 
 /// The file is wrong, or cannot be read.
@@ -44,6 +48,9 @@ struct Arguments {
     /// [default: $RUST_LOG, or info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// How to log: text for people, or json, an object a line, for programs and journald.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
 }
 
 const AFTER_HELP: &str = "\
@@ -56,7 +63,7 @@ Exit codes: 0 stopped when told to (or the file is right), 1 it could not start 
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let log = match Log::to_stderr(arguments.log_level.as_deref()) {
+    let log = match Log::to_stderr(arguments.log_level.as_deref(), arguments.log_format) {
         Ok(log) => log,
         Err(problem) => {
             eprintln!("sluiced: {problem}");
@@ -65,7 +72,12 @@ fn main() -> ExitCode {
     };
     let Some(config) = read(&arguments.config) else { return ExitCode::from(EXIT_BAD_FILE) };
     if arguments.check {
-        println!("{}: right, {} ports", arguments.config.display(), config.interfaces.len());
+        let ports = config.interfaces.len();
+        let printed = writeln!(std::io::stdout(), "{}: right, {ports} ports", arguments.config.display());
+        if let Err(error) = printed {
+            eprintln!("sluiced: cannot write to standard output: {error}");
+            return ExitCode::FAILURE;
+        }
         if !config.warnings.list().is_empty() {
             eprintln!("{:?}", miette::Report::new(config.warnings));
         }

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use config::Config;
+use control::Journal;
 use control::server::{self, About, MAX_REQUESTS};
 use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
@@ -19,12 +20,14 @@ use tracing::{error, info, warn};
 use xdp::Waiter;
 
 use crate::conductor::{self, Conductor, Signals};
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
 use crate::log::Log;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
+use crate::stall::Stalls;
 use crate::{report, socket};
 
 /// How long clients may take to hear that the switch is gone.
@@ -58,6 +61,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     socket::must_be_free(&config.control_socket)?;
     let interfaces = look_up(&config.interfaces).await?;
     let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
+    let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
@@ -83,9 +87,13 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
-    let api = tokio::spawn(server::serve(listener, about(&live, started), requests, async {
-        let _ = api_ends.await;
-    }));
+    let journal = Journal::default();
+    let api =
+        tokio::spawn(server::serve(listener, about(&live, started), requests, journal.clone(), async {
+            let _ = api_ends.await;
+        }));
+    let names = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let events = Events::new(journal, names, started);
 
     ports::log(config, &interfaces, &facts);
     warn_of_missing_carriers(config, &links);
@@ -100,7 +108,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let end = Conductor::new(handle, live, facts, guard, log.clone())
+    let end = Conductor::new(handle, live, facts, guard, log.clone(), stalls, events)
         .run(requested, links.notices(), &machine, &mut signals)
         .await;
     drop(socket_file);

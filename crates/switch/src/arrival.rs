@@ -39,7 +39,7 @@ pub enum Kind {
     To(u8),
     /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
     Filtered(u8),
-    /// MAC control (PFC, PAUSE): it ends here.
+    /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
     Control,
     /// No bridge forwards it.
     Refused(DropReason),

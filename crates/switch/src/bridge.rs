@@ -21,7 +21,9 @@
 //! as much for each frame.
 
 use crate::settings::{BridgeSettings, MAX_PORTS};
+use crate::sparse;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 use wire::set::Set64;
 
@@ -29,11 +31,13 @@ use wire::set::Set64;
 const MAX_PROBES: usize = 32;
 /// Slots that one call of `age` looks at.
 const AGED_PER_CALL: usize = 16;
+/// Events about a full table are no closer together.
+const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
 const TICK_SHIFT: u32 = 26;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     /// The address; the default: empty.
     address: Address,
@@ -46,8 +50,16 @@ const STATIC: u32 = u32::MAX;
 
 const EMPTY: Entry = Entry { address: Address(0), seen_tick: 0, port: 0 };
 
+impl sparse::Slot for Entry {
+    const EMPTY: Self = EMPTY;
+
+    fn is_empty(&self) -> bool {
+        self.address.is_empty()
+    }
+}
+
 /// A MAC address as one number, which is what the table compares and hashes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Address(u64);
 
 impl Address {
@@ -80,7 +92,7 @@ impl Address {
 }
 
 /// The learned addresses of one port.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Share {
     entries: u32,
     /// Frames whose source was not learned because the port has all that it may have.
@@ -90,8 +102,9 @@ struct Share {
 }
 
 /// The addresses that a switch knows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Bridge {
+    #[serde(with = "sparse")]
     slots: Vec<Entry>,
     /// 64 − log2(slots): the hash's upper bits pick the slot.
     shift: u32,
@@ -107,6 +120,9 @@ pub struct Bridge {
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
     full: u64,
+    /// … of which an event has told.
+    told_full: u64,
+    next_event: Instant,
     /// Addresses seen on another port than before.
     moves: u64,
     next_to_age: usize,
@@ -128,6 +144,8 @@ impl Bridge {
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
             full: 0,
+            told_full: 0,
+            next_event: Instant(0),
             moves: 0,
             next_to_age: 0,
         }
@@ -291,6 +309,17 @@ impl Bridge {
         }
     }
 
+    /// Frames whose source was not learned for want of room and of which an event must tell now: at once, and then once a
+    /// second at most while it lasts.
+    #[inline]
+    pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
+        if self.full == self.told_full || now < self.next_event {
+            return None;
+        }
+        self.next_event = now + EVENT_NS;
+        Some(self.full - std::mem::replace(&mut self.told_full, self.full))
+    }
+
     /// Addresses known, addresses not learned for want of room, and moves.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.entries as u64, self.full, self.moves)
@@ -400,6 +429,11 @@ mod tests {
         }
         let (entries, full, _) = bridge.counts();
         assert_eq!((entries + full, entries <= 100), (150, true));
+        assert_eq!(bridge.untold_full(Instant(0)), Some(full), "an event at once");
+        bridge.learn(mac(200), 0, Instant(1));
+        assert_eq!(bridge.untold_full(Instant(SECOND - 1)), None, "no more than one a second");
+        assert_eq!(bridge.untold_full(Instant(SECOND)), Some(1));
+        assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
     }
 
     /// Addresses that all had one home slot under the constant that hashes were multiplied by before there was a key, and

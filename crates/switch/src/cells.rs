@@ -3,8 +3,10 @@
 //! Source: docs/law.md, "Cells"; docs/sources.md, "H3C reference" (Cell resources, of 208 bytes: a 128-byte frame takes
 //! one, a 300-byte frame two).
 
+use serde::{Deserialize, Serialize};
+
 /// The size of a cell, ready to divide by.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct CellSize {
     bytes: u32,
     /// ceil(2^32 / bytes): multiplying by it and shifting by 32 divides every length up to 65535 exactly.

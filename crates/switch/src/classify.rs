@@ -20,10 +20,12 @@
 //! 6.9.3, 8.6.6.
 
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
+use serde::{Deserialize, Serialize};
+use serde_big_array::Array;
 use wire::set::Set8;
 
 /// What a frame is treated as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
 pub struct Class {
     /// 802.1p priority: the group.
@@ -35,14 +37,14 @@ pub struct Class {
 }
 
 /// One port's classifier: the answers for every input, worked out beforehand.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Classifier {
     /// Frames without tag.
     untagged: Class,
     /// Frames with a tag, by PCP · 2 + DEI.
     tagged: [Class; 2 * PRIORITIES],
     /// IP packets by DSCP, where DSCP is trusted.
-    by_dscp: Option<Box<[Class; DSCPS]>>,
+    by_dscp: Option<Box<Array<Class, DSCPS>>>,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
 }
@@ -68,7 +70,7 @@ impl Classifier {
         Self {
             untagged: of_port,
             tagged,
-            by_dscp: trusts_dscp.then(|| Box::new(std::array::from_fn(by_dscp))),
+            by_dscp: trusts_dscp.then(|| Box::new(Array(std::array::from_fn(by_dscp)))),
             policy: settings.policy,
             dei_drop_level: settings.dei_drop_level,
         }

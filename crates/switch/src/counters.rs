@@ -5,7 +5,7 @@
 //! it counts, and wherever people should see it a column of `sluice show`. The conversion between the two, the JSON (of
 //! the simulator too), the help and `sluice show counters` follow by themselves; the compiler says if either is missing.
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::settings::{POOLS, PRIORITIES};
 use crate::time::Nanos;
@@ -70,7 +70,7 @@ impl DropReason {
 }
 
 /// Frames and their bytes (without FCS).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// Frames.
     pub frames: u64,
@@ -105,7 +105,7 @@ pub struct PoolSnapshot {
 }
 
 /// PFC frames of a port, in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcCount {
     /// PFC frames in all.
     pub frames: u64,
@@ -200,7 +200,7 @@ pub struct PortSnapshot {
     pub pfc_received: PfcCount,
     /// PFC frames that went out.
     pub pfc_sent: PfcCount,
-    /// PFC frames that could not be read (wrong opcode, too short).
+    /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too short).
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in (counted, not obeyed).
     pub pause_received_frames: u64,
@@ -261,8 +261,12 @@ pub struct GroupSnapshot {
     pub threshold_cells: u32,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the reservation and the XOFF threshold together.
+    pub usage_percent: u8,
     /// Times that use outside headroom rose above the usage threshold.
     pub violations: u64,
+    /// Times that headroom use came to its alarm threshold (100 %: full), be there alarms or not.
+    pub headroom_violations: u64,
     /// Received frames.
     pub received: Count,
     /// Frames dropped at ingress (no room).
@@ -290,6 +294,8 @@ pub struct QueueSnapshot {
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
+    /// The usage threshold, in percent of the guaranteed cells and the tail-drop threshold together.
+    pub usage_percent: u8,
     /// Times that use rose above the usage threshold.
     pub violations: u64,
     /// Frames that left.

@@ -6,6 +6,7 @@
 //! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
 use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
+use crate::event::{AlarmPlace, Event, Events};
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
 use crate::pfc_received::Pauses;
@@ -13,18 +14,22 @@ use crate::pool::Pools;
 use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
+use crate::settings::{
+    AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings, PortSettings, Rate, RewriteSettings,
+    ScheduleSettings,
+};
 use crate::shaper::Shaper;
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::watermark::Mark;
 use crate::wred::{Random, Verdict};
+use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
 use wire::set::Set8;
 
 /// Queues that keep a rate together.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Shaped {
     queues: Set8,
     rate: Rate,
@@ -43,7 +48,7 @@ pub struct Dequeued {
 }
 
 /// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Egress {
     queues: [Queue; PRIORITIES],
@@ -108,19 +113,19 @@ impl Egress {
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, charge: &Charge, ecn: Ecn) -> Verdict {
+    pub fn judge(&mut self, charge: &Charge, ecn: Ecn, now: Instant) -> Verdict {
         let queue = &mut self.queues[charge.queue()];
-        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random)
+        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
     }
 
     /// Counts a frame that its queue, or WRED, did not take.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, charge: &Charge) {
+    pub fn refuse(&mut self, reason: DropReason, charge: &Charge, now: Instant) {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         match reason {
             DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
-            _ => queue.count_drop(charge.len),
+            _ => queue.count_drop(charge.len, charge.cells(), now),
         }
     }
 
@@ -173,7 +178,7 @@ impl Egress {
             backlogged.set(q, false);
             self.backlogged = backlogged;
         }
-        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random);
+        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random, now);
         self.scheduler.sent(q, len, backlogged.bits());
         self.shaper.take(len, now);
         if !self.shaped.is_empty() {
@@ -230,10 +235,15 @@ impl Egress {
     }
 
     /// Takes a frame out of a queue without sending it, as when the port goes down, and releases it.
-    pub fn flush_one(&mut self, store: &mut Store, pools: &mut Pools) -> Option<(FrameId, Charge)> {
+    pub fn flush_one(
+        &mut self,
+        store: &mut Store,
+        pools: &mut Pools,
+        now: Instant,
+    ) -> Option<(FrameId, Charge)> {
         let q = self.backlogged.first()?;
         let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
-        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random);
+        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
         if self.queues[q].waiting.is_empty() {
             self.backlogged.set(q, false);
             self.scheduler.emptied(q, self.backlogged.bits());
@@ -252,7 +262,8 @@ impl Egress {
         self.kernel_lost_frames += u64::from(frames);
     }
 
-    /// Obeys a MAC control frame. True: frames that wait may have been set free.
+    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.
+    /// True: frames that wait may have been set free.
     pub fn obey(&mut self, frame: &[u8], now: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
@@ -350,6 +361,37 @@ impl Egress {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
     }
 
+    /// Other alarm thresholds.
+    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
+        for (queue, percent) in self.queues.iter_mut().zip(port.egress_percent) {
+            queue.set_alarm(alarms.percent(AlarmKind::Egress, percent));
+        }
+    }
+
+    /// Tells what alarms there are.
+    pub(crate) fn tell_alarms(
+        &mut self,
+        port: usize,
+        alarms: &AlarmSettings,
+        now: Instant,
+        events: &mut Events,
+    ) {
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            let place = AlarmPlace::Port { port, kind: AlarmKind::Egress, number };
+            let (used, drops, dropped) = queue.alarms();
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
+                && let Some(telling) = used.tell(now, interval_ns)
+            {
+                events.push(now, Event::Alarm { place, telling });
+            }
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
+                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+            {
+                events.push(now, Event::DropAlarm { place, dropped });
+            }
+        }
+    }
+
     /// Fills in what this half counts.
     pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
         out.held = self.on_hold;
@@ -365,7 +407,7 @@ impl Egress {
                 paused: paused.contains(q),
                 pauses: priorities.clone().map(|p| episodes[p]).sum(),
                 paused_ns: priorities.map(|p| paused_ns[p]).sum(),
-                ..self.queues[q].snapshot(pools)
+                ..self.queues[q].snapshot(pools, now)
             };
         }
         out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);

@@ -19,12 +19,14 @@
 //! Source: docs/law.md, "Priority groups" and "XOFF and XON"; docs/sources.md, "H3C reference" (Setting PFC thresholds,
 //! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
 
+use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, GroupSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{GroupSettings, Threshold};
 use crate::threshold::Limit;
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
+use serde::{Deserialize, Serialize};
 
 /// Where a frame's cells are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +47,7 @@ pub enum Change {
 }
 
 /// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Group {
     received: Count,
@@ -67,9 +69,12 @@ pub struct Group {
 }
 
 /// What few frames touch.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Rest {
     usage: Usage,
+    alarm: Watch,
+    headroom_alarm: Watch,
+    drop_alarm: DropWatch,
     settings: GroupSettings,
     dropped: Count,
     xoff_episodes: u64,
@@ -77,7 +82,7 @@ struct Rest {
 }
 
 /// The most since the last mark.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Peaks {
     shared: Peak,
     headroom: Peak,
@@ -101,6 +106,9 @@ impl Group {
             xoff_limit: Limit::of(settings.xoff),
             rest: Box::new(Rest {
                 usage: Usage::new(usage_percent),
+                alarm: Watch::default(),
+                headroom_alarm: Watch::new(100),
+                drop_alarm: DropWatch::default(),
                 settings,
                 dropped: Count::default(),
                 xoff_episodes: 0,
@@ -114,7 +122,9 @@ impl Group {
     /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere.
     fn set_own_cells(&mut self) {
         let in_headroom = self.headroom_cells > 0;
-        self.own_cells = if in_headroom { 0 } else { self.rest.usage.unnoted_cells(self.reserved_cells) };
+        let Rest { usage, alarm, .. } = &*self.rest;
+        let unnoted = usage.unnoted_cells(self.reserved_cells).min(alarm.unnoted_cells(self.reserved_cells));
+        self.own_cells = if in_headroom { 0 } else { unnoted };
     }
 
     /// PFC protects this group.
@@ -214,6 +224,7 @@ impl Group {
         pools.headroom.take(cells);
         self.peaks.headroom.lift(self.headroom_cells);
         self.peaks.total.lift(self.cells());
+        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
     }
 
@@ -237,7 +248,7 @@ impl Group {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
-        if self.rest.usage.is_above() {
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
             self.note_usage(pools);
         }
     }
@@ -249,6 +260,7 @@ impl Group {
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
         self.losing &= self.headroom_cells > 0;
+        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
         from_headroom
     }
@@ -256,6 +268,7 @@ impl Group {
     fn note_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(self.used_cells, allowed);
+        self.rest.alarm.note(self.used_cells, allowed);
         self.set_own_cells();
     }
 
@@ -317,6 +330,21 @@ impl Group {
         self.peaks.shared.lift(self.shared_cells());
     }
 
+    /// Other alarm thresholds, in percent; 0 for use outside headroom: none. Headroom has one always, since crossings count.
+    pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        self.rest.headroom_alarm.set_percent(headroom_percent);
+        self.rest.headroom_alarm.forget();
+        self.rest.drop_alarm.forget(self.rest.dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use, of its headroom, and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut Watch, &mut DropWatch, Count) {
+        let Rest { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
+        (alarm, headroom_alarm, drop_alarm, *dropped)
+    }
+
     /// One watermark begins anew.
     pub(crate) fn mark(&mut self, mark: Mark) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
@@ -344,7 +372,9 @@ impl Group {
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
             is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
+            usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
+            headroom_violations: self.rest.headroom_alarm.crossings(),
             received: self.received,
             dropped: self.rest.dropped,
         }

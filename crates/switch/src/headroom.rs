@@ -12,10 +12,14 @@
 //! Source: docs/law.md, "Headroom needed"; docs/sources.md, "H3C reference" (Setting PFC thresholds, and the example
 //! Configuring PFC thresholds). SONiC's figure: docs/sources.md, "SONiC".
 //!
+//! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That contradicts its formula, which
+//! needs more than the defaults even for a few metres; the formula is what holds in the worst case.
+//!
 //! In software both loops may be held up by others on their cores, and the neighbour's kernel has frames that a pause
 //! cannot call back: [`Software`] is the part of the "cable" that no metre of it explains.
 
 use crate::cells::CellSize;
+use crate::settings::GroupSettings;
 
 /// The longest frame of any priority, in bytes.
 pub const MTU_RECEIVER_BYTES: u64 = 9216;
@@ -76,7 +80,25 @@ impl Link {
         let cable = rounded_up(2 * u128::from(self.cable_m) * u128::from(self.speed_bps), 8 * 198_000_000);
         self.mtu_bytes + cable + response_quanta(self.speed_bps) * 64
     }
+
+    /// The cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold) recommends for a cable of this
+    /// length, whatever the frames: its default by speed up to 300 m at 100G and up to 20 km at other speeds, then 9984.
+    /// `None`: beyond 10 km at 100G there were no optics, and beyond 40 km at other speeds it says nothing.
+    pub fn h3c_cells(&self) -> Option<u32> {
+        const HUNDRED_G: u64 = 100_000_000_000;
+        let (default_m, most_m) = if self.speed_bps == HUNDRED_G { (300, 10_000) } else { (20_000, 40_000) };
+        match self.cable_m {
+            cable_m if cable_m <= default_m => {
+                Some(GroupSettings::default_for(self.speed_bps).headroom_cells)
+            }
+            cable_m if cable_m <= most_m => Some(H3C_LONG_CABLE_CELLS),
+            _ => None,
+        }
+    }
 }
+
+/// The H3C reference's figure for a cable that needs more than the default.
+const H3C_LONG_CABLE_CELLS: u32 = 9984;
 
 /// Pause quanta that SONiC gives a peer to react, by speed; between two speeds those of the faster one.
 fn response_quanta(speed_bps: u64) -> u64 {
@@ -186,6 +208,35 @@ mod tests {
             }
         }
         insta::assert_snapshot!(table);
+    }
+
+    /// Every figure of docs/sources.md, "H3C reference" (Setting PFC thresholds, headroom buffer threshold), what the formula
+    /// of the same section needs, and so whether the two agree.
+    #[test]
+    fn recommended_cells_and_the_formula() {
+        let cell = CellSize::new(256);
+        for (gbps, cable_m, recommended, formula, agree) in [
+            (100, 300, Some(491), 838, false),
+            (100, 301, Some(9984), 840, true),
+            (100, 10_000, Some(9984), 20_541, false),
+            (100, 10_001, None, 20_543, false),
+            (10, 300, Some(100), 289, false),
+            (10, 20_000, Some(100), 4291, false),
+            (10, 20_001, Some(9984), 4291, true),
+            (10, 40_000, Some(9984), 8353, true),
+            (10, 40_001, None, 8354, false),
+            (25, 300, Some(125), 381, false),
+            (25, 40_000, Some(9984), 20_541, false),
+            (40, 20_000, Some(200), 16_478, false),
+            (40, 40_000, Some(9984), 32_728, false),
+            (400, 5, Some(1000), 269, true),
+        ] {
+            let link = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
+            let needed = worst_case_cells(link.in_transit().total_bytes(), cell);
+            assert_eq!((link.h3c_cells(), needed), (recommended, formula), "{gbps}G, {cable_m} m");
+            let holds = link.h3c_cells().is_some_and(|cells| u64::from(cells) >= needed);
+            assert_eq!(holds, agree, "{gbps}G, {cable_m} m");
+        }
     }
 
     #[test]

@@ -7,8 +7,14 @@
 
 use crate::classify::queues_of_priorities;
 use crate::queue::Limits;
-use crate::settings::{Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold};
+use crate::settings::{
+    ASSUMED_SPEED_BPS, Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold,
+};
+use crate::time::Nanos;
 use wire::set::Set8;
+
+/// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`, mean packet size).
+const TYPICAL_FRAME_BYTES: u64 = 1000;
 
 /// The shared maximum of a lossy queue, in percent.
 const DEFAULT_SHARED_PERCENT: u8 = 20;
@@ -57,8 +63,15 @@ fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop:
         },
         maximum: queue.shared.or((!no_drop).then_some(default)),
         wred: queue.wred,
+        frame_ns: typical_frame_ns(port),
         no_drop,
     }
+}
+
+/// What the port's line takes for a typical frame, in nanoseconds: WRED's measure of idle time.
+fn typical_frame_ns(port: &PortSettings) -> Nanos {
+    let speed_bps = port.speed_bps.or(port.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS);
+    (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
 }
 
 fn queues_of(settings: &SwitchSettings, port: &PortSettings) -> [Set8; PRIORITIES] {

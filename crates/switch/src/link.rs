@@ -33,7 +33,7 @@ impl Switch {
 
     /// Drops what waits for a port.
     pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        while let Some((frame, charge)) = self.egress[port].flush_one(&mut self.store, &mut self.pools) {
+        while let Some((frame, charge)) = self.egress[port].flush_one(&mut self.store, &mut self.pools, now) {
             self.store.finish(&frame);
             self.release(&charge, now);
             memory.free(frame);

@@ -52,6 +52,13 @@ impl HeapMemory {
         let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
         Self { bytes: vec![0; frames as usize * frame_bytes], frame_bytes, free: (0..frames).rev().collect() }
     }
+
+    /// The same, but for the frames that `is_taken` says somebody holds already.
+    pub fn with_taken(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
+        let mut memory = Self::new(frames, frame_bytes);
+        memory.free.retain(|&frame| !is_taken(frame as usize));
+        memory
+    }
 }
 
 impl Memory for HeapMemory {

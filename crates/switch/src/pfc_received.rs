@@ -16,6 +16,7 @@
 use crate::counters::PfcCount;
 use crate::settings::PRIORITIES;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::pause::Pfc;
 use wire::set::Set8;
 
@@ -26,7 +27,7 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 }
 
 /// The pauses that a port's neighbour asked for.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
 pub struct Pauses {
     /// The earliest of `until` among the paused.
@@ -100,6 +101,7 @@ impl Pauses {
 
     /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
     pub fn reconfigure(&mut self, honoured: Set8, speed_bps: u64, now: Instant) {
+        self.expire(now); // what ended by itself ended then
         for p in Set8::ALL.without(honoured) {
             self.end(p, now);
         }
@@ -109,6 +111,7 @@ impl Pauses {
 
     /// All pauses end, as when the port goes down.
     pub fn clear(&mut self, now: Instant) {
+        self.expire(now);
         for p in 0..PRIORITIES {
             self.end(p, now);
         }
@@ -193,6 +196,24 @@ mod tests {
             pauses.history(Instant(20_000)),
             ([0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 10_120, 0, 0, 0, 0])
         );
+    }
+
+    /// Whatever comes after the end of a pause that nobody has looked at since, it lasted as long as it did.
+    #[test]
+    fn a_pause_that_ended_by_itself_is_no_longer_for_being_looked_at_late() {
+        let late = Instant(1_000_000);
+        let ways: [fn(&mut Pauses, Instant); 4] = [
+            |pauses, now| _ = pauses.paused(now),
+            |pauses, now| pauses.clear(now),
+            |pauses, now| pauses.reconfigure(Set8::EMPTY, SPEED, now),
+            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now),
+        ];
+        for (number, way) in ways.into_iter().enumerate() {
+            let mut pauses = Pauses::new(Set8::of(3), SPEED);
+            pauses.apply(&pfc(1 << 3, 100), Instant(0));
+            way(&mut pauses, late);
+            assert_eq!(pauses.history(late).1[3], 5120, "way {number}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ use crate::counters::PfcCount;
 use crate::pfc_received::quanta_ns;
 use crate::settings::PortSettings;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 use wire::pause::Pfc;
 use wire::set::Set8;
 
@@ -28,7 +29,7 @@ pub const MAX_IN_FLIGHT: u8 = 4;
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
 /// What of a port's settings its PFC goes by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pause_quanta: u16,
     refresh_ns: Nanos,
@@ -53,7 +54,7 @@ impl Timing {
 }
 
 /// The PFC that one port sends.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct PfcSender {
     timing: Timing,
     /// Priorities that are in XOFF.

@@ -5,18 +5,21 @@
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
+use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, QueueSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::store::List;
 use crate::threshold::Limit;
+use crate::time::{Instant, Nanos};
 use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 use crate::wred::{Random, Verdict, Wred};
+use serde::{Deserialize, Serialize};
 use wire::ip::{DsField, Ecn};
 
 /// What a queue may hold.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
@@ -28,10 +31,12 @@ pub struct Limits {
     pub wred: Option<WredSettings>,
     /// It carries no-drop priorities.
     pub no_drop: bool,
+    /// What the port's line takes for a typical frame: see [`crate::wred`].
+    pub frame_ns: Nanos,
 }
 
 /// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order.
@@ -48,11 +53,13 @@ pub struct Queue {
 }
 
 /// What few frames touch, or only those that need shared cells.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Rest {
     guaranteed_cells: u32,
     maximum: Limit,
     usage: Usage,
+    alarm: Watch,
+    drop_alarm: DropWatch,
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
@@ -68,7 +75,7 @@ impl Queue {
         let usage = Usage::new(usage_percent);
         Self {
             waiting: List::default(),
-            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop))),
+            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
             used_cells: 0,
             own_cells: usage.unnoted_cells(limits.guaranteed_cells),
             waiting_cells: 0,
@@ -80,6 +87,8 @@ impl Queue {
                 pool: limits.pool & 3,
                 limits,
                 usage,
+                alarm: Watch::default(),
+                drop_alarm: DropWatch::default(),
                 dropped: Count::default(),
                 marked: Count::default(),
                 wred_dropped: [Count::default(); 3],
@@ -135,19 +144,26 @@ impl Queue {
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, cells: u32, drop_level: DropLevel, ecn: Ecn, random: &mut Random) -> Verdict {
+    pub fn judge(
+        &mut self,
+        cells: u32,
+        drop_level: DropLevel,
+        ecn: Ecn,
+        random: &mut Random,
+        now: Instant,
+    ) -> Verdict {
         match &mut self.wred {
             None => Verdict::Pass,
-            Some(wred) => wred.at_enqueue(self.waiting_cells + cells, drop_level, ecn, random),
+            Some(wred) => wred.at_enqueue((self.waiting_cells, cells), drop_level, ecn, random, now),
         }
     }
 
     /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
     #[inline]
-    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random) -> bool {
-        let before = self.waiting_cells;
+    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
         self.waiting_cells -= cells;
-        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue(before, drop_level, random))
+        let waiting = self.waiting_cells;
+        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue((waiting, cells), drop_level, random, now))
     }
 
     /// A frame of `cells` has left the switch.
@@ -164,7 +180,7 @@ impl Queue {
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).give(shared);
-        if self.rest.usage.is_above() {
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
             self.note_usage(self.used_cells - cells, pools);
         }
     }
@@ -173,7 +189,34 @@ impl Queue {
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(used_cells, allowed);
-        self.own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
+        self.rest.alarm.note(used_cells, allowed);
+        self.set_own_cells();
+    }
+
+    /// Works out `own_cells` after what it depends on has changed.
+    fn set_own_cells(&mut self) {
+        let Rest { usage, alarm, guaranteed_cells, .. } = &*self.rest;
+        self.own_cells = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+    }
+
+    /// Another alarm threshold, in percent of what the queue may hold; 0: none.
+    pub(crate) fn set_alarm(&mut self, percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        let dropped = self.all_dropped();
+        self.rest.drop_alarm.forget(dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut DropWatch, Count) {
+        let dropped = self.all_dropped();
+        let Rest { alarm, drop_alarm, .. } = &mut *self.rest;
+        (alarm, drop_alarm, dropped)
+    }
+
+    /// Dropped at the tail or by WRED.
+    fn all_dropped(&self) -> Count {
+        self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
@@ -189,11 +232,13 @@ impl Queue {
         self.rest.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
-            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop))),
-            (Some(wred), Some(settings)) => Some(Box::new(wred.reconfigured(settings, limits.no_drop))),
+            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
+            (Some(wred), Some(settings)) => {
+                Some(Box::new(wred.reconfigured(settings, limits.no_drop, limits.frame_ns)))
+            }
         };
         self.rest.usage.set_percent(usage_percent);
-        self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
+        self.set_own_cells();
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
@@ -203,10 +248,13 @@ impl Queue {
         self.transmitted.add(len);
     }
 
-    /// A frame found the queue full.
+    /// A frame of `cells` found the queue full: an arrival to WRED nonetheless.
     #[inline]
-    pub fn count_drop(&mut self, len: u16) {
+    pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
         self.rest.dropped.add(len);
+        if let Some(wred) = &mut self.wred {
+            wred.observe((self.waiting_cells, cells), now);
+        }
     }
 
     /// WRED dropped a frame of this drop level.
@@ -228,7 +276,7 @@ impl Queue {
     }
 
     /// What it holds and has counted; what the port knows of its pauses is left out.
-    pub(crate) fn snapshot(&self, pools: &Pools) -> QueueSnapshot {
+    pub(crate) fn snapshot(&self, pools: &Pools, now: Instant) -> QueueSnapshot {
         QueueSnapshot {
             pool: self.rest.limits.pool,
             level: self.rest.watermarks.level(self.used_cells, self.peak),
@@ -236,12 +284,13 @@ impl Queue {
             waiting_frames: u64::from(self.waiting.frames()),
             threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
             is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
             dropped: self.rest.dropped,
             marked: self.rest.marked,
             wred_dropped: self.rest.wred_dropped,
-            average_cells: self.wred.as_ref().map(|wred| wred.average_cells()),
+            average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),
             ..QueueSnapshot::default()
         }
     }
@@ -262,6 +311,9 @@ mod tests {
     }
     use crate::settings::{Alpha, BufferSettings};
 
+    const NO_LIMITS: Limits =
+        Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: false, frame_ns: 800 };
+
     #[test]
     fn takes_exactly_what_guaranteed_and_shared_allow() {
         let settings = BufferSettings {
@@ -277,19 +329,18 @@ mod tests {
             (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
         ] {
             let mut pools = Pools::new(&settings);
-            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, wred: None, no_drop: false };
+            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
             let mut queue = Queue::new(limits, 90);
             while queue.admit(1, &pools) {
                 queue.charge(1, &mut pools);
             }
-            let held = queue.snapshot(&pools);
+            let held = queue.snapshot(&pools, Instant(0));
             assert_eq!((held.level.cells, held.violations), (cells, 1), "{maximum:?}");
             assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
         }
-        let unlimited = Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: true };
-        let unlimited = Queue::new(unlimited, 90);
+        let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
         assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
     }
 }

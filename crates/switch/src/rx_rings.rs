@@ -14,6 +14,7 @@
 //! Source: docs/law.md, "RX rings".
 
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// So many waiting frames are more than a loop that keeps up ever leaves: a millisecond of its work.
 pub const XOFF_FRAMES: u32 = 1024;
@@ -23,7 +24,7 @@ pub const XON_FRAMES: u32 = 256;
 const EVENT_NS: Nanos = 1_000_000_000;
 
 /// What waits in a port's RX rings, and what never got there.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub struct RxRings {
     is_long: bool,
     /// Times that it became long.

@@ -15,9 +15,10 @@
 //! using deficit round robin" (1995).
 
 use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
+use serde::{Deserialize, Serialize};
 
 /// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Scheduler {
     queues: [Round; PRIORITIES],
     group_of_queue: [u8; PRIORITIES],
@@ -31,7 +32,7 @@ pub struct Scheduler {
     overhead_bytes: i32,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Group {
     queues: u8,
     inside: Order,
@@ -42,7 +43,7 @@ struct Group {
     round: Round,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 enum Order {
     #[default]
     Strict,
@@ -50,7 +51,7 @@ enum Order {
     Frames,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Rank {
     groups: u8,
     /// The group whose turn it is.
@@ -58,7 +59,7 @@ struct Rank {
 }
 
 /// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by frames).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Round {
     quantum: i32,
     deficit: i32,

@@ -1,13 +1,16 @@
 //! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
 //! those of docs/law.md, and there is no other place for them.
 
+mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
 
+pub use alarm::*;
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
+use serde::{Deserialize, Serialize};
 
 use crate::time::Nanos;
 
@@ -31,7 +34,7 @@ pub const WIRE_OVERHEAD_BYTES: u16 = 24;
 pub const POOLS: usize = 4;
 
 /// The whole switch.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SwitchSettings {
     /// The buffer memory.
     pub buffer: BufferSettings,
@@ -39,6 +42,8 @@ pub struct SwitchSettings {
     pub bridge: BridgeSettings,
     /// A queue or group whose use rises above this share of what it is allowed, in percent, is a violation (1–100).
     pub usage_percent: u8,
+    /// Alarms.
+    pub alarms: AlarmSettings,
     /// Where random numbers (WRED) begin.
     pub seed: u64,
     /// The ports; a port's number is its place here.
@@ -61,7 +66,7 @@ impl SwitchSettings {
 }
 
 /// The bridge table.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BridgeSettings {
     /// Most addresses that are remembered.
     pub max_entries: usize,
@@ -100,7 +105,7 @@ impl BridgeSettings {
 }
 
 /// One port.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PortSettings {
     /// What the port is called everywhere.
     pub name: String,
@@ -112,6 +117,8 @@ pub struct PortSettings {
     pub response_ns: Nanos,
     /// The port itself keeps that rate; false: its cable does, as in the simulator.
     pub keeps_rate: bool,
+    /// Alarm thresholds.
+    pub alarms: PortAlarmSettings,
     /// What received frames are treated as.
     pub classify: ClassifySettings,
     /// What frames that leave are marked with.
@@ -148,6 +155,7 @@ impl PortSettings {
             link_speed_bps: None,
             response_ns: RESPONSE_NS,
             keeps_rate: true,
+            alarms: PortAlarmSettings::default(),
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
@@ -167,7 +175,7 @@ impl PortSettings {
 }
 
 /// Priority flow control of a port.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcSettings {
     /// Received PFC frames are honoured.
     pub rx: bool,
@@ -188,7 +196,7 @@ impl Default for PfcSettings {
 }
 
 /// One egress queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QueueSettings {
     /// Service pool of its shared cells.
     pub pool: u8,

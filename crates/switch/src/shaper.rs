@@ -8,13 +8,14 @@
 
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
 
 /// How far a line that has fallen behind may catch up. A loop of a busy two-core machine stalls for a few milliseconds
 /// at a time; without credit for them the port would not reach its rate.
 pub const BURST_NS: Nanos = 4_000_000;
 
 /// One rate.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Shaper {
     /// Line time of a byte in units of 2^-32 ns; 0: no limit.
     byte_time: u64,

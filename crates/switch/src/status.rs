@@ -5,7 +5,7 @@ use crate::bridge::Address;
 use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::event::Event;
 use crate::pool::Pool;
-use crate::settings::POOLS;
+use crate::settings::{POOLS, SwitchSettings};
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -61,6 +61,11 @@ impl Switch {
         self.bridge.learn(Address::of(mac), port, now);
     }
 
+    /// The settings that are in force.
+    pub fn settings(&self) -> &SwitchSettings {
+        &self.settings
+    }
+
     /// The port carries frames.
     pub fn is_up(&self, port: usize) -> bool {
         self.up.contains(port)
@@ -74,6 +79,16 @@ impl Switch {
     /// Frames that the switch holds: queued, or handed out and not completed (checks only: slow).
     pub fn frames_held(&self) -> usize {
         self.store.count()
+    }
+
+    /// Frames of the memory, free or not.
+    pub fn memory_frames(&self) -> usize {
+        self.store.memory_frames()
+    }
+
+    /// Whether the switch has frame number `index`: queued, or handed out and not completed.
+    pub fn has_frame(&self, index: usize) -> bool {
+        self.store.has(index)
     }
 
     /// Takes the events since the last call, oldest first.

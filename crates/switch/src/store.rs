@@ -7,10 +7,12 @@
 use crate::classify::Class;
 use crate::frame::FrameId;
 use crate::settings::DropLevel;
+use crate::sparse;
+use serde::{Deserialize, Serialize};
 use wire::ip::DsField;
 
 /// What is remembered of a frame until its cells are released.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
 pub struct Charge {
     /// What it is treated as: its priority group, its queue, its drop level.
@@ -52,7 +54,7 @@ impl Charge {
 }
 
 /// Four of them are a cache line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
 struct Slot {
     charge: Charge,
@@ -76,10 +78,18 @@ const EMPTY: Slot = Slot {
     next: NONE,
 };
 
+impl sparse::Slot for Slot {
+    const EMPTY: Self = EMPTY;
+
+    fn is_empty(&self) -> bool {
+        self.charge.in_port == ABSENT
+    }
+}
+
 const NONE: u32 = u32::MAX;
 
 /// First and last frame of one queue.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct List {
     head: u32,
     tail: u32,
@@ -107,8 +117,9 @@ impl List {
 }
 
 /// A slot for each frame of the memory.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
+    #[serde(with = "sparse")]
     slots: Vec<Slot>,
 }
 
@@ -173,6 +184,16 @@ impl Store {
         debug_assert_ne!(charge.in_port, ABSENT, "frame {} was not handed out", frame.index());
         slot.charge.in_port = ABSENT;
         (charge.in_port < OWN).then_some(charge)
+    }
+
+    /// Whether it has frame number `index`, in a queue or handed out.
+    pub fn has(&self, index: usize) -> bool {
+        self.slots[index].charge.in_port != ABSENT
+    }
+
+    /// Frames of the memory.
+    pub fn memory_frames(&self) -> usize {
+        self.slots.len()
     }
 
     /// Frames stored, in queues or handed out (checks only: it looks at every slot).

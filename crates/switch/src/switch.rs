@@ -23,12 +23,13 @@ use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::wred::Verdict;
+use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
 use wire::pause;
 use wire::set::Set64;
 
 /// A switch.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Switch {
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) egress: Vec<Egress>,
@@ -47,6 +48,8 @@ pub struct Switch {
     /// Ports some group of which must be examined each turn.
     pub(crate) watched: Set64,
     pub(crate) events: Events,
+    /// When alarms are looked at next.
+    pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
     /// What is set now.
     pub(crate) settings: SwitchSettings,
@@ -63,7 +66,7 @@ impl Switch {
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let ingress = settings.ports.iter().zip(macs);
         let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
-        Self {
+        let mut switch = Self {
             ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
             egress: egress
                 .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
@@ -78,9 +81,12 @@ impl Switch {
             fresh: Set64::EMPTY,
             watched: Set64::EMPTY,
             events: Events::new(),
+            next_alarms: Instant::NEVER,
             flood_copies: 0,
             settings: settings.clone(),
-        }
+        };
+        switch.set_alarms();
+        switch
     }
 
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
@@ -205,7 +211,7 @@ impl Switch {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
-        match egress.judge(charge, arrival.ecn) {
+        match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
             Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
@@ -271,7 +277,7 @@ impl Switch {
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         if matches!(reason, DropReason::TailDrop | DropReason::Wred) {
-            self.egress[out].refuse(reason, charge);
+            self.egress[out].refuse(reason, charge, now);
         } else if self.ingress[port].drop_full(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
@@ -404,7 +410,8 @@ impl Switch {
         self.add_work(self.up.and(Set64::of(port)));
     }
 
-    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. 0: it is time to look again.
+    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
+    /// makes an event of what none has told of yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
@@ -421,6 +428,12 @@ impl Switch {
         self.bridge.age(now);
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
+        }
+        if now >= self.next_alarms {
+            self.look_at_alarms(now);
+        }
+        if let Some(frames) = self.bridge.untold_full(now) {
+            self.events.push(now, Event::BridgeFull { frames });
         }
     }
 }

@@ -5,9 +5,10 @@
 //! Source: docs/law.md, "Thresholds".
 
 use crate::settings::Threshold;
+use serde::{Deserialize, Serialize};
 
 /// A threshold in the form that the way of a frame uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limit {
     base_cells: u32,
     ratio_of_128: u32,

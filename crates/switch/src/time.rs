@@ -1,13 +1,14 @@
 //! Time as the switch knows it: nanoseconds since an epoch that the owner chose. The owner reads the clock (or, in the
 //! simulator, advances it); nothing here does.
 
+use serde::{Deserialize, Serialize};
 use std::ops::{Add, Sub};
 
 /// A duration in nanoseconds.
 pub type Nanos = u64;
 
 /// A point in time: nanoseconds since the owner's epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Instant(pub Nanos);
 
 impl Instant {

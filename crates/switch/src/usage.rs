@@ -6,8 +6,10 @@
 //! Source: docs/law.md, "Usage violations"; docs/sources.md, "H3C reference" (Setting the per-interface buffer usage
 //! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
 
+use serde::{Deserialize, Serialize};
+
 /// The violations of one queue or group.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Usage {
     percent: u8,
     above: bool,
@@ -41,6 +43,11 @@ impl Usage {
         let above = u64::from(used) * 100 > u64::from(allowed) * u64::from(self.percent);
         self.violations += u32::from(above && !self.above);
         self.above = above;
+    }
+
+    /// Use above this many percent of what is allowed is a violation.
+    pub fn percent(&self) -> u8 {
+        self.percent
     }
 
     /// Violations so far.

@@ -7,8 +7,10 @@
 //!
 //! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the three watermarks.
 
+use serde::{Deserialize, Serialize};
+
 /// The most cells since the last mark of any kind.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Peak(u32);
 
 impl Peak {
@@ -20,7 +22,7 @@ impl Peak {
 }
 
 /// Where a watermark begins anew.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
     /// Somebody has read the watermarks.
     Read,
@@ -42,7 +44,7 @@ pub struct Level {
 }
 
 /// What the peaks before the last mark leave to the watermarks.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub struct Watermarks {
     read_cells: u32,
     clear_cells: u32,

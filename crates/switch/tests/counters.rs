@@ -38,3 +38,11 @@ fn events_that_nobody_takes_are_counted() {
     lab.arrive(Frame { dst: MacAddr::BROADCAST, ..frame });
     assert_eq!(lab.snapshot().events_lost, MAX_PENDING as u64, "there is room again");
 }
+
+#[test]
+fn groups_and_queues_say_their_usage_threshold() {
+    let mut lab =
+        Lab::new(&switch::settings::SwitchSettings { usage_percent: 70, ..settings(2, 0, 1000, 0) });
+    let port = &lab.snapshot().ports[0];
+    assert_eq!((port.groups[3].usage_percent, port.queues[3].usage_percent), (70, 70));
+}

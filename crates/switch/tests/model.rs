@@ -1,24 +1,26 @@
-//! The switch beside a small reference model: docs/law.md written down as plainly as it can be, everything worked
-//! out anew from the frames that are held. Random arrivals, departures, pauses and reconfigurations; after every step
-//! all cells, thresholds, XOFF states, drops, watermarks and violations of the switch must be the model's.
+//! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses and
+//! reconfigurations; after every step all cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of
+//! the switch must be the model's.
 //!
 //! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is written to
 //! `tests/model-seeds.txt`, which is run first from then on.
 
 mod lab;
+mod reference;
 
 use std::io::Write;
 
 use lab::{Frame, Lab, OPEN, mac};
+use reference::{Arrival, Model, PORTS, REASONS, everywhere};
 use switch::settings::{
-    Alpha, BufferSettings, GroupSettings, Guaranteed, PRIORITIES, QueueSettings, SwitchSettings, Threshold,
+    Alpha, BufferSettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES, QueueSettings,
+    SwitchSettings, Threshold, WredSettings,
 };
-use switch::{DropReason, Memory};
+use switch::{Memory, Outgoing};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
 
-const PORTS: usize = 4;
 const STEPS: usize = 700;
 /// 3000 runs of 700 steps are 2.1 million steps.
 const RUNS: u64 = 3000;
@@ -51,6 +53,19 @@ impl Random {
         } else {
             Threshold::Dynamic(Alpha::from_percent(self.one_of(&[0, 1, 3, 5, 11, 20, 33, 50, 66, 80, 100])))
         }
+    }
+
+    /// Averages and picks nothing: which frames are picked is `wred.rs`'s.
+    fn wred(&mut self) -> Option<WredSettings> {
+        let never = Curve { low_cells: u32::MAX, high_cells: u32::MAX, probability_percent: 100 };
+        let wred = WredSettings {
+            exponent: self.one_of(&[0, 1, 4, 9, 12]),
+            ecn: self.below(2) == 0,
+            mark_at: self.one_of(&[MarkAt::Enqueue, MarkAt::Dequeue]),
+            curves: [never; 3],
+            ..WredSettings::default()
+        };
+        (self.below(2) == 0).then_some(wred)
     }
 
     fn pool_percent(&mut self) -> [u8; 4] {
@@ -90,235 +105,13 @@ impl Random {
                         _ => Guaranteed::Cells(self.below(8)),
                     },
                     shared: (self.below(3) > 0).then(|| self.threshold(40)),
+                    wred: self.wred(),
                     ..port.queues[priority]
                 };
             }
         }
         settings
     }
-}
-
-/// A frame that the switch holds, as the model knows it.
-#[derive(Debug, Clone, Copy)]
-struct HeldFrame {
-    sequence: u64,
-    port: usize,
-    priority: usize,
-    out: usize,
-    queue: usize,
-    cells: u32,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct GroupModel {
-    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the frames held.
-    used: u32,
-    headroom: u32,
-    xoff: bool,
-    peak_shared: u32,
-    peak_headroom: u32,
-    above: bool,
-    violations: u64,
-    dropped: u64,
-}
-
-#[derive(Debug, Clone, Copy, Default)]
-struct QueueModel {
-    peak: u32,
-    above: bool,
-    violations: u64,
-    dropped: u64,
-}
-
-struct Model {
-    settings: SwitchSettings,
-    held: Vec<HeldFrame>,
-    groups: [[GroupModel; PRIORITIES]; PORTS],
-    queues: [[QueueModel; PRIORITIES]; PORTS],
-    drops: [[u64; 3]; PORTS],
-}
-
-/// The drops that the model knows.
-const REASONS: [DropReason; 3] = [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop];
-
-impl Model {
-    fn new(settings: SwitchSettings) -> Self {
-        let (groups, queues) = Default::default();
-        Self { settings, held: Vec::new(), groups, queues, drops: Default::default() }
-    }
-
-    fn group_settings(&self, port: usize, priority: usize) -> GroupSettings {
-        self.settings.ports[port].groups[priority]
-    }
-
-    fn is_no_drop(&self, port: usize, priority: usize) -> bool {
-        self.settings.ports[port].pfc.no_drop & 1 << priority != 0
-    }
-
-    fn shared(&self, port: usize, priority: usize) -> u32 {
-        self.groups[port][priority].used.saturating_sub(self.group_settings(port, priority).reserved_cells)
-    }
-
-    fn pool_size(&self, percent: [u8; 4], pool: usize) -> u32 {
-        let area = self.settings.buffer.total_cells
-            - self.settings.buffer.fixed_cells
-            - self.settings.buffer.headroom_cells;
-        let others: u32 = (1..4).map(|pool| area * u32::from(percent[pool]) / 100).sum();
-        match pool {
-            // All that the percentages make of the area, less what the other pools got.
-            0 if percent[0] > 0 => {
-                area * percent.iter().map(|&percent| u32::from(percent)).sum::<u32>() / 100 - others
-            }
-            pool => area * u32::from(percent[pool]) / 100,
-        }
-    }
-
-    fn ingress_free(&self, pool: u8) -> u32 {
-        let size = self.pool_size(self.settings.buffer.ingress_pool_percent, usize::from(pool));
-        let of = |(port, p)| if self.group_settings(port, p).pool == pool { self.shared(port, p) } else { 0 };
-        size.saturating_sub(everywhere().map(of).sum())
-    }
-
-    fn headroom_free(&self) -> u32 {
-        let used = everywhere().map(|(port, p)| self.groups[port][p].headroom).sum();
-        self.settings.buffer.headroom_cells.saturating_sub(used)
-    }
-
-    fn threshold(&self, port: usize, priority: usize) -> u32 {
-        let group = self.group_settings(port, priority);
-        group.xoff.cells(self.ingress_free(group.pool))
-    }
-
-    fn queue_cells(&self, out: usize, queue: usize) -> u32 {
-        self.held.iter().filter(|held| (held.out, held.queue) == (out, queue)).map(|held| held.cells).sum()
-    }
-
-    fn guaranteed(&self, out: usize, queue: usize) -> u32 {
-        match self.settings.ports[out].queues[queue].guaranteed {
-            Guaranteed::Cells(cells) => cells,
-            Guaranteed::Percent(percent) => {
-                self.settings.buffer.fixed_cells / PORTS as u32 * u32::from(percent) / 100
-            }
-        }
-    }
-
-    fn egress_free(&self, pool: u8) -> u32 {
-        let size = self.pool_size(self.settings.buffer.egress_pool_percent, usize::from(pool));
-        let of = |(out, q): (usize, usize)| match self.settings.ports[out].queues[q].pool == pool {
-            true => self.queue_cells(out, q).saturating_sub(self.guaranteed(out, q)),
-            false => 0,
-        };
-        size.saturating_sub(everywhere().map(of).sum())
-    }
-
-    /// `None`: no limit.
-    fn queue_threshold(&self, out: usize, queue: usize) -> Option<u32> {
-        let settings = self.settings.ports[out].queues[queue];
-        let carries_no_drop = everywhere().any(|(port, p)| {
-            self.is_no_drop(port, p)
-                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
-        });
-        let default = (!carries_no_drop).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
-        Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
-    }
-
-    /// A frame arrives for one port.
-    fn arrive(&mut self, sequence: u64, port: usize, priority: usize, out: usize, cells: u32) {
-        let queue = usize::from(self.settings.ports[port].classify.dot1p_to_queue[priority]);
-        let settings = self.group_settings(port, priority);
-        let group = self.groups[port][priority];
-        let shared_after = (group.used + cells).saturating_sub(settings.reserved_cells);
-        let more_shared = shared_after - self.shared(port, priority);
-        let fits_shared = group.headroom == 0
-            && shared_after <= self.threshold(port, priority)
-            && more_shared <= self.ingress_free(settings.pool);
-        let fits_headroom = self.is_no_drop(port, priority)
-            && group.headroom + cells <= settings.headroom_cells
-            && cells <= self.headroom_free();
-        if !fits_shared && !fits_headroom {
-            self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
-            self.groups[port][priority].dropped += 1;
-            return;
-        }
-        let queue_after = self.queue_cells(out, queue) + cells;
-        let over = queue_after.saturating_sub(self.guaranteed(out, queue));
-        if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
-            self.drops[out][2] += 1;
-            self.queues[out][queue].dropped += 1;
-            return;
-        }
-        let group = &mut self.groups[port][priority];
-        if fits_shared {
-            group.used += cells;
-        } else {
-            group.headroom += cells;
-        }
-        group.peak_headroom = group.peak_headroom.max(group.headroom);
-        self.held.push(HeldFrame { sequence, port, priority, out, queue, cells });
-        let shared = self.shared(port, priority);
-        let group = &mut self.groups[port][priority];
-        group.peak_shared = group.peak_shared.max(shared);
-        self.queues[out][queue].peak = self.queues[out][queue].peak.max(queue_after);
-        if fits_shared {
-            self.note_group(port, priority);
-        }
-        self.note_queue(out, queue);
-    }
-
-    /// A frame has left.
-    fn leave(&mut self, sequence: u64, out: usize) {
-        let at = self.held.iter().position(|held| (held.sequence, held.out) == (sequence, out));
-        let HeldFrame { port, priority, queue, cells, .. } =
-            self.held.remove(at.expect("a frame that is held"));
-        let group = &mut self.groups[port][priority];
-        let from_headroom = cells.min(group.headroom);
-        group.headroom -= from_headroom;
-        group.used -= cells - from_headroom;
-        if group.above {
-            self.note_group(port, priority);
-        }
-        if self.queues[out][queue].above {
-            self.note_queue(out, queue);
-        }
-    }
-
-    fn note_group(&mut self, port: usize, priority: usize) {
-        let allowed = self.threshold(port, priority) + self.group_settings(port, priority).reserved_cells;
-        let percent = u32::from(self.settings.usage_percent);
-        let group = &mut self.groups[port][priority];
-        let above = group.used * 100 > allowed * percent;
-        group.violations += u64::from(above && !group.above);
-        group.above = above;
-    }
-
-    fn note_queue(&mut self, out: usize, queue: usize) {
-        let cells = self.queue_cells(out, queue);
-        let allowed = self.queue_threshold(out, queue).map(|most| most + self.guaranteed(out, queue));
-        let percent = u32::from(self.settings.usage_percent);
-        let above = allowed.is_some_and(|allowed| cells * 100 > allowed * percent);
-        let queue = &mut self.queues[out][queue];
-        queue.violations += u64::from(above && !queue.above);
-        queue.above = above;
-    }
-
-    /// XOFF and XON of every group, as at the end of a turn.
-    fn examine(&mut self) {
-        for (port, priority) in everywhere() {
-            let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
-            let settings = self.group_settings(port, priority);
-            let no_drop = self.is_no_drop(port, priority);
-            let group = &mut self.groups[port][priority];
-            let over = group.headroom > 0 || (shared > 0 && shared >= threshold);
-            let low =
-                shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
-            group.xoff = no_drop && (over || (group.xoff && !low));
-        }
-    }
-}
-
-/// Every (port, priority), or (port, queue).
-fn everywhere() -> impl Iterator<Item = (usize, usize)> {
-    (0..PORTS).flat_map(|port| (0..PRIORITIES).map(move |n| (port, n)))
 }
 
 /// Both, and what the neighbours were told.
@@ -340,14 +133,16 @@ impl Pair {
                 self.arrive(port, to, priority, len);
             }
             55..90 => {
+                let before = self.lab.with_kernel[port].len();
                 self.lab.transmit(port, random.below(6) as usize);
+                for outgoing in &self.lab.with_kernel[port][before..] {
+                    if let Some(sequence) = sequence(&self.lab, outgoing) {
+                        self.model.hand_out(sequence, port, self.lab.now);
+                    }
+                }
                 let frames = random.below(8) as usize;
                 for outgoing in self.lab.with_kernel[port].iter().take(frames) {
-                    let bytes = self.lab.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
-                    let header = Header::parse(bytes).expect("a whole header");
-                    if header.outer.is_some() {
-                        let at = header.payload_offset;
-                        let sequence = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
+                    if let Some(sequence) = sequence(&self.lab, outgoing) {
                         self.model.leave(sequence, port);
                     }
                 }
@@ -365,13 +160,7 @@ impl Pair {
                     new.classify = old.classify.clone();
                 }
                 self.lab.switch.apply(&settings, self.lab.now);
-                self.model.settings = settings;
-                for (port, p) in everywhere() {
-                    // A smaller reservation makes shared cells of reserved ones.
-                    let shared = self.model.shared(port, p);
-                    let peak = &mut self.model.groups[port][p].peak_shared;
-                    *peak = (*peak).max(shared);
-                }
+                self.model.reconfigure(settings);
             }
         }
         self.lab.now = self.lab.now + 1_000;
@@ -386,7 +175,9 @@ impl Pair {
         let dst = if to < PORTS { mac(to) } else { MacAddr::BROADCAST };
         self.lab.arrive(Frame { port, dst, priority, len });
         for out in (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS)) {
-            self.model.arrive(self.lab.sequence, port, usize::from(priority), out, cells);
+            let arrival =
+                Arrival { sequence: self.lab.sequence, port, priority: usize::from(priority), cells };
+            self.model.arrive(arrival, out, self.lab.now);
         }
     }
 
@@ -408,6 +199,7 @@ impl Pair {
         let Self { lab, model, told, .. } = self;
         let held = lab.memory.free_frames() + lab.switch.frames_held();
         assert_eq!(held, lab.frames, "one owner a frame (§7.1)");
+        let now = lab.now;
         let seen = lab.snapshot();
         for (port, n) in everywhere() {
             let (group, expected) = (&seen.ports[port].groups[n], &model.groups[port][n]);
@@ -427,6 +219,11 @@ impl Pair {
             assert_eq!(queue.level.cells, model.queue_cells(port, n), "{}", context());
             assert_eq!(queue.threshold_cells, model.queue_threshold(port, n), "{}", context());
             assert_eq!(queue.level.peak_cells, expected.peak, "{}", context());
+            let average = model.average(port, n, now);
+            assert_eq!(queue.average_cells.is_some(), average.is_some(), "{}", context());
+            // Rounded down, and of fixed point.
+            let (found, average) = (f64::from(queue.average_cells.unwrap_or(0)), average.unwrap_or(0.0));
+            assert!((-0.001..1.001).contains(&(average - found)), "{average}: {}", context());
             let counts = (queue.dropped.frames, queue.violations);
             assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());
         }
@@ -446,6 +243,14 @@ impl Pair {
         let headroom = seen.headroom;
         assert_eq!(headroom.size_cells.saturating_sub(headroom.level.cells), model.headroom_free());
     }
+}
+
+/// The number of a frame with the kernel; `None`: it is PFC.
+fn sequence(lab: &Lab, outgoing: &Outgoing) -> Option<u64> {
+    let bytes = lab.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
+    let header = Header::parse(bytes).expect("a whole header");
+    let at = header.payload_offset;
+    header.outer.map(|_| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes")))
 }
 
 /// Writes the seed down if its run panics.

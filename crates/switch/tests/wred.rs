@@ -211,6 +211,46 @@ fn where_marks_begin_and_end() {
     }
 }
 
+/// Row 204: a queue that idled for a second after a burst neither drops nor marks the next frames. Without the idle time it
+/// does, whether the frames of the burst waited or were dropped at the tail, which are arrivals, too.
+#[test]
+fn an_idle_second_forgets_a_burst() {
+    let curve = Curve { low_cells: 20, high_cells: 100, probability_percent: 100 };
+    for (exponent, burst) in [(9, 12_000), (12, 40_000), (15, 400_000)] {
+        for (ecn, mark_at) in [(false, MarkAt::Enqueue), (true, MarkAt::Enqueue), (true, MarkAt::Dequeue)] {
+            let wred = WredSettings { exponent, ecn, mark_at, curves: [curve; 3], ..WredSettings::default() };
+            for (idle_ns, picked) in [(0, true), (1_000_000_000, false)] {
+                let mut settings = with_wred(wred);
+                // With ECN frames that are marked already pass, and fill the queue.
+                settings.ports[1].queues[QUEUE].shared = Some(Threshold::Static(2_000));
+                let mut lab = Lab::with_frames(&settings, 128);
+                let filler = packet(IPV4, DSCP[0], if ecn { 0b11 } else { 0b10 }, None);
+                lab.switch.hold(1, true);
+                (0..burst).for_each(|_| lab.arrive_bytes(0, &filler));
+                lab.switch.hold(1, false);
+                while lab.snapshot().ports[1].queues[QUEUE].waiting_frames > 0 {
+                    lab.transmit(1, usize::MAX);
+                    lab.complete(1, usize::MAX);
+                }
+                lab.now = lab.now + idle_ns;
+                let counts = |lab: &mut Lab| {
+                    let queue = lab.snapshot().ports[1].queues[QUEUE];
+                    queue.marked.frames + queue.wred_dropped[0].frames
+                };
+                let before = counts(&mut lab);
+                for _ in 0..20 {
+                    lab.arrive_bytes(0, &packet(IPV4, DSCP[0], 0b10, None));
+                    lab.transmit(1, usize::MAX);
+                    lab.complete(1, usize::MAX);
+                }
+                let found = counts(&mut lab) - before;
+                let context = format!("exponent {exponent}, ECN {ecn}, {mark_at:?}, idle for {idle_ns} ns");
+                assert_eq!(found > 0, picked, "{context}: {found} picked");
+            }
+        }
+    }
+}
+
 /// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken promise but WRED's.
 #[test]
 fn not_ect_on_a_no_drop_queue() {

@@ -33,7 +33,7 @@ pub struct Daemon {
     config: PathBuf,
 }
 
-/// The path of a program of this project, built by `cargo xtask` (which says where in `SLUICE_BIN_DIR`) or lying where
+/// The path of a program of this project, lying in `SLUICE_BIN_DIR` if that is set, or else where
 /// this program lies.
 pub fn binary(name: &str) -> Result<PathBuf> {
     let place = match std::env::var_os("SLUICE_BIN_DIR") {
@@ -123,9 +123,22 @@ impl Daemon {
         found.with_context(|| format!("{last:#?}\n{}", self.process.log()))
     }
 
-    /// Checks that the kernel has seen on every port that is up what the switch says it received and sent, frame for
-    /// frame. Holds if nothing came in before the daemon was ready, and nothing does now.
-    pub fn kernel_agrees(&self, snapshot: &Snapshot) -> Result<()> {
+    /// Waits until the kernel has seen on every port that is up what the switch says it received and sent, frame for
+    /// frame: the last XON may still be on its way. Holds if nothing came in before the daemon was ready, and nothing does now.
+    pub fn kernel_agrees(&self) -> Result<()> {
+        let mut disagreement = None;
+        let agreed = eventually("switch and kernel agree", || match self.compare(&self.snapshot()?)? {
+            None => Ok(Some(())),
+            some => {
+                disagreement = some;
+                Ok(None)
+            }
+        });
+        agreed.with_context(|| disagreement.unwrap_or_default())
+    }
+
+    /// In what the kernel has seen something else than the switch.
+    fn compare(&self, snapshot: &Snapshot) -> Result<Option<String>> {
         let now = packets(&self.namespace)?;
         for port in snapshot.ports.iter().filter(|port| port.up) {
             let of = |packets: &BTreeMap<String, Packets>| packets.get(&port.interface).copied();
@@ -133,9 +146,12 @@ impl Daemon {
             let after = of(&now).context("the interface is there")?;
             let seen = Packets { received: after.received - before.received, sent: after.sent - before.sent };
             let counted = counted(port);
-            ensure!(seen == counted, "{}: the kernel saw {seen:?}, the switch {counted:?}", port.name);
+            if seen != counted {
+                let what = format!("{}: the kernel saw {seen:?}, the switch {counted:?}", port.name);
+                return Ok(Some(what));
+            }
         }
-        Ok(())
+        Ok(None)
     }
 
     /// SIGTERM: a clean stop. All that it said, totals included; an error if it does not exit with 0.

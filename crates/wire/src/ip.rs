@@ -8,6 +8,7 @@
 
 use crate::ethernet::{Header, IPV4, IPV6};
 use crate::ipv4;
+use serde::{Deserialize, Serialize};
 
 /// The ECN codepoint of a packet (RFC 3168 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,7 +40,7 @@ impl Ecn {
 }
 
 /// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsField {
     version: Version,
     /// Where the packet begins, in bytes from the destination address.
@@ -47,7 +48,7 @@ pub struct DsField {
 }
 
 /// Version of the Internet protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Version {
     /// IPv4.
     V4,

@@ -25,6 +25,8 @@ pub enum Error {
     BadLength,
     /// The version or type field is another format's.
     WrongType,
+    /// Its destination is not the one that such frames have.
+    WrongDestination,
 }
 
 impl core::fmt::Display for Error {
@@ -33,6 +35,7 @@ impl core::fmt::Display for Error {
             Error::Truncated => "cut off",
             Error::BadLength => "a length field is wrong",
             Error::WrongType => "of another type",
+            Error::WrongDestination => "for another destination",
         })
     }
 }

@@ -2,9 +2,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use serde::{Deserialize, Serialize};
 
 /// A MAC address, in the order of transmission.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {

@@ -9,7 +9,7 @@
 //! | 01-80-C2-00-00-01 | src | 0x8808 | 0x0001 | time            | zeroes                         |   PAUSE
 //! +-------------------+-----+--------+--------+-----------------+---------+--- … -------+--------+
 //! ```
-//! Times are in quanta of 512 bit times of the link; 0 ends a pause.
+//! Times are in quanta of 512 bit times of the link; 0 ends a pause. Only what goes to 01-80-C2-00-00-01 is MAC control.
 
 use crate::ethernet::{self, HEADER_BYTES, MAC_CONTROL};
 use crate::{Error, MacAddr};
@@ -80,12 +80,15 @@ pub enum Control {
 }
 
 /// Reads a frame of ethertype [`MAC_CONTROL`]. The padding may be missing; fields may not ([`Error::Truncated`]). The
-/// ethertype must follow the source address at once, since a MAC control frame bears no tag ([`Error::WrongType`]).
-/// Which destination addresses to obey is left to the caller.
+/// ethertype must follow the source address at once, since a MAC control frame bears no tag ([`Error::WrongType`]); and its
+/// destination is [`MacAddr::PAUSE`] ([`Error::WrongDestination`]).
 pub fn decode(frame: &[u8]) -> Result<Control, Error> {
     let (header, body) = frame.split_first_chunk::<HEADER_BYTES>().ok_or(Error::Truncated)?;
     if u16::from_be_bytes([header[12], header[13]]) != MAC_CONTROL {
         return Err(Error::WrongType);
+    }
+    if !header.starts_with(&MacAddr::PAUSE.0) {
+        return Err(Error::WrongDestination);
     }
     let (opcode, rest) = take_u16(body)?;
     match opcode {
@@ -155,6 +158,16 @@ mod tests {
         let mut frame = golden(&[1, 1]);
         frame[12..14].copy_from_slice(&[8, 0]);
         assert_eq!(decode(&frame), Err(Error::WrongType));
+    }
+
+    /// Whatever follows, and though it be the receiver's own address.
+    #[test]
+    fn other_destinations_are_refused() {
+        for dst in [[0x01, 0x80, 0xc2, 0, 0, 0], [0x01, 0x80, 0xc2, 0, 0, 2], [0xff; 6], [2, 0, 0, 0, 0, 1]] {
+            let mut frame = golden(&[1, 1, 0, 8, 0, 0, 0, 0, 0, 0, 0, 9]);
+            frame[..6].copy_from_slice(&dst);
+            assert_eq!(decode(&frame), Err(Error::WrongDestination), "{dst:02x?}");
+        }
     }
 
     /// Every length: an error until the last field is there, the frame from then on.

@@ -1,9 +1,10 @@
 //! Sets of small numbers, as the bits of one: priorities or queues of a port (0–7), ports of a switch (0–63).
 
 use core::fmt;
+use serde::{Deserialize, Serialize};
 
 /// A set of numbers from 0 to 7: 802.1p priorities, or queues of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Set8(u8);
 
 impl Set8 {
@@ -87,7 +88,7 @@ impl Set8 {
 }
 
 /// A set of numbers from 0 to 63: ports of a switch.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Hash, Serialize, Deserialize)]
 pub struct Set64(u64);
 
 impl Set64 {

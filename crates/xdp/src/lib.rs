@@ -26,6 +26,6 @@ pub use packet::PacketSocket;
 pub use port::{PortSetup, XdpPort, frames_for};
 pub use prefetch::prefetch;
 pub use program::XdpMode;
-pub use schedule::{Scheduling, lock_memory, set_scheduling};
+pub use schedule::{Scheduling, lock_memory, longest_gap, set_scheduling};
 pub use umem::{Census, MAX_POSTED, Umem, frame_bytes_for};
 pub use wait::{Waiter, any_readable, leave_core, set_affinity, set_timer_slack};

@@ -106,9 +106,9 @@ pub struct XdpPort {
     /// What went wrong, to be asked for.
     troubles: VecDeque<Trouble>,
     next_life_check: Instant,
-    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told.
+    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told, if there was a check since.
     kernel_drops: u64,
-    untold_drops: u64,
+    untold_drops: Option<u64>,
     /// The same of frames that it gave back and did not have.
     kernel_stray: u64,
     untold_stray: u64,
@@ -181,7 +181,7 @@ impl XdpPort {
             troubles: VecDeque::with_capacity(2),
             next_life_check: Instant(0),
             kernel_drops: 0,
-            untold_drops: 0,
+            untold_drops: None,
             kernel_stray: 0,
             untold_stray: 0,
             counters: KernelCounters::default(),
@@ -260,7 +260,7 @@ impl XdpPort {
         self.untold_stray += stray - self.kernel_stray;
         self.kernel_stray = stray;
         let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
-        self.untold_drops += drops - self.kernel_drops;
+        *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
     }
 
@@ -316,8 +316,8 @@ impl Port for XdpPort {
         self.receivers.iter().map(Receiver::waiting).sum()
     }
 
-    fn take_kernel_drops(&mut self) -> u64 {
-        std::mem::take(&mut self.untold_drops)
+    fn take_kernel_drops(&mut self) -> Option<u64> {
+        self.untold_drops.take()
     }
 
     fn take_stray(&mut self) -> u64 {

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::mem::size_of;
+use std::time::{Duration, Instant};
 
 use switch::Nanos;
 
@@ -55,6 +56,18 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The longest time for which the calling thread is held up, looking at the clock without a pause for `duration`.
+pub fn longest_gap(duration: Duration) -> Duration {
+    let start = Instant::now();
+    let (mut last, mut longest) = (start, Duration::ZERO);
+    while last - start < duration {
+        let now = Instant::now();
+        longest = longest.max(now - last);
+        last = now;
+    }
+    longest
+}
+
 /// Keeps this process's memory from being swapped out, from the first touch on.
 ///
 /// # Errors
@@ -68,6 +81,13 @@ pub fn lock_memory() -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_longest_gap_is_not_longer_than_the_time_looked() {
+        let start = Instant::now();
+        let gap = longest_gap(Duration::from_millis(20));
+        assert!(gap > Duration::ZERO && gap <= start.elapsed());
+    }
 
     /// What the kernel then says of a thread: policy, real-time priority.
     fn policy() -> (i32, i32) {

@@ -3,17 +3,7 @@
 // For tests: on the egress of a host's veth, tags every frame with VLAN 5, priority 3, and leaves the tag out of band
 // (in the skb), which is how a VLAN device with tx VLAN offload hands frames to a veth.
 
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef signed int __s32;
-typedef signed long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u64 __be64;
-typedef __u16 __sum16;
-typedef __u32 __wsum;
+#include "types.h"
 
 struct __sk_buff;
 

@@ -69,6 +69,7 @@ fn scenario() -> Scenario {
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        warnings: config::Mistakes::default(),
     }
 }
 

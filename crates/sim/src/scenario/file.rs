@@ -130,9 +130,9 @@ use super::links::Links;
 use super::network::Network;
 use super::nodes::{Devices, Load, Nodes};
 use super::tables::required;
-use super::types::{Forwarding, Scenario};
+use super::types::{Forwarding, Scenario, Traffic};
 use super::values::{MAX_TIME_NS, spell_time, time};
-use super::{checks, expect, traffic};
+use super::{advice, checks, expect, traffic};
 use crate::routes::Routes;
 
 /// Points of a series unless the file says how far they are apart.
@@ -208,9 +208,12 @@ fn read(
     }
     let names = traffics.iter().map(|traffic| traffic.name.clone());
     let numbers: HashMap<String, usize> = names.zip(0..).collect();
-    let traffic =
+    let traffic: Vec<Traffic> =
         traffics.into_iter().zip(ways).map(|(traffic, way)| traffic.traffic(way, &numbers, report)).collect();
     let forwarding = forwarding.map_or(Forwarding::ShortestPath, |forwarding| forwarding.value);
+    let mut warnings = Report::default();
+    advice::headroom(&links, &nodes, &traffic, &mut warnings);
+    let warnings = Mistakes::warnings(file_name, lines.text, warnings);
     let links = links.list;
     Some(Scenario {
         title,
@@ -224,6 +227,7 @@ fn read(
         routes,
         faults,
         expectations,
+        warnings,
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::reader::{Report, Section, Setting, speed};
+use config::reader::{Place, Report, Section, Setting, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::headroom::RESPONSE_BYTES;
@@ -18,6 +18,8 @@ use super::values::{decimal, text, time};
 const DELAY_NS_PER_M: f64 = 5.0;
 /// The longest frame where nobody says how long it is.
 const LONGEST_BYTES: u16 = 9216;
+/// The speed of a link whose own could not be read.
+const DEFAULT_SPEED_BPS: u64 = 1_000_000_000;
 /// The slowest reaction to a PFC frame.
 const MAX_RESPONSE_NS: Nanos = 1_000_000_000;
 
@@ -25,17 +27,22 @@ const MAX_RESPONSE_NS: Nanos = 1_000_000_000;
 #[derive(Default)]
 pub(super) struct Links {
     pub(super) list: Vec<Link>,
+    /// By link: where its length is said, if it is.
+    pub(super) cables: Vec<Option<Place>>,
     by_end: HashMap<End, usize>,
 }
 
-/// What a `[[link]]` says beside its ends.
+/// What a `[[link]]` says beside its ends. Where something of it is wrong, that has been said, and defaults take the place of
+/// whatever is missing.
 struct LinkTable {
     speed_bps: Option<Setting<u64>>,
-    cable_m: Option<u32>,
+    cable_m: Option<Setting<u32>>,
     delay_ns_per_m: f64,
     mtu_bytes: Option<u16>,
     response_ns: Option<Nanos>,
     overhead_bytes: u16,
+    /// A mistake was noted while it was read.
+    is_wrong: bool,
 }
 
 impl Links {
@@ -75,7 +82,9 @@ impl Links {
                 return;
             }
             let ends = Setting { value: [first, second], place: ends.place.clone() };
+            let cable = table.cable_place(&ends, nodes, devices);
             let Some(link) = table.link(name, ends, nodes, devices, report) else { return };
+            self.cables.push(cable);
             self.by_end.insert(first, self.list.len());
             self.by_end.insert(second, self.list.len());
             self.list.push(link);
@@ -140,12 +149,14 @@ fn read_ends(section: &mut Section, report: &mut Report) -> Option<Setting<[Sett
 
 impl LinkTable {
     fn read(section: &mut Section, report: &mut Report) -> Self {
+        let mistakes = report.count();
         let speed_bps = section.item("speed").and_then(|item| speed(item, report));
-        let cable_m = section.number("cable_m", CABLE_M, report).map(|cable_m| cable_m.value);
+        let cable_m = section.number("cable_m", CABLE_M, report);
         let delay = section.item("delay_ns_per_m").and_then(|item| decimal(item, 0.0..=1000.0, report));
-        Self {
+        let mut table = Self {
             speed_bps,
             cable_m,
+            is_wrong: false,
             delay_ns_per_m: delay.map_or(DELAY_NS_PER_M, |delay| delay.value),
             mtu_bytes: section.number("mtu", mtu_range(), report).map(|mtu| mtu.value),
             response_ns: section
@@ -156,6 +167,20 @@ impl LinkTable {
                 Some(Setting { value: false, .. }) => 0,
                 _ => WIRE_OVERHEAD_BYTES,
             },
+        };
+        table.is_wrong = report.count() > mistakes;
+        table
+    }
+
+    /// Where the length of the cable is said: here, or in a port's configuration.
+    fn cable_place(&self, ends: &Setting<[End; 2]>, nodes: &Nodes, devices: &Devices) -> Option<Place> {
+        match &self.cable_m {
+            Some(cable_m) => Some(cable_m.place.clone()),
+            None => ends
+                .value
+                .iter()
+                .find_map(|end| cable_of_port(*end, nodes, devices))
+                .map(|_| ends.place.clone()),
         }
     }
 
@@ -169,14 +194,18 @@ impl LinkTable {
         report: &mut Report,
     ) -> Option<Link> {
         let speed_bps = self.speed(&name, &ends, nodes, devices, report)?;
-        let cable = |end: End| nodes.device(end.node, devices)?.links[end.port].cable_m;
         let mtu = |end: End| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
-        let cable_m = match self.cable_m {
-            Some(cable_m) => cable_m,
-            None => common("cable_m", &ends, cable, nodes, devices, report)?.unwrap_or(0),
+        let cable_m = match &self.cable_m {
+            Some(cable_m) => cable_m.value,
+            None if self.is_wrong => 0,
+            None => {
+                let cable = |end| cable_of_port(end, nodes, devices);
+                common("cable_m", &ends, cable, nodes, devices, report)?.unwrap_or(0)
+            }
         };
         let mtu_bytes = match self.mtu_bytes {
             Some(mtu_bytes) => mtu_bytes,
+            None if self.is_wrong => LONGEST_BYTES,
             None => common("mtu", &ends, mtu, nodes, devices, report)?
                 .and_then(|bytes| u16::try_from(bytes).ok())
                 .unwrap_or(LONGEST_BYTES),
@@ -203,6 +232,9 @@ impl LinkTable {
     ) -> Option<u64> {
         let of_port = |end: End| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
         let Some(speed) = &self.speed_bps else {
+            if self.is_wrong {
+                return Some(DEFAULT_SPEED_BPS);
+            }
             let speed = common("speed", ends, of_port, nodes, devices, report)?;
             if speed.is_none() {
                 let what = format!("{name} has no speed");
@@ -223,6 +255,11 @@ impl LinkTable {
         }
         Some(speed.value)
     }
+}
+
+/// Metres of cable that a port's configuration has.
+fn cable_of_port(end: End, nodes: &Nodes, devices: &Devices) -> Option<u32> {
+    nodes.device(end.node, devices)?.links[end.port].cable_m
 }
 
 /// What the configurations of both ports say, or of one; `None` if they contradict each other.

@@ -198,14 +198,12 @@ impl Nodes {
     fn find(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
         let node = self.by_name.get(name).copied();
         if node.is_none() && !self.refused {
-            let what = format!("there is no node {}", quoted(name));
-            let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
-            let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
-            report.add(
-                place,
-                what,
-                meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]"),
-            );
+            report.add_lazily(place, || {
+                let names: Vec<&str> = self.list.iter().map(|node| node.name.as_str()).collect();
+                let tables: Vec<&str> = self.tables.iter().map(String::as_str).collect();
+                let cure = meant(name, &names, &tables, "define it as [switch.NAME] or [host.NAME]");
+                (format!("there is no node {}", quoted(name)), cure)
+            });
         }
         node
     }

@@ -1,6 +1,7 @@
 //! What a scenario is: plain values. Nodes, links and traffic are numbered by their place here; the file's names are kept for
 //! outputs.
 
+use config::Mistakes;
 use switch::{Nanos, SwitchSettings};
 
 /// All of it.
@@ -28,6 +29,8 @@ pub struct Scenario {
     pub faults: Vec<Fault>,
     /// What must come of it.
     pub expectations: Vec<Expectation>,
+    /// What the file may say but should not: cables that a switch's headroom is too short for. Often there is nothing.
+    pub warnings: Mistakes,
 }
 
 impl Scenario {

@@ -73,6 +73,7 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
+        warnings: config::Mistakes::default(),
     }
 }
 

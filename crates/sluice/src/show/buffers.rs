@@ -1,125 +1,155 @@
-//! `sluice show buffers`: who holds the memory: pools, and the priority groups that draw on them.
+//! `sluice show buffers`: who holds the memory: pools, the priority groups that draw on them at ingress, the queues at
+//! egress.
+//!
+//! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference, tables 2 and 3): of each
+//! group and queue Total (what it may hold now, without headroom), Used, Used %, Free, UsedPeak (between two executions),
+//! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is
+//! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5).
 
-use control::v1::{Group, Level, Pool, Port, Snapshot};
+use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
 use super::json;
-use super::text::{self, frames, grouped, tenths};
+use super::text::{self, Unit, frames, grouped, percent};
 
-/// For people: the pools, the groups that ever had something, and the state of the loop's memory.
-pub fn table(snapshot: &Snapshot) -> String {
-    let mut pools = text::table(&["Pool", "Used\ncells", "Used\n%", "Peak\ncells", "Size\ncells"], 1);
+/// For people: the pools and the loop's memory, then the groups and the queues that ever had something.
+pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
+    format!(
+        "{}\nA cell has {} bytes; peaks are the most since they were last read. Of {} frames of memory\n{} are free and {} \
+         are with the kernel.\n\n{}\n\n{}",
+        pools(snapshot, unit),
+        snapshot.cell_bytes,
+        grouped(snapshot.memory_frames),
+        grouped(snapshot.memory_free_frames),
+        grouped(snapshot.memory_in_rings_frames),
+        ingress(snapshot, unit),
+        egress(snapshot, unit),
+    )
+}
+
+/// Size and use of what may be used, and by how much use may grow: of the total, and of what is `free` beside it.
+fn use_of(used: u64, peak: u64, total: u64, free: u64, unit: Unit) -> [String; 5] {
+    let free = total.saturating_sub(used).min(free);
+    [unit.of(total), unit.of(used), percent(used, total), unit.of(free), unit.of(peak)]
+}
+
+/// Cells of a pool that nobody uses.
+fn free_cells(pool: Option<&Pool>) -> u64 {
+    pool.map_or(0, |pool| pool.size_cells.saturating_sub(pool.level.unwrap_or_default().cells)).into()
+}
+
+/// The service pool of that number.
+fn service_pool(pools: &[Pool], number: u32) -> Option<&Pool> {
+    pools.get(number as usize)
+}
+
+/// The headings of [`use_of`].
+fn headings(first: &[&str], total: &str, unit: Unit, more: &[&str]) -> Vec<String> {
+    let with_unit = |name: &str| format!("{name}\n{}", unit.name);
+    let of_use =
+        [with_unit(total), with_unit("Used"), "Used\n%".to_owned(), with_unit("Free"), with_unit("Peak")];
+    let plain = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    [plain(first), of_use.into(), plain(more)].concat()
+}
+
+fn table_of(headings: &[String], words: usize) -> comfy_table::Table {
+    text::table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), words)
+}
+
+fn pools(snapshot: &Snapshot, unit: Unit) -> String {
+    let mut table = table_of(&headings(&["Pool"], "Size", unit, &[]), 1);
     for (name, &Pool { level, size_cells }) in json::pools(snapshot) {
         let level = level.unwrap_or_default();
         if size_cells == 0 && level.cells == 0 {
             continue;
         }
-        let percent =
-            if size_cells == 0 { 100.0 } else { f64::from(level.cells) * 100.0 / f64::from(size_cells) };
-        pools.add_row([
-            name.replace('_', " "),
-            grouped(level.cells.into()),
-            tenths(percent),
-            grouped(level.peak_read_cells.into()),
-            grouped(size_cells.into()),
-        ]);
+        let [used, peak, size] = [level.cells, level.peak_read_cells, size_cells].map(u64::from);
+        let cells = use_of(used, peak, size, size, unit);
+        table.add_row([name.replace('_', " ")].into_iter().chain(cells));
     }
-    format!(
-        "{}\nA cell has {} bytes; peaks are the most since they were last read. Of {} frames of memory\n{} are free and {} \
-         are with the kernel.\n\n{}",
-        pools.trim_fmt(),
-        snapshot.cell_bytes,
-        grouped(snapshot.memory_frames),
-        grouped(snapshot.memory_free_frames),
-        grouped(snapshot.memory_in_rings_frames),
-        groups(snapshot)
-    )
+    table.trim_fmt()
 }
 
-/// What the groups hold, then what they counted.
-fn groups(snapshot: &Snapshot) -> String {
-    let of_port = |port: &Port| {
-        let name = port.name.clone();
-        port.groups.clone().into_iter().enumerate().map(move |(n, group)| (name.clone(), n, group))
-    };
-    let all: Vec<(String, usize, Group)> = snapshot.ports.iter().flat_map(of_port).collect();
-    let silent = |group: &Group| !group.no_drop && group.received.unwrap_or_default().frames == 0;
-    let (silent, used): (Vec<_>, Vec<_>) = all.into_iter().partition(|(.., group)| silent(group));
-    if used.is_empty() {
+/// What the groups hold, what they may hold, and the headroom of those that have some.
+fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
+    let mut groups = Vec::new();
+    for port in &snapshot.ports {
+        groups.extend(port.groups.iter().enumerate().map(|(priority, group)| (&port.name, priority, group)));
+    }
+    let all = groups.len();
+    groups.retain(|(.., group)| group.no_drop || group.received.unwrap_or_default().frames > 0);
+    if groups.is_empty() {
         return "No priority group has seen a frame yet.".to_owned();
     }
-    let mut text = format!("{}\n\n{}", cells(&used), counts(&used));
-    if !silent.is_empty() {
-        text += &format!("\n\n{} lossy groups have seen no frame.", silent.len());
+    let first = ["Ingress\nport", "Prio-\nrity", "Pool"];
+    let mut used = table_of(&headings(&first, "Total", unit, &["Threshold\n%", "Violations"]), 2);
+    let of_cells = |name: &str| format!("{name}\n{}", unit.name);
+    let limits = ["Reserved", "Shared", "XOFF at"].map(of_cells);
+    let mut states = text::table(
+        &[
+            "Ingress\nport",
+            "Prio-\nrity",
+            "State",
+            "XOFF\nis",
+            &limits[0],
+            &limits[1],
+            &limits[2],
+            "XOFF\nepisodes",
+            "Received\nframes",
+            "Dropped\nframes",
+        ],
+        4,
+    );
+    let mut headroom = table_of(&headings(&first[..2], "Headroom", unit, &["Violations"]), 2);
+    for (port, priority, group) in &groups {
+        let of = [(*port).clone(), priority.to_string()];
+        let rest = [group.usage_percent.to_string(), grouped(group.violations)];
+        let pool = service_pool(&snapshot.ingress_pools, group.pool);
+        used.add_row(
+            of.clone()
+                .into_iter()
+                .chain([group.pool.to_string()])
+                .chain(group_use(group, pool, unit))
+                .chain(rest),
+        );
+        states.add_row(of.clone().into_iter().chain([
+            state(group).to_owned(),
+            kind(group.is_dynamic).to_owned(),
+            unit.of(group.reserved_size_cells),
+            unit.of(group.shared.unwrap_or_default().cells),
+            unit.of(group.threshold_cells),
+            grouped(group.xoff_episodes),
+            frames(group.received),
+            frames(group.dropped),
+        ]));
+        if group.headroom_size_cells > 0 {
+            let Level { cells, peak_read_cells, .. } = group.headroom.unwrap_or_default();
+            let [used, peak, size] = [cells, peak_read_cells, group.headroom_size_cells].map(u64::from);
+            let cells = use_of(used, peak, size, free_cells(snapshot.headroom.as_ref()), unit);
+            headroom.add_row(of.into_iter().chain(cells).chain([grouped(group.headroom_violations)]));
+        }
+    }
+    let mut text = format!("{}\n\n{}", used.trim_fmt(), states.trim_fmt());
+    if !headroom.is_empty() {
+        text += &format!("\n\n{}", headroom.trim_fmt());
+    }
+    if all > groups.len() {
+        text += &format!("\n\n{} lossy groups have seen no frame.", all - groups.len());
     }
     text
 }
 
-fn cells(groups: &[(String, usize, Group)]) -> String {
-    let headings = [
-        "Port",
-        "Prio-\nrity",
-        "Pool",
-        "Reserved\ncells",
-        "\nof",
-        "Shared\ncells",
-        "\npeak",
-        "\nlimit",
-        "Headroom\ncells",
-        "\npeak",
-        "\nof",
-        "Total\ncells",
-        "\npeak",
-    ];
-    let mut table = text::table(&headings, 2);
-    for (port, priority, group) in groups {
-        let [shared, headroom, total] = levels(group);
-        let cells = [
-            group.pool,
-            group.reserved_cells,
-            group.reserved_size_cells,
-            shared.cells,
-            shared.peak_read_cells,
-            group.threshold_cells,
-            headroom.cells,
-            headroom.peak_read_cells,
-            group.headroom_size_cells,
-            total.cells,
-            total.peak_read_cells,
-        ];
-        let cells = cells.map(|cells| grouped(cells.into()));
-        table.add_row([port.clone(), priority.to_string()].into_iter().chain(cells));
-    }
-    table.trim_fmt()
-}
-
-fn counts(groups: &[(String, usize, Group)]) -> String {
-    let headings = [
-        "Port",
-        "Prio-\nrity",
-        "State",
-        "XOFF\nepisodes",
-        "Usage\nviolations",
-        "Received\nframes",
-        "Dropped\nframes",
-    ];
-    let mut table = text::table(&headings, 3);
-    for (port, priority, group) in groups {
-        table.add_row([
-            port.clone(),
-            priority.to_string(),
-            state(group).to_owned(),
-            grouped(group.xoff_episodes),
-            grouped(group.violations),
-            frames(group.received),
-            frames(group.dropped),
-        ]);
-    }
-    table.trim_fmt()
-}
-
-/// Shared, headroom and total.
-fn levels(group: &Group) -> [Level; 3] {
-    [group.shared, group.headroom, group.total].map(Option::unwrap_or_default)
+/// Total, Used, … of a group outside its headroom. Its reservation is used first and given back last, so it was full
+/// whenever shared cells were in use.
+fn group_use(group: &Group, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
+    let [shared, total] = [group.shared, group.total].map(Option::unwrap_or_default);
+    let reserved = u64::from(group.reserved_size_cells);
+    let peak = match u64::from(shared.peak_read_cells) {
+        0 => reserved.min(total.peak_read_cells.into()),
+        shared_peak => reserved + shared_peak,
+    };
+    let used = u64::from(group.reserved_cells) + u64::from(shared.cells);
+    let free = reserved.saturating_sub(group.reserved_cells.into()) + free_cells(pool);
+    use_of(used, peak, reserved + u64::from(group.threshold_cells), free, unit)
 }
 
 fn state(group: &Group) -> &'static str {
@@ -130,13 +160,97 @@ fn state(group: &Group) -> &'static str {
     }
 }
 
+/// Whether a threshold moves with the free cells of its pool.
+pub fn kind(is_dynamic: bool) -> &'static str {
+    if is_dynamic { "dynamic" } else { "static" }
+}
+
+/// What the queues hold.
+fn egress(snapshot: &Snapshot, unit: Unit) -> String {
+    let first = ["Egress\nport", "Queue", "Pool"];
+    let mut table = table_of(&headings(&first, "Total", unit, &["Threshold\n%", "Violations"]), 2);
+    for port in &snapshot.ports {
+        for (number, queue) in port.queues.iter().enumerate() {
+            if queue.level.unwrap_or_default().peak_cells > 0 {
+                let of = [port.name.clone(), number.to_string(), queue.pool.to_string()];
+                let rest = [queue.usage_percent.to_string(), grouped(queue.violations)];
+                let pool = service_pool(&snapshot.egress_pools, queue.pool);
+                table.add_row(of.into_iter().chain(queue_use(queue, pool, unit)).chain(rest));
+            }
+        }
+    }
+    if table.is_empty() { "No queue has held a frame yet.".to_owned() } else { table.trim_fmt() }
+}
+
+/// Total, Used, … of a queue; without limit there is no total.
+fn queue_use(queue: &Queue, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
+    let Level { cells, peak_read_cells, .. } = queue.level.unwrap_or_default();
+    let (used, peak) = (u64::from(cells), u64::from(peak_read_cells));
+    let guaranteed = u64::from(queue.guaranteed_cells);
+    let total = queue.threshold_cells.map(|cells| guaranteed + u64::from(cells));
+    let free = guaranteed.saturating_sub(used) + free_cells(pool);
+    let none = || "–".to_owned();
+    total.map_or_else(
+        || [none(), unit.of(used), none(), none(), unit.of(peak)],
+        |total| use_of(used, peak, total, free, unit),
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::sample;
     use super::*;
 
+    /// Rows 49 to 66 and 69, 70 of the documents' displays, in cells …
     #[test]
-    fn table_of_pools_and_groups() {
-        insta::assert_snapshot!(table(&sample::snapshot()));
+    fn table_of_pools_groups_and_queues() {
+        insta::assert_snapshot!(table(&sample::snapshot(), Unit::CELLS));
+    }
+
+    /// … and in bytes, as H3C's brief form (table 2) and Inspur's pools have them.
+    #[test]
+    fn table_in_bytes() {
+        insta::assert_snapshot!(table(&sample::snapshot(), Unit::bytes(256)));
+    }
+
+    #[test]
+    fn table_of_nothing() {
+        let text = table(&Snapshot::default(), Unit::CELLS);
+        assert!(text.contains("No priority group has seen a frame yet."), "{text}");
+        assert!(text.ends_with("No queue has held a frame yet."), "{text}");
+    }
+
+    /// A threshold of eight times what is free says nothing of what there is.
+    #[test]
+    fn no_more_is_free_than_the_pool_has() {
+        let level = |cells| Some(Level { cells, ..Level::default() });
+        let pool = Pool { level: level(60), size_cells: 100 };
+        let group = Group {
+            reserved_size_cells: 8,
+            reserved_cells: 8,
+            shared: level(10),
+            threshold_cells: 320,
+            ..Group::default()
+        };
+        assert_eq!(group_use(&group, Some(&pool), Unit::CELLS)[..4], ["328", "18", "5.5", "40"]);
+        let queue =
+            Queue { guaranteed_cells: 8, level: level(3), threshold_cells: Some(320), ..Queue::default() };
+        assert_eq!(queue_use(&queue, Some(&pool), Unit::CELLS)[..4], ["328", "3", "0.9", "45"]);
+    }
+
+    /// Reserved cells are used first, so a group that used no shared cells had at most its reservation; headroom is none
+    /// of what Total means.
+    #[test]
+    fn the_peak_of_a_group_is_without_its_headroom() {
+        let peak = |peak_read_cells| Some(Level { peak_read_cells, ..Level::default() });
+        for (shared, total, expected) in [(0, 0, "0"), (0, 5, "5"), (0, 30, "8"), (100, 130, "108")] {
+            let group = Group {
+                reserved_size_cells: 8,
+                shared: peak(shared),
+                total: peak(total),
+                ..Group::default()
+            };
+            assert_eq!(group_use(&group, None, Unit::CELLS)[4], expected, "{shared} shared, {total} in all");
+        }
     }
 }

@@ -11,7 +11,7 @@ use super::json::Document;
 use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
-const SETTINGS: [&str; 13] = [
+const SETTINGS: [&str; 14] = [
     "cell_bytes",
     "memory_frames",
     "speed_bps",
@@ -24,6 +24,7 @@ const SETTINGS: [&str; 13] = [
     "reserved_size_cells",
     "headroom_size_cells",
     "threshold_cells",
+    "usage_percent",
     "size_cells",
 ];
 
@@ -44,35 +45,29 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     table.trim_fmt()
 }
 
-/// Says of a row whose it is.
-type Whose = fn(&Value) -> String;
-
 /// All numbers, by whose they are and their names.
 fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
     let document = Document::of(View::Counters, snapshot, None);
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Vec::new() };
     let mut found = Vec::new();
-    // Rows say by their first fields whose they are.
-    let lists: [(&str, Whose); 4] = [
-        ("ports", |row| plain(&row["name"])),
-        ("queues", |row| format!("{} queue {}", plain(&row["port"]), row["queue"])),
-        ("groups", |row| format!("{} priority {}", plain(&row["port"]), row["priority"])),
-        ("pools", |row| format!("pool {}", plain(&row["name"]).replace('_', " "))),
-    ];
-    let rows = lists.map(|(list, of)| (document.remove(list).unwrap_or_default(), of));
+    let rows = ["ports", "queues", "groups", "pools"].map(|list| (list, document.remove(list)));
     collect("switch", "", &Value::Object(document), &mut found);
-    for (rows, of) in rows {
-        let Value::Array(rows) = rows else { continue };
-        for row in rows {
-            let of = of(&row);
-            collect(&of, "", &row, &mut found);
-        }
+    for (list, rows) in rows {
+        let Some(Value::Array(rows)) = rows else { continue };
+        rows.iter().for_each(|row| collect(&whose(list, row), "", row, &mut found));
     }
     found
 }
 
-fn plain(name: &Value) -> String {
-    name.as_str().unwrap_or_default().to_owned()
+/// Whose numbers a row of a list has.
+fn whose(list: &str, row: &Value) -> String {
+    let text = |field: &str| row[field].as_str().unwrap_or_default();
+    match list {
+        "queues" => format!("{} queue {}", text("port"), row["queue"]),
+        "groups" => format!("{} priority {}", text("port"), row["priority"]),
+        "pools" => format!("pool {}", text("name").replace('_', " ")),
+        _ => text("name").to_owned(),
+    }
 }
 
 /// Adds the numbers in `value`, whose name begins with `name`.

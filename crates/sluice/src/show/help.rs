@@ -14,13 +14,13 @@ Counters count since the daemon started; lengths are without FCS. A table leaves
 zero, JSON never does.
 
 Peaks are the most there ever was, to the cell: since the last read, since `sluice clear
-watermarks`, and since the start. Tables have the first. `show buffers` reads all of them, of every
-port, queue and pool; the other views only look.
+watermarks`, and since the start. `show buffers` has the first and begins it anew, of every port,
+queue and pool; `show queues` has the second. No other view touches them.
 
 The JSON of every view begins with the numbers of the whole switch; then come the lists that the
-view is about: ports and pfc have ports[], queues and congestion have queues[], buffers and pfc
-have groups[], buffers has pools[], counters has all four. Names have their unit last and are the
-same in all views:
+view is about: ports and pfc have ports[]; queues, congestion and buffers have queues[]; buffers
+and pfc have groups[]; buffers has pools[]; counters has all four. Names have their unit last and
+are the same in all views:
 ";
 
 const END: &str = "\
@@ -30,47 +30,47 @@ its pool. Violations count how often use rose above the usage threshold.
 Once a switch is idle, over all its ports: received + flood copies = transmitted + drops + lost by
 the kernel.";
 
-/// A heading, the message whose fields follow, and what `sluice show` adds to them.
-type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+/// A heading and the message whose fields follow.
+const SECTIONS: [(&str, &str); 9] = [
+    ("The switch", "Snapshot"),
+    ("ports[]", "Port"),
+    ("queues[]", "Queue"),
+    ("groups[]", "Group"),
+    ("pools[]", "Pool"),
+    ("A count", "Count"),
+    ("A level", "Level"),
+    ("PFC frames", "PfcCount"),
+    ("kernel", "Kernel"),
+];
 
-const SECTIONS: [Section; 9] = [
-    ("The switch", "Snapshot", &[]),
-    (
-        "ports[]",
-        "Port",
-        &[("utilization_percent", "Of its line, with --watch or --rates, if it has a speed.")],
-    ),
-    (
-        "queues[]",
-        "Queue",
-        &[
+/// What rows have beside the fields of the message.
+fn added(message: &str) -> &'static [(&'static str, &'static str)] {
+    match message {
+        "Port" => &[("utilization_percent", "Of its line, with --watch or --rates, if it has a speed.")],
+        "Queue" => &[
             ("port, queue", "Whose it is, and its number."),
             ("held", "The port's transmission is held."),
             ("transmitted_pps", "Frames a second, with --watch or --rates."),
             ("transmitted_bps", "Bits a second of these frames' bytes, with --watch or --rates."),
         ],
-    ),
-    ("groups[]", "Group", &[("port, priority", "Whose it is.")]),
-    ("pools[]", "Pool", &[("name", "ingress_0 to ingress_3, egress_0 to egress_3, headroom.")]),
-    ("A count", "Count", &[]),
-    ("A level", "Level", &[]),
-    ("PFC frames", "PfcCount", &[]),
-    ("kernel", "Kernel", &[]),
-];
+        "Group" => &[("port, priority", "Whose it is.")],
+        "Pool" => &[("name", "ingress_0 to ingress_3, egress_0 to egress_3, headroom.")],
+        _ => &[],
+    }
+}
 
 /// All of it.
 pub fn text() -> String {
     let mut out = String::from(BEGINNING);
-    for (heading, message, added) in SECTIONS {
+    for (heading, message) in SECTIONS {
         let _ = write!(out, "\n{heading}\n");
-        for (name, comment) in added {
+        for (name, comment) in added(message) {
             entry(&mut out, name, comment);
         }
         for field in fields::of(message) {
             let kind = match field.of {
                 // Lists, of which there are rows.
-                "Port" | "Group" | "Queue" => continue,
-                "Pool" => continue,
+                "Port" | "Group" | "Queue" | "Pool" => continue,
                 "Count" => " (count)",
                 "Level" => " (level)",
                 "PfcCount" => " (PFC frames)",

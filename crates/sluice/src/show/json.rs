@@ -69,7 +69,7 @@ impl<'a> Document<'a> {
         Self {
             switch: now,
             ports: (everything || matches!(view, View::Ports | View::Pfc)).then(|| ports(now, before)),
-            queues: (everything || matches!(view, View::Queues | View::Congestion))
+            queues: (everything || matches!(view, View::Queues | View::Congestion | View::Buffers))
                 .then(|| queues(now, before)),
             groups: (everything || matches!(view, View::Buffers | View::Pfc)).then(|| groups(now)),
             pools: (everything || view == View::Buffers).then(|| {
@@ -156,7 +156,7 @@ mod tests {
             (View::Ports, [3, 0, 0, 0]),
             (View::Congestion, [0, 24, 0, 0]),
             (View::Queues, [0, 24, 0, 0]),
-            (View::Buffers, [0, 0, 24, 9]),
+            (View::Buffers, [0, 24, 24, 9]),
             (View::Pfc, [3, 0, 24, 0]),
             (View::Counters, [3, 24, 24, 9]),
         ] {

@@ -25,6 +25,7 @@ use control::v1::Snapshot;
 use crate::output;
 use crate::socket::Daemon;
 use json::Document;
+use text::Unit;
 
 /// What to show, and of which switch.
 #[derive(Args)]
@@ -47,6 +48,9 @@ pub struct Arguments {
     /// Look twice, so many seconds apart, and show rates and utilization of that time.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "1", conflicts_with = "watch")]
     rates: Option<f64>,
+    /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
+    #[arg(long, conflicts_with = "json")]
+    bytes: bool,
     /// With `buffers`: only look, so that the peaks since the last read go on.
     #[arg(long)]
     keep_watermarks: bool,
@@ -59,10 +63,10 @@ pub enum View {
     Ports,
     /// What each queue forwarded, marked (ECN) and dropped: tail drops, and WRED's by drop level.
     Congestion,
-    /// Occupancy, limits, pauses and drops of each egress queue.
+    /// State, limits, pauses and drops of each egress queue.
     Queues,
-    /// Buffer pools and priority groups: reserved, shared, headroom, thresholds, peaks since the
-    /// last time.
+    /// Buffer pools, priority groups and queues: size, use, what is free, peaks since the last
+    /// time, thresholds and their violations.
     Buffers,
     /// PFC of each port and priority, sent and received.
     Pfc,
@@ -77,6 +81,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
     let reads = reads_watermarks(arguments.view, arguments.keep_watermarks)?;
+    if arguments.bytes && !matches!(arguments.view, View::Buffers | View::Queues) {
+        bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
+    }
     arguments.daemon.talk(async |client| {
         if let Some(interval) = interval {
             return watch(arguments, client.watch(interval, reads).await?).await;
@@ -131,12 +138,12 @@ fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) 
     output::print(&if arguments.json {
         output::json(&Document::of(arguments.view, snapshot, before), arguments.watch.is_none())?
     } else {
-        table(arguments.view, snapshot, before)
+        table(arguments.view, snapshot, before, unit(snapshot, arguments.bytes))
     })
 }
 
 /// The snapshot with no port but `name`.
-fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
+pub fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     let mut snapshot = snapshot.clone();
     let Some(name) = name else { return Ok(snapshot) };
     let names: Vec<String> = snapshot.ports.iter().map(|port| port.name.clone()).collect();
@@ -147,12 +154,26 @@ fn only(snapshot: &Snapshot, name: Option<&str>) -> Result<Snapshot> {
     Ok(snapshot)
 }
 
-fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> String {
+/// A view as JSON has it.
+pub fn document(view: View, snapshot: &Snapshot) -> Document<'_> {
+    Document::of(view, snapshot, None)
+}
+
+/// A view as a table, with cells or their bytes.
+pub fn text(view: View, snapshot: &Snapshot, bytes: bool) -> String {
+    table(view, snapshot, None, unit(snapshot, bytes))
+}
+
+fn unit(snapshot: &Snapshot, bytes: bool) -> Unit {
+    if bytes { Unit::bytes(snapshot.cell_bytes) } else { Unit::CELLS }
+}
+
+fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     match view {
         View::Ports => ports::table(snapshot, before),
         View::Congestion => congestion::table(snapshot, before),
-        View::Queues => queues::table(snapshot, before),
-        View::Buffers => buffers::table(snapshot),
+        View::Queues => queues::table(snapshot, before, unit),
+        View::Buffers => buffers::table(snapshot, unit),
         View::Pfc => pfc::table(snapshot),
         View::Loop => poll_loop::table(snapshot, before),
         View::Counters => counters::table(snapshot, before),
@@ -188,8 +209,10 @@ mod tests {
     fn tables_fit_in_100_columns() {
         let (before, now) = (sample::snapshot(), sample::later());
         for view in View::value_variants() {
-            for text in [table(*view, &now, None), table(*view, &now, Some(&before))] {
-                for line in text.lines() {
+            for (before, unit) in
+                [(None, Unit::CELLS), (Some(&before), Unit::CELLS), (None, Unit::bytes(256))]
+            {
+                for line in table(*view, &now, before, unit).lines() {
                     assert!(line.chars().count() <= 100, "{view:?}: {line}");
                 }
             }

@@ -2,25 +2,28 @@
 
 use control::v1::{Port, Queue, Snapshot};
 
-use super::text::{self, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
+use super::buffers::kind;
+use super::text::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
 
 /// For people: what the queues that ever had something to do hold, then what they counted.
-pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
+pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     let elapsed_ns = elapsed_ns(now, before);
+    let of_cells = |name: &str| format!("{name}\n{}", unit.name);
+    let sizes = ["Held", "Guaranteed", "Limit"].map(of_cells);
     let mut cells = text::table(
         &[
             "Port",
             "Queue",
             "State",
+            "Limit\nis",
             "Pool",
             "Waiting\nframes",
-            "Held\ncells",
-            "\npeak",
-            "Guaranteed\ncells",
-            "Limit\ncells",
-            "Usage\nviolations",
+            &sizes[0],
+            "Peak since\ncleared",
+            &sizes[1],
+            &sizes[2],
         ],
-        3,
+        4,
     );
     let sent_volume = format!("Sent\n{}", volume_unit(elapsed_ns));
     let mut counts = text::table(
@@ -41,13 +44,13 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
                 port.name.clone(),
                 number.to_string(),
                 state(port, queue).to_owned(),
+                queue.threshold_cells.map_or("–", |_| kind(queue.is_dynamic)).to_owned(),
                 queue.pool.to_string(),
                 grouped(queue.waiting_frames),
-                grouped(level.cells.into()),
-                grouped(level.peak_read_cells.into()),
-                grouped(queue.guaranteed_cells.into()),
-                queue.threshold_cells.map_or("–".to_owned(), |cells| grouped(cells.into())),
-                grouped(queue.violations),
+                unit.of(level.cells),
+                unit.of(level.peak_clear_cells),
+                unit.of(queue.guaranteed_cells),
+                queue.threshold_cells.map_or("–".to_owned(), |cells| unit.of(cells)),
             ]);
             counts.add_row([
                 port.name.clone(),
@@ -102,12 +105,12 @@ mod tests {
 
     #[test]
     fn table_of_totals() {
-        insta::assert_snapshot!(table(&sample::snapshot(), None));
+        insta::assert_snapshot!(table(&sample::snapshot(), None, Unit::CELLS));
     }
 
     #[test]
     fn table_of_rates() {
-        insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
+        insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot()), Unit::CELLS));
     }
 
     #[test]
@@ -115,7 +118,7 @@ mod tests {
         let mut snapshot = sample::snapshot();
         snapshot.ports[1].held = true;
         snapshot.ports[2].held = true;
-        let text = table(&snapshot, None);
+        let text = table(&snapshot, None, Unit::CELLS);
         assert!(text.contains("uplink   3      held "), "{text}");
         let ends = "Ports uplink, spare are held; `sluice port release NAME` lets the frames go.";
         assert!(text.ends_with(ends), "{text}");
@@ -123,6 +126,6 @@ mod tests {
 
     #[test]
     fn table_of_nothing() {
-        assert_eq!(table(&Snapshot::default(), None), "No queue has seen a frame yet.");
+        assert_eq!(table(&Snapshot::default(), None, Unit::CELLS), "No queue has seen a frame yet.");
     }
 }

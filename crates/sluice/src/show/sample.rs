@@ -77,12 +77,21 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         drops: DropReason::ALL.into_iter().map(none).collect(),
         pfc_received: zeros(),
         pfc_sent: zeros(),
-        groups: vec![Group { threshold_cells: 568_000, is_dynamic: true, ..Group::default() }; 8],
+        groups: vec![
+            Group {
+                threshold_cells: 568_000,
+                is_dynamic: true,
+                usage_percent: 70,
+                ..Group::default()
+            };
+            8
+        ],
         queues: vec![
             Queue {
                 threshold_cells: Some(640),
                 guaranteed_cells: 266,
                 is_dynamic: true,
+                usage_percent: 70,
                 ..Queue::default()
             };
             8
@@ -116,7 +125,9 @@ fn server() -> Port {
         total: level(1_359, 1_520),
         threshold_cells: 1_304,
         is_dynamic: false,
+        usage_percent: 70,
         violations: 4,
+        headroom_violations: 2,
         received: count(500_000, 687_500_000),
         dropped: count(0, 0),
     };
@@ -143,6 +154,7 @@ fn uplink() -> Port {
         waiting_frames: 106,
         threshold_cells: Some(640),
         is_dynamic: true,
+        usage_percent: 70,
         violations: 12,
         transmitted: count(165_284, 250_000_000),
         dropped: count(399_412, 549_191_500),
@@ -160,6 +172,7 @@ fn uplink() -> Port {
         pauses: 5,
         paused_ns: 16_800_000,
         level: level(564, 670),
+        usage_percent: 70,
         guaranteed_cells: 266,
         waiting_frames: 94,
         transmitted: count(247_917, 375_000_000),

@@ -4,6 +4,35 @@ use control::v1::{Count, Port, Snapshot};
 
 pub use crate::output::{grouped, table, tenths};
 
+/// In what sizes of the buffer are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Unit {
+    /// Its name, for headings.
+    pub name: &'static str,
+    each: u64,
+}
+
+impl Unit {
+    /// Cells, as the switch counts.
+    pub const CELLS: Unit = Unit { name: "cells", each: 1 };
+
+    /// Bytes of these cells, whether or not frames fill them.
+    pub fn bytes(cell_bytes: u32) -> Self {
+        Self { name: "bytes", each: cell_bytes.into() }
+    }
+
+    /// So many cells.
+    pub fn of(self, cells: impl Into<u64>) -> String {
+        grouped(cells.into() * self.each)
+    }
+}
+
+/// A part in percent of the whole; of nothing, nothing is 0 % and anything all of it.
+pub fn percent(part: u64, whole: u64) -> String {
+    let whole = if whole == 0 { part.max(1) } else { whole };
+    tenths(part as f64 * 100.0 / whole as f64)
+}
+
 /// Bit/s as Mbit/s.
 pub fn mbit(bps: u64) -> String {
     if bps.is_multiple_of(1_000_000) { grouped(bps / 1_000_000) } else { tenths(bps as f64 / 1e6) }

@@ -7,12 +7,12 @@ use std::io::Write;
 use std::time::Duration;
 
 use anyhow::Result;
-use pcap_file::DataLink;
 use pcap_file::pcapng::PcapNgWriter;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
 use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
+use pcap_file::{DataLink, PcapError};
 use sim::Captured;
 
 /// Most bytes that are kept of a frame: the simulator's frames have headers only.
@@ -31,9 +31,9 @@ impl<W: Write> Capture<W> {
     /// # Errors
     /// It cannot be written.
     pub fn new(out: W, ends: [&str; 2], speed_bps: u64) -> Result<Self> {
-        let mut writer = PcapNgWriter::new(out)?;
+        let mut writer = PcapNgWriter::new(out).map_err(cause)?;
         for (from, to) in [(ends[0], ends[1]), (ends[1], ends[0])] {
-            writer.write_pcapng_block(interface(from, to, speed_bps))?;
+            writer.write_pcapng_block(interface(from, to, speed_bps)).map_err(cause)?;
         }
         Ok(Self { writer })
     }
@@ -44,19 +44,28 @@ impl<W: Write> Capture<W> {
     /// It cannot be written.
     pub fn add(&mut self, frame: &Captured) -> Result<()> {
         let kept = frame.bytes.len().min(SNAP_BYTES as usize);
-        self.writer.write_pcapng_block(EnhancedPacketBlock {
+        let block = EnhancedPacketBlock {
             interface_id: frame.from_end as u32,
             timestamp: Duration::from_nanos(frame.at_ns),
             original_len: u32::from(frame.len),
             data: Cow::Borrowed(&frame.bytes[..kept]),
             options: Vec::new(),
-        })?;
+        };
+        self.writer.write_pcapng_block(block).map_err(cause)?;
         Ok(())
     }
 
     /// What it was written to.
     pub fn into_inner(self) -> W {
         self.writer.into_inner()
+    }
+}
+
+/// Why a block was not written. The library calls every failure of the system a failure to read.
+fn cause(error: PcapError) -> anyhow::Error {
+    match error {
+        PcapError::IoError(error) => error.into(),
+        error => error.into(),
     }
 }
 
@@ -121,6 +130,22 @@ mod tests {
             }
         }
         assert_eq!(seen, [(0, 1_000_000_123, 1024, 62), (1, 1_000_000_205, 60, 60)]);
+    }
+
+    /// Nothing is read here, so no reading fails.
+    #[test]
+    fn a_full_disk_is_called_that() {
+        struct Full;
+        impl Write for Full {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                Err(std::io::ErrorKind::StorageFull.into())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let error = Capture::new(Full, ["h1", "h2"], 1).err().unwrap();
+        assert_eq!(format!("{error:#}"), "no storage space");
     }
 
     #[test]

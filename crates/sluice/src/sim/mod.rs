@@ -71,6 +71,9 @@ virtual, to the nanosecond: the same scenario and seed give the same outcome.
 
 docs/simulator.md explains the language and the model.
 
+Mistakes go to standard error with the lines of the file, and so do warnings: of cables that the
+headroom of a switch is too short for.
+
 Captures hold the headers of frames, one interface for each direction; times are those of the last
 bit's arrival, in nanoseconds from 1970 on.
 
@@ -88,7 +91,7 @@ expectations[]: line, expected, measured (null: never), holds
 imbalances[]: what does not add up; there should be none
 
 Exit codes: 0 every expectation holds, 1 one does not (or something does not add up), 2 the
-scenario is wrong, or a file cannot be read or written.";
+scenario is wrong, or a file or standard output cannot be read or written.";
 
 /// `LINK=FILE`.
 fn capture_of(text: &str) -> Result<(String, PathBuf), String> {
@@ -119,6 +122,9 @@ pub fn run(arguments: &Arguments) -> ExitCode {
 /// Whether all has come that was expected.
 fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
     let mut scenario = input::read(&arguments.file)?;
+    if !scenario.warnings.list().is_empty() {
+        eprintln!("{:?}", miette::Report::new(scenario.warnings.clone()));
+    }
     input::change(&mut scenario, arguments.seed, arguments.duration)?;
     // What cannot be written is better known before a long run than after it.
     if let Some(folder) = &arguments.plots {
@@ -130,16 +136,19 @@ fn simulate(arguments: &Arguments) -> Result<bool, Refusal> {
         None => Vec::new(),
     };
     files.extend(captures);
-    // Whoever closes standard output has seen enough; the exit code still tells.
-    let written: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
-    if arguments.json {
-        let _ = output::print(&output::json(&outcome, true)?);
-        written.iter().for_each(|line| eprintln!("{line}"));
+    let lines: Vec<String> = files.iter().map(|file| format!("wrote {}", file.display())).collect();
+    let printed = if arguments.json {
+        lines.iter().for_each(|line| eprintln!("{line}"));
+        output::print(&output::json(&outcome, true)?)
     } else {
-        let _ = output::print(&summary::text(&outcome, wall));
-        let _ = written.iter().try_for_each(|line| output::print(line));
+        output::print(&summary::text(&outcome, wall))
+            .and_then(|()| lines.iter().try_for_each(|line| output::print(line)))
+    };
+    match printed {
+        // Whoever closes standard output has seen enough; the exit code still tells.
+        Err(error) if !output::is_broken_pipe(&error) => Err(error.into()),
+        _ => Ok(outcome.holds()),
     }
-    Ok(outcome.holds())
 }
 
 #[cfg(test)]

@@ -102,6 +102,7 @@ fn create(scenario: &Scenario, link: usize, file: &Path) -> Result<Capture<BufWr
     let out = File::create(file).with_context(|| format!("cannot create {}", file.display()))?;
     let ends = scenario.links[link].ends.map(|end| scenario.end_name(end));
     Capture::new(BufWriter::new(out), [&ends[0], &ends[1]], scenario.links[link].speed_bps)
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The link that has an end of this name.

@@ -1,9 +1,10 @@
 //! The buffer memory: areas, service pools, thresholds of groups, and what a queue owns.
 
 use super::POOLS;
+use serde::{Deserialize, Serialize};
 
 /// The buffer memory in cells. Shared area = total − fixed − headroom.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BufferSettings {
     /// Bytes of one cell; real chips have 208, 254 or 256.
     pub cell_bytes: u32,
@@ -57,7 +58,7 @@ impl Default for BufferSettings {
 }
 
 /// Thresholds of one priority group (port, 802.1p priority), in cells. What every frame needs comes first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct GroupSettings {
     /// When the neighbour is told to stop; for a lossy group, when frames drop.
@@ -108,7 +109,7 @@ impl GroupSettings {
 }
 
 /// A limit on the shared cells of a group or a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Threshold {
     /// So many cells.
     Static(u32),
@@ -117,7 +118,7 @@ pub enum Threshold {
 }
 
 /// The ratio of a dynamic threshold: 2^exponent, from 1/128 to 8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alpha {
     exponent: i8,
 }
@@ -180,7 +181,7 @@ impl Threshold {
 }
 
 /// The cells of the fixed area that are a queue's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Guaranteed {
     /// This share of the fixed area, which all ports' queues of this number divide evenly, in percent (13 by default).
     Percent(u8),

@@ -1,12 +1,13 @@
 //! What received frames are treated as, and what frames that leave are marked with.
 
 use super::{DSCPS, PRIORITIES};
+use serde::{Deserialize, Serialize};
 
 /// The default map 802.1p → local precedence: docs/sources.md, "H3C reference" (table 11).
 pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 
 /// What received frames are treated as: see [`crate::classify`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifySettings {
     /// Which priority of a frame counts.
     pub trust: Trust,
@@ -15,12 +16,15 @@ pub struct ClassifySettings {
     /// 802.1p priority → local precedence, which is the queue.
     pub dot1p_to_queue: [u8; PRIORITIES],
     /// DSCP → 802.1p priority, where DSCP is trusted.
+    #[serde(with = "serde_big_array::BigArray")]
     pub dscp_to_dot1p: [u8; DSCPS],
     /// DSCP → local precedence; `None`: through the 802.1p priority.
+    #[serde(with = "serde_big_array::BigArray")]
     pub dscp_to_queue: [Option<u8>; DSCPS],
     /// 802.1p priority → drop level, where it is trusted.
     pub dot1p_to_drop_level: [DropLevel; PRIORITIES],
     /// DSCP → drop level, where it is trusted.
+    #[serde(with = "serde_big_array::BigArray")]
     pub dscp_to_drop_level: [DropLevel; DSCPS],
     /// Drop level of a tagged frame whose drop eligible indicator is set, if that is higher than the map's.
     pub dei_drop_level: DropLevel,
@@ -47,7 +51,7 @@ impl Default for ClassifySettings {
 }
 
 /// Which priority of a received frame counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Trust {
     /// The 802.1p priority of the outermost tag; the port priority when there is none.
     Dot1p,
@@ -58,7 +62,7 @@ pub enum Trust {
 }
 
 /// How readily a frame is dropped (drop level, or colour). WRED tells them apart.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropLevel {
     /// Level 0: last.
@@ -78,7 +82,7 @@ impl DropLevel {
 }
 
 /// What frames that leave are marked with; by default they leave as they came.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RewriteSettings {
     /// Local precedence → 802.1p priority of the outermost tag; frames without tag get none.
     pub dot1p: Option<[u8; PRIORITIES]>,

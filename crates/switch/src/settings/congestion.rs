@@ -1,12 +1,13 @@
 //! What leaves, when, and how congestion is told: WRED and ECN, rates, and how the queues of a port share it.
 
 use super::PRIORITIES;
+use serde::{Deserialize, Serialize};
 
 /// Default weights of the WRR queues 0–7 (docs/law.md, "Scheduling").
 pub const DEFAULT_WEIGHTS: [u8; PRIORITIES] = [1, 2, 3, 4, 5, 9, 13, 15];
 
 /// Early drops and marks of one queue: see [`crate::wred`]. The defaults are those of docs/law.md, "WRED and ECN".
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WredSettings {
     /// The average moves by 1 / 2^exponent of the way to the length (0–15); 0: it is the length.
     pub exponent: u8,
@@ -28,7 +29,7 @@ impl Default for WredSettings {
 }
 
 /// When a frame is marked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MarkAt {
     /// When it joins the queue.
     Enqueue,
@@ -37,7 +38,7 @@ pub enum MarkAt {
 }
 
 /// The line by which frames of one drop level are picked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Curve {
     /// Up to here none.
     pub low_cells: u32,
@@ -48,7 +49,7 @@ pub struct Curve {
 }
 
 /// A rate that a queue or a scheduler group keeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rate {
     /// Bit/s of the line.
     pub bps: u64,
@@ -57,14 +58,14 @@ pub struct Rate {
 }
 
 /// How the queues of a port share it: see [`crate::schedule`].
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleSettings {
     /// At most eight groups; every queue is in exactly one.
     pub groups: Vec<SchedulerGroup>,
 }
 
 /// Queues that are scheduled together.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SchedulerGroup {
     /// What the group is called.
     pub name: String,
@@ -81,7 +82,7 @@ pub struct SchedulerGroup {
 }
 
 /// How the queues of a group share what it gets; weights are by queue and at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Inside {
     /// The highest number first.
     Strict,

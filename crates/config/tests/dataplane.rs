@@ -1,0 +1,89 @@
+//! `[dataplane]`, and the time for which neighbours are paused.
+
+use config::{Config, Dataplane, Scheduling};
+use switch::pfc_sent::Timing;
+
+#[track_caller]
+fn parse(text: &str) -> Config {
+    let text = format!("[port.a]\ninterface = \"veth0\"\n{text}");
+    config::parse("test.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+/// docs/law.md, "A loop that stands still": short slices, and a loop that falls behind pauses its neighbours.
+#[test]
+fn defaults() {
+    let defaults =
+        Dataplane { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true };
+    for text in ["", "[dataplane]", "[dataplane]\nscheduling = \"short-slices\"\noverload = \"pause\""] {
+        assert_eq!(parse(text).dataplane, defaults, "{text}");
+    }
+}
+
+#[test]
+fn scheduling() {
+    for (name, expected) in [
+        ("normal", Scheduling::Normal),
+        ("short-slices", Scheduling::ShortSlices),
+        ("fifo", Scheduling::Fifo),
+    ] {
+        let dataplane = parse(&format!("[dataplane]\ncores = [1]\nscheduling = \"{name}\"")).dataplane;
+        assert_eq!(
+            dataplane,
+            Dataplane { cores: vec![1], scheduling: expected, pauses_on_overload: true },
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn overload() {
+    for (name, pauses_on_overload) in [("pause", true), ("drop", false)] {
+        let dataplane = parse(&format!("[dataplane]\noverload = \"{name}\"")).dataplane;
+        assert_eq!(dataplane, Dataplane { pauses_on_overload, ..Dataplane::default() }, "{name}");
+    }
+}
+
+/// Quanta are bit times of `pause_speed`, else of the port's `speed`, else of 10G; a port's own wins over the defaults'.
+#[test]
+fn pause_speed() {
+    let pause_speeds = |text: &str| -> Vec<u64> {
+        let config = parse(&format!("{text}\n[port.b]\ninterface = \"veth1\""));
+        config.switch.ports.iter().map(switch::PortSettings::pause_speed_bps).collect()
+    };
+    for (text, expected) in [
+        ("", [10_000_000_000, 10_000_000_000]),
+        ("speed = \"1G\"", [1_000_000_000, 10_000_000_000]),
+        ("pfc.pause_speed = \"40G\"", [40_000_000_000, 10_000_000_000]),
+        ("speed = \"1G\"\npfc.pause_speed = 10000000000", [10_000_000_000, 10_000_000_000]),
+        ("[port-defaults.pfc]\npause_speed = \"25G\"", [25_000_000_000, 25_000_000_000]),
+        (
+            "pfc.pause_speed = \"2.5G\"\n[port-defaults.pfc]\npause_speed = \"25G\"",
+            [2_500_000_000, 25_000_000_000],
+        ),
+        ("speed = \"1G\"\n[port-defaults.pfc]\npause_speed = \"100G\"", [100_000_000_000, 100_000_000_000]),
+    ] {
+        assert_eq!(pause_speeds(text), expected, "{text}");
+    }
+}
+
+/// What is refused is a refresh of 0 ns, and nothing above it: a third of the pause, which is 1.28 ns for a quantum at 400G
+/// and 5.12 ns at 100G. It is refused only where PFC is sent at all.
+#[test]
+fn the_shortest_pause_time() {
+    let port = |text: &str| parse(text).switch.ports.remove(0);
+    for (text, refresh_ns) in [
+        ("speed = \"100G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 1 }", 2),
+        ("speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 2 }", 1),
+        ("speed = \"800G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 4 }", 1),
+        (
+            "speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3], pause_time = 1, pause_speed = \"100G\" }",
+            2,
+        ),
+        // Nothing is paused here.
+        ("speed = \"400G\"\npfc = { mode = \"on\", no_drop = [3], tx = false, pause_time = 1 }", 0),
+        ("speed = \"400G\"\npfc = { mode = \"off\", no_drop = [3], pause_time = 1 }", 0),
+        ("speed = \"400G\"\npfc = { mode = \"on\", pause_time = 1 }", 0),
+    ] {
+        assert_eq!(Timing::of(&port(text)).refresh_ns(), refresh_ns, "{text}");
+    }
+}

@@ -1,0 +1,303 @@
+//! What a loop records, the same switch replays: to the same counters, watermarks, events and times, whatever happened.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use dataplane::replay::{Error, Replay, Totals, difference};
+use dataplane::{
+    Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Recorder, Reel, Reply, Settings, Wire,
+    mailbox,
+};
+use proptest::prelude::*;
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
+use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
+use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
+use wire::mac::MacAddr;
+use wire::pause::Pfc;
+
+const PORTS: usize = 3;
+/// Few enough that flooding runs out of them.
+const FRAMES: usize = 96;
+
+fn mac(n: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 9, n as u8])
+}
+
+/// Priority 3 is no-drop; port 2 is slow.
+fn settings(xoff_cells: u32) -> SwitchSettings {
+    let ports = (0..PORTS).map(|n| {
+        let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
+        (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
+        let group = &mut port.groups[3];
+        (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
+        group.xoff = Threshold::Static(xoff_cells);
+        port
+    });
+    let buffer =
+        BufferSettings { total_cells: 128, fixed_cells: 0, headroom_cells: 32, ..BufferSettings::default() };
+    SwitchSettings {
+        buffer,
+        usage_percent: 70,
+        alarms: Default::default(),
+        seed: 0,
+        bridge: BridgeSettings::default(),
+        ports: ports.collect(),
+    }
+}
+
+fn frame(dst: MacAddr, src: MacAddr, priority: u8, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; len];
+    let tag = Tag { tpid: 0x8100, pcp: priority, dei: false, vid: 0 };
+    write_header(&mut frame, dst, src, Some(tag), EXPERIMENTAL);
+    frame
+}
+
+/// What may happen to a loop.
+#[derive(Debug, Clone)]
+enum Step {
+    Turns { turns: usize, pace_ns: Nanos },
+    Inject { port: usize, dst: usize, priority: u8, len: usize, frames: usize },
+    Pfc { port: usize, quanta: u16 },
+    Hold { port: usize, on_hold: bool },
+    Apply { xoff_cells: u32 },
+    Snapshot { read_watermarks: bool },
+    Clear,
+    Block { port: usize, blocked: bool },
+    Lose { port: usize, frames: u32 },
+    KernelDrop { port: usize, frames: u64 },
+    Guard { port: usize },
+    Down { port: usize },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let port = || 0..PORTS;
+    prop_oneof![
+        8 => (1..20_usize, 100..50_000_u64).prop_map(|(turns, pace_ns)| Step::Turns { turns, pace_ns }),
+        1 => (1..3_usize, Just(600_000_000)).prop_map(|(turns, pace_ns)| Step::Turns { turns, pace_ns }),
+        12 => (port(), 0..5_usize, prop::sample::select(vec![0_u8, 3, 5]), 60..1500_usize, 1..40_usize)
+            .prop_map(|(port, dst, priority, len, frames)| Step::Inject { port, dst, priority, len, frames }),
+        2 => (port(), prop::sample::select(vec![0_u16, 100, 65_535])).prop_map(|(port, quanta)| Step::Pfc { port, quanta }),
+        1 => (port(), any::<bool>()).prop_map(|(port, on_hold)| Step::Hold { port, on_hold }),
+        1 => (2..40_u32).prop_map(|xoff_cells| Step::Apply { xoff_cells }),
+        1 => any::<bool>().prop_map(|read_watermarks| Step::Snapshot { read_watermarks }),
+        1 => Just(Step::Clear),
+        1 => (port(), any::<bool>()).prop_map(|(port, blocked)| Step::Block { port, blocked }),
+        1 => (port(), 1..4_u32).prop_map(|(port, frames)| Step::Lose { port, frames }),
+        1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
+        1 => port().prop_map(|port| Step::Guard { port }),
+        1 => Just(Step::Down { port: 0 }),
+    ]
+}
+
+/// A loop over ports in memory, recorded from its second turn on.
+struct Lab {
+    core: Core<MemoryPort>,
+    wires: Vec<Wire>,
+    handle: Handle,
+    heartbeat: Arc<Heartbeat>,
+    reel: Arc<Reel>,
+    now: Instant,
+    events: Vec<(Instant, Event)>,
+}
+
+impl Lab {
+    fn new(chunks: usize) -> Self {
+        let heartbeat = Arc::new(Heartbeat::default());
+        let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
+        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
+        let (handle, mailbox) = mailbox(Waker::noop().clone());
+        let settings = CoreSettings {
+            finish_checksums: vec![true; PORTS],
+            watches_rings: true,
+            heartbeat: Arc::clone(&heartbeat),
+        };
+        let core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
+        let reel = Reel::new(chunks);
+        let mut lab =
+            Self { core, wires, handle, heartbeat, reel, now: Instant(5_000_000), events: Vec::new() };
+        // Addresses and frames under way from before the recording.
+        (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
+        lab.turns(2, 1000);
+        let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
+        assert!(matches!(lab.tell(Command::Record(Some(Box::new(recorder)))), Reply::Recorded(None)));
+        lab.events.clear();
+        lab
+    }
+
+    fn turns(&mut self, turns: usize, pace_ns: Nanos) {
+        for _ in 0..turns {
+            self.now = self.now + pace_ns;
+            self.core.turn(self.now);
+        }
+    }
+
+    fn tell(&mut self, command: Command) -> Reply {
+        self.handle.send(command).expect("room for a command");
+        self.turns(1, 700);
+        loop {
+            match self.handle.receive().expect("an answer") {
+                Reply::Event(at, event) => self.events.push((at, event)),
+                Reply::Trouble(..) => {}
+                answer => return answer,
+            }
+        }
+    }
+
+    fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Turns { turns, pace_ns } => self.turns(turns, pace_ns),
+            Step::Inject { port, dst, priority, len, frames } => {
+                let dst = if dst == 4 { MacAddr::BROADCAST } else { mac(dst) };
+                (0..frames).for_each(|_| self.wires[port].inject(frame(dst, mac(port), priority, len)));
+            }
+            Step::Pfc { port, quanta } => {
+                let mut bytes = [0; 60];
+                Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes);
+                self.wires[port].inject(bytes);
+            }
+            Step::Hold { port, on_hold } => drop(self.tell(Command::Hold { port, held: on_hold })),
+            Step::Apply { xoff_cells } => {
+                let settings = Settings { switch: settings(xoff_cells), min_posted: vec![0; PORTS] };
+                self.tell(Command::Apply(Box::new(settings)));
+            }
+            Step::Snapshot { read_watermarks } => drop(self.look(read_watermarks)),
+            Step::Clear => drop(self.tell(Command::ClearWatermarks)),
+            Step::Block { port, blocked } => self.wires[port].block(blocked),
+            Step::Lose { port, frames } => self.wires[port].lose(frames),
+            Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
+            Step::Guard { port } => self.heartbeat.leave(port, self.now),
+            Step::Down { port } => self.wires[port].go_down(),
+        }
+    }
+
+    fn look(&mut self, read_watermarks: bool) -> Snapshot {
+        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks }) {
+            Reply::Snapshot(snapshot) => *snapshot,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends the recording: the recording, the switch's part of a last snapshot and all events.
+    fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
+        let last = self.look(false);
+        assert!(matches!(self.tell(Command::Record(None)), Reply::Recorded(Some(_))));
+        let chunks = std::iter::from_fn(|| self.reel.take());
+        let recording = chunks.flat_map(|chunk| chunk.bytes).collect();
+        (recording, of_the_switch(last), self.events)
+    }
+}
+
+/// Without what the loop adds.
+fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
+    Snapshot {
+        memory_frames: 0,
+        memory_free_frames: 0,
+        memory_in_rings_frames: 0,
+        loop_turns: 0,
+        loop_worst_stall_ns: 0,
+        ..snapshot
+    }
+}
+
+/// Events with their times.
+type Events = Vec<(Instant, Event)>;
+
+/// Replays all of a recording: how far it came, the last snapshot that was asked for, its events.
+fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
+    let mut replay = Replay::new(recording);
+    let mut events = Vec::new();
+    replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;
+    let snapshot = replay.asked().expect("a snapshot").clone();
+    Ok((replay.totals().clone(), snapshot, events))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_replay_comes_to_the_same_in_every_field(steps in prop::collection::vec(step(), 1..60)) {
+        let mut lab = Lab::new(64);
+        steps.iter().for_each(|step| lab.take(step));
+        let (recording, last, events) = lab.end();
+        let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+        prop_assert_eq!(difference(&last, &replayed), None);
+        prop_assert_eq!(replayed_events, events);
+        prop_assert_eq!(totals.gaps, 0);
+        prop_assert!(totals.checkpoints > 0);
+    }
+}
+
+/// An incast of `turns` turns, with a checkpoint in the middle.
+fn incast(lab: &mut Lab, turns: usize) {
+    for turn in 0..turns {
+        for port in 0..2 {
+            lab.wires[port].inject(frame(mac(2), mac(port), 3, 1000));
+        }
+        lab.turns(1, if turn == turns / 2 { 1_000_000_000 } else { 5_000 });
+        while let Some(Reply::Event(at, event)) = lab.handle.receive() {
+            lab.events.push((at, event));
+        }
+    }
+}
+
+#[test]
+fn an_incast_is_replayed_to_the_nanosecond() {
+    let mut lab = Lab::new(64);
+    incast(&mut lab, 400);
+    let (recording, last, events) = lab.end();
+    let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert!(last.ports[0].groups[3].xoff_episodes > 3, "the test would show nothing: {last:?}");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    assert_eq!((totals.turns, totals.received_frames, totals.checkpoints), (402, 800, 2));
+    assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
+}
+
+/// What the replay finds to compare is not nothing: one bit of a length, and it says so.
+#[test]
+fn another_course_of_events_is_noticed() {
+    let mut lab = Lab::new(64);
+    incast(&mut lab, 400);
+    let (mut recording, ..) = lab.end();
+    let header = frame(mac(2), mac(1), 3, 1000)[..40].to_vec();
+    let at = recording.windows(40).rposition(|window| window == header).expect("a frame of the incast");
+    recording[at - 2] ^= 1; // 1001 bytes
+    assert!(matches!(replay(&recording), Err(Error::Differs(_))), "{:?}", replay(&recording));
+}
+
+#[test]
+fn a_recording_cut_anywhere_says_so_or_ends_earlier() {
+    let mut lab = Lab::new(64);
+    incast(&mut lab, 20);
+    let (recording, ..) = lab.end();
+    let mut damaged = 0;
+    for len in 0..recording.len() {
+        match Replay::new(&recording[..len]).run_until(Instant::NEVER, &mut |_, _| {}) {
+            Ok(()) => {}
+            Err(Error::Malformed(_)) => damaged += 1,
+            Err(error) => panic!("{len} bytes: {error}"),
+        }
+    }
+    assert!(damaged > recording.len() / 2, "{damaged} of {} cuts were noticed", recording.len());
+    let other = replay(b"something else").expect_err("no recording");
+    assert!(matches!(other, Error::Malformed(_)), "{other}");
+}
+
+/// Nobody empties the reel: the recorder leaves out what has no place, and goes on at the next turn that has one.
+#[test]
+fn a_full_reel_makes_a_gap_and_nothing_else() {
+    let mut lab = Lab::new(3);
+    incast(&mut lab, 60_000); // 5 MB and more
+    let mut first = Vec::new();
+    while let Some(chunk) = lab.reel.take() {
+        first.extend_from_slice(&chunk.bytes);
+        lab.reel.give_back(chunk.bytes);
+    }
+    incast(&mut lab, 100);
+    let (second, last, _) = lab.end();
+    let recording = [first, second].concat();
+    let (totals, replayed, _) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(totals.gaps, 1);
+}

@@ -1,0 +1,251 @@
+//! `sluice record` and `sluice replay`: a recording of a running loop, and the same switch taken through it
+//! (docs/recorder.md).
+//!
+//! A file is a line that says what it is, then the recording, compressed with gzip, whose checksum tells a damaged file.
+
+use std::fs::{File, Permissions};
+use std::io::{BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use control::v1;
+use dataplane::Replay;
+use dataplane::replay::Totals;
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use host::units::duration_ns;
+use serde_json::json;
+use switch::{Description, Event, Instant};
+
+use crate::output;
+use crate::show::{self, View};
+use crate::socket::Daemon;
+
+/// The first line of a recording, after decompression.
+const TITLE: &[u8] = b"sluice recording 1\n";
+/// A file may be decompressed to so much: the most that a daemon keeps.
+const MOST_BYTES: u64 = 64 << 30;
+
+/// Record what a running switch is given, to the frame and the nanosecond.
+#[derive(Args)]
+#[command(after_long_help = "\
+What came in (headers and lengths), what left, and when: all that decides what the switch does. \
+`sluice replay FILE` takes the same switch through it and shows any moment of it, to the cell. \
+Recording costs the loop little, and nothing while it is off; frames' contents beyond their first \
+40 bytes are not kept.
+
+With [recorder] always = true in the daemon's file the last of it is always kept, and a loss freezes \
+it: --last fetches that, and the daemon begins anew.")]
+pub struct Record {
+    /// Where the recording goes.
+    file: PathBuf,
+    /// Record from now on for so long, as in 500ms or 10s; an hour at most.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration_ns)]
+    duration: u64,
+    /// Fetch what the daemon has kept, instead.
+    #[arg(long, conflicts_with = "duration")]
+    last: bool,
+    #[command(flatten)]
+    daemon: Daemon,
+}
+
+/// Take the same switch through a recording, and show it at any moment.
+#[derive(Args)]
+#[command(after_long_help = "\
+The replay compares every frame that leaves, every event, and each second the whole state with the \
+recording. If anything differs it says what and ends: the recording is then of another version of \
+Sluice. Times are those of the daemon, since its start.
+
+JSON: turns, received_frames, sent_frames, checkpoints, gaps, from_ns, to_ns; events[] with at_ns \
+and event; and `snapshot`, as `sluice show VIEW --json` prints it.")]
+pub struct Arguments {
+    /// The recording.
+    file: PathBuf,
+    /// Stop so long after the recording's beginning, as in 2.5s or 1200us, and show the switch as it was then.
+    #[arg(long, value_name = "TIME", value_parser = duration_ns)]
+    at: Option<u64>,
+    /// What to show.
+    #[arg(long, value_enum, default_value = "buffers")]
+    view: View,
+    /// Only this port.
+    #[arg(long, value_name = "NAME")]
+    port: Option<String>,
+    /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
+    #[arg(long, conflicts_with = "json")]
+    bytes: bool,
+    /// Print every event, too.
+    #[arg(long)]
+    events: bool,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Records.
+pub fn record(arguments: &Record) -> Result<()> {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    let duration = Duration::from_nanos(if arguments.last { 0 } else { arguments.duration });
+    if !arguments.last && !(1_000_000..=HOUR_NS).contains(&arguments.duration) {
+        bail!("--duration takes 1ms to 3600s, not {duration:?}");
+    }
+    let name = arguments.file.display().to_string();
+    // What is there is replaced by a whole recording or not at all; whether it can be is found out before anything is recorded.
+    let folder = arguments.file.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let mut new = tempfile::Builder::new();
+    new.prefix(".sluice-").permissions(Permissions::from_mode(0o666)); // less the umask, as any new file
+    let file = new.tempfile_in(folder.unwrap_or(Path::new("."))).with_context(|| name.clone())?;
+    let (file, bytes) = arguments.daemon.talk(async |client| {
+        if !arguments.last {
+            eprintln!("recording for {duration:?} …");
+        }
+        let mut pieces = client.record(duration).await?;
+        let mut out = GzEncoder::new(file, Compression::fast());
+        out.write_all(TITLE)?;
+        let mut bytes = 0_u64;
+        while let Some(piece) = pieces.next().await? {
+            out.write_all(&piece)?;
+            bytes += piece.len() as u64;
+        }
+        Ok((out.finish()?, bytes))
+    })?;
+    if bytes == 0 {
+        bail!("nothing was recorded: the loop slept all the time");
+    }
+    file.as_file().sync_all()?;
+    file.persist(&arguments.file).with_context(|| name.clone())?;
+    let bytes = output::grouped(bytes);
+    output::print(&format!("{bytes} bytes were recorded; `sluice replay {name}` shows them."))
+}
+
+/// The recording in a file.
+fn read(file: &Path) -> Result<Vec<u8>> {
+    let name = || file.display().to_string();
+    let reader = BufReader::new(File::open(file).with_context(name)?);
+    let mut bytes = Vec::new();
+    let read = MultiGzDecoder::new(reader).take(MOST_BYTES).read_to_end(&mut bytes);
+    match read {
+        Ok(_) if bytes.starts_with(TITLE) => Ok(bytes.split_off(TITLE.len())),
+        Ok(_) => bail!("{} is no recording of this version of `sluice record`", name()),
+        Err(error) if bytes.starts_with(TITLE) => {
+            Err(error).with_context(|| format!("{} is damaged: record again", name()))
+        }
+        Err(_) => bail!("{} is no recording: make one with `sluice record FILE`", name()),
+    }
+}
+
+/// Replays.
+pub fn replay(arguments: &Arguments) -> Result<()> {
+    let recording = read(&arguments.file)?;
+    let mut replay = Replay::new(&recording);
+    let mut events = Vec::new();
+    let mut note = |at, event| events.push((at, event));
+    // One entry more than nothing, so that there is a beginning to count from.
+    replay.run_until(Instant(1), &mut note)?;
+    let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
+    replay.run_until(end, &mut note)?;
+    let snapshot = replay.snapshot().context("the recording is empty")?;
+    let message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
+    let message = show::only(&message, arguments.port.as_deref())?;
+    let names: Vec<&str> = snapshot.ports.iter().map(|port| port.name.as_str()).collect();
+    if arguments.json {
+        let Totals { turns, received_frames, sent_frames, checkpoints, gaps, from, to } = *replay.totals();
+        let events = events.iter().map(|&(at, event)| json!({ "at_ns": at.0, "event": text(event, &names) }));
+        return output::print(&output::json(
+            &json!({
+                "turns": turns, "received_frames": received_frames, "sent_frames": sent_frames,
+                "checkpoints": checkpoints, "gaps": gaps, "from_ns": from.0, "to_ns": to.0,
+                "events": events.collect::<Vec<_>>(),
+                "snapshot": show::document(arguments.view, &message),
+            }),
+            true,
+        )?);
+    }
+    if arguments.events {
+        let lines = events.iter().map(|&(at, event)| format!("{}  {}", seconds(at.0), text(event, &names)));
+        output::print(&(lines.collect::<Vec<_>>().join("\n") + "\n"))?;
+    }
+    let table = show::text(arguments.view, &message, arguments.bytes);
+    output::print(&format!("{}\n\n{table}", summary(replay.totals(), events.len())))
+}
+
+/// How far it came and what was equal, in words.
+fn summary(totals: &Totals, events: usize) -> String {
+    let gaps = match totals.gaps {
+        0 => String::new(),
+        1 => " The recorder had to leave something out once.".to_owned(),
+        gaps => format!(" The recorder had to leave something out {gaps} times."),
+    };
+    format!(
+        "{} s from {} s on: {} turns, {} frames in, {} out, {} events.\n\
+         Equal to the recording in every frame sent, every event and at {} checkpoints.{gaps}",
+        seconds(totals.to.since(totals.from)),
+        seconds(totals.from.0),
+        output::grouped(totals.turns),
+        output::grouped(totals.received_frames),
+        output::grouped(totals.sent_frames),
+        output::grouped(events as u64),
+        totals.checkpoints
+    )
+}
+
+fn seconds(nanos: u64) -> String {
+    format!("{}.{:09}", nanos / 1_000_000_000, nanos % 1_000_000_000)
+}
+
+/// An event in words.
+fn text(event: Event, names: &[&str]) -> String {
+    let Description { port, message, .. } = event.describe();
+    let name = port.and_then(|port| names.get(port));
+    name.map_or_else(|| message.clone(), |name| format!("{name}: {message}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_no_recording_is_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.recording");
+        let refusal = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            format!("{:#}", read(&path).unwrap_err()).replace(&path.display().to_string(), "FILE")
+        };
+        let gzip = |bytes: &[u8]| {
+            let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+            out.write_all(bytes).unwrap();
+            out.finish().unwrap()
+        };
+        assert_eq!(refusal(b"port,rx\n"), "FILE is no recording: make one with `sluice record FILE`");
+        assert_eq!(refusal(&gzip(b"something")), "FILE is no recording of this version of `sluice record`");
+        let mut whole = gzip(&[TITLE, &[7; 500]].concat());
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(read(&path).unwrap(), [7; 500]);
+        let checksum = whole.len() - 6;
+        whole[checksum] ^= 1;
+        assert!(refusal(&whole).starts_with("FILE is damaged: record again"), "{}", refusal(&whole));
+        let missing = format!("{:#}", read(&folder.path().join("none")).unwrap_err());
+        assert!(missing.contains("No such file"), "{missing}");
+    }
+
+    #[test]
+    fn a_summary_says_what_was_compared() {
+        let totals = Totals {
+            turns: 12_345,
+            received_frames: 1_000_000,
+            sent_frames: 999_000,
+            checkpoints: 2,
+            gaps: 1,
+            from: Instant(1_500_000_000),
+            to: Instant(4_000_000_001),
+        };
+        insta::assert_snapshot!(summary(&totals, 17), @r"
+        2.500000001 s from 1.500000000 s on: 12,345 turns, 1,000,000 frames in, 999,000 out, 17 events.
+        Equal to the recording in every frame sent, every event and at 2 checkpoints. The recorder had to leave something out once.
+        ");
+    }
+}

@@ -1,0 +1,289 @@
+//! What the daemon does with the loop's recorder: it starts and ends it, keeps what was recorded within bounds, and hands it to
+//! whoever asked.
+//!
+//! Two ways to a recording: somebody asks for the next seconds, or `[recorder]` in the file has the loop recorded all the time, and
+//! the last of it is kept. A loss then freezes what is kept, a moment later, so that it is still there when somebody comes
+//! to look. Past the bound the oldest seconds go.
+//! Source: `docs/recorder.md`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use config::RecorderSettings;
+use control::{Reason, Refusal};
+use dataplane::{Chunk, Command, Recorder, Reel};
+use tokio::sync::oneshot;
+use tracing::warn;
+
+/// Chunks on their way from the loop to this thread: a fifth of a second at full rate.
+const CHUNKS: usize = 32;
+/// What follows a loss is recorded for so long.
+const AFTERMATH: Duration = Duration::from_millis(500);
+
+/// A recording, in pieces.
+pub type Pieces = Vec<Vec<u8>>;
+/// Where a recording goes that somebody asked for.
+pub type Answer = oneshot::Sender<Result<Pieces, Refusal>>;
+
+/// Somebody who waits for a recording.
+#[derive(Debug)]
+struct Wish {
+    /// It ends then.
+    until: Instant,
+    answer: Answer,
+}
+
+/// Where the loop's recorder is.
+#[derive(Debug)]
+enum State {
+    /// There is none.
+    Off,
+    /// The loop has it.
+    On(Arc<Reel>),
+    /// The loop has been told to end it.
+    Ending(Arc<Reel>),
+    /// What is kept stays, since something was lost.
+    Frozen,
+}
+
+/// The daemon's recording.
+#[derive(Debug)]
+pub struct Recording {
+    settings: RecorderSettings,
+    ports: usize,
+    state: State,
+    /// Whole segments, the oldest first; the last may still be going on.
+    kept: VecDeque<Chunk>,
+    kept_bytes: usize,
+    wish: Option<Wish>,
+    /// Something was lost; what is kept is frozen then.
+    freeze_at: Option<Instant>,
+}
+
+impl Recording {
+    /// Of a loop with so many ports.
+    pub fn new(settings: RecorderSettings, ports: usize) -> Self {
+        Self {
+            settings,
+            ports,
+            state: State::Off,
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            wish: None,
+            freeze_at: None,
+        }
+    }
+
+    /// Somebody wants the next `duration`, or, if that is nothing, what is kept.
+    pub fn ask(&mut self, duration: Duration, answer: Answer, now: Instant) {
+        if let Some(refusal) = self.refusal(duration) {
+            let _ = answer.send(Err(refusal)); // a client that is gone needs none
+        } else {
+            self.wish = Some(Wish { until: now + duration, answer });
+        }
+    }
+
+    fn refusal(&self, duration: Duration) -> Option<Refusal> {
+        let message = if self.wish.is_some() {
+            "somebody else is recording: try again when that has ended"
+        } else if duration.is_zero() && !self.settings.always {
+            "nothing is kept: give a duration, or have the loop recorded all the time with [recorder] always = true"
+        } else if !duration.is_zero() && matches!(self.state, State::Frozen) {
+            "a loss froze what was recorded: fetch it first with `sluice record --last FILE`"
+        } else {
+            return None;
+        };
+        Some(Refusal { reason: Reason::Precondition, message: message.to_owned() })
+    }
+
+    /// Something was lost: what led to it is kept, if that is wanted.
+    pub fn note_loss(&mut self, now: Instant) {
+        if self.settings.always && self.settings.freeze_on_loss && self.wish.is_none() {
+            self.freeze_at.get_or_insert(now + AFTERMATH);
+        }
+    }
+
+    /// Takes what the loop has recorded, and says what to tell it now, if anything.
+    pub fn proceed(&mut self, now: Instant) -> Option<Command> {
+        self.collect();
+        if self.wish.as_ref().is_some_and(|wish| wish.answer.is_closed()) {
+            self.wish = None;
+        }
+        let is_wanted = self.wish.is_some() || self.settings.always;
+        let ends = match &self.wish {
+            Some(wish) => wish.until <= now,
+            None => !is_wanted || self.freeze_at.is_some_and(|at| at <= now),
+        };
+        match std::mem::replace(&mut self.state, State::Off) {
+            State::Off if is_wanted => {
+                let reel = Reel::new(CHUNKS);
+                self.state = State::On(Arc::clone(&reel));
+                return Some(Command::Record(Some(Box::new(Recorder::new(reel, self.ports)))));
+            }
+            State::On(reel) if ends => {
+                self.state = State::Ending(reel);
+                return Some(Command::Record(None));
+            }
+            State::Frozen if self.wish.is_some() => self.hand_out(),
+            state => self.state = state,
+        }
+        None
+    }
+
+    /// The loop has ended the recording; all of it is in the reel.
+    pub fn ended(&mut self) {
+        self.collect();
+        if !matches!(self.state, State::Ending(_)) {
+            return; // it answers that there was none before
+        }
+        self.state = State::Off;
+        if self.wish.is_some() {
+            self.hand_out();
+        } else if self.freeze_at.take().is_some() {
+            self.state = State::Frozen;
+            warn!(
+                mib = self.kept_bytes >> 20,
+                "something was lost: what was recorded is frozen; fetch it with `sluice record --last FILE`"
+            );
+        } else {
+            self.forget_all();
+        }
+    }
+
+    fn hand_out(&mut self) {
+        let pieces = self.kept.drain(..).map(|chunk| chunk.bytes).collect();
+        self.forget_all();
+        if let Some(wish) = self.wish.take() {
+            let _ = wish.answer.send(Ok(pieces)); // a client that is gone needs none
+        }
+    }
+
+    fn forget_all(&mut self) {
+        self.kept.clear();
+        self.kept_bytes = 0;
+    }
+
+    /// Takes full chunks from the loop, gives it their memory back, and forgets what is too much.
+    fn collect(&mut self) {
+        let (State::On(reel) | State::Ending(reel)) = &self.state else { return };
+        while let Some(Chunk { begins, bytes }) = reel.take() {
+            // Nothing can be replayed that does not begin with a checkpoint.
+            if begins || !self.kept.is_empty() {
+                self.kept_bytes += bytes.len();
+                self.kept.push_back(Chunk { begins, bytes: bytes.as_slice().to_vec() });
+            }
+            reel.give_back(bytes);
+            while self.kept_bytes > self.settings.memory_bytes
+                || self.kept.front().is_some_and(|oldest| !oldest.begins)
+            {
+                let Some(oldest) = self.kept.pop_front() else { break };
+                self.kept_bytes -= oldest.bytes.len();
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: RecorderSettings =
+        RecorderSettings { always: false, freeze_on_loss: true, memory_bytes: 64 << 20 };
+
+    /// The daemon's side of a loop that answers at once.
+    struct Lab {
+        recording: Recording,
+        start: Instant,
+        recorder: bool,
+    }
+
+    impl Lab {
+        fn new(settings: RecorderSettings) -> Self {
+            Self { recording: Recording::new(settings, 2), start: Instant::now(), recorder: false }
+        }
+
+        fn ask(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Pieces, Refusal>> {
+            let (answer, answered) = oneshot::channel();
+            let now = self.start + Duration::from_millis(at_ms);
+            self.recording.ask(Duration::from_millis(duration_ms), answer, now);
+            answered
+        }
+
+        /// What the loop is told at that time.
+        fn at(&mut self, at_ms: u64) -> Option<bool> {
+            let told = self.recording.proceed(self.start + Duration::from_millis(at_ms));
+            match told {
+                Some(Command::Record(recorder)) => {
+                    let had_one = std::mem::replace(&mut self.recorder, recorder.is_some());
+                    assert_ne!(had_one, self.recorder, "a loop has one recorder or none");
+                    self.recording.ended();
+                    Some(self.recorder)
+                }
+                None => None,
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_wish_is_recorded_for_its_time() {
+        let mut lab = Lab::new(SETTINGS);
+        assert_eq!(lab.at(0), None);
+        let mut answered = lab.ask(10, 100);
+        let refused = lab.ask(20, 100).try_recv().unwrap().unwrap_err();
+        assert!(refused.message.contains("somebody else"), "{refused}");
+        assert_eq!((lab.at(20), lab.at(100), lab.at(110)), (Some(true), None, Some(false)));
+        assert_eq!(answered.try_recv().unwrap().unwrap(), Pieces::new());
+        assert_eq!(lab.at(120), None);
+    }
+
+    #[test]
+    fn a_client_that_goes_away_ends_its_recording() {
+        let mut lab = Lab::new(SETTINGS);
+        let answered = lab.ask(0, 10_000);
+        assert_eq!(lab.at(1), Some(true));
+        drop(answered);
+        assert_eq!((lab.at(2), lab.at(3)), (Some(false), None));
+    }
+
+    #[test]
+    fn what_is_kept_can_be_had_only_where_something_is() {
+        let refused = Lab::new(SETTINGS).ask(0, 0).try_recv().unwrap().unwrap_err();
+        assert!(refused.message.starts_with("nothing is kept"), "{refused}");
+        let mut lab = Lab::new(RecorderSettings { always: true, ..SETTINGS });
+        assert_eq!(lab.at(0), Some(true));
+        let mut answered = lab.ask(5, 0);
+        assert_eq!((lab.at(6), lab.at(7)), (Some(false), Some(true)), "and then it goes on");
+        assert!(answered.try_recv().unwrap().is_ok());
+    }
+
+    #[test]
+    fn a_loss_freezes_what_is_kept_until_somebody_fetches_it() {
+        let mut lab = Lab::new(RecorderSettings { always: true, ..SETTINGS });
+        assert_eq!(lab.at(0), Some(true));
+        lab.recording.note_loss(lab.start + Duration::from_millis(100));
+        lab.recording.note_loss(lab.start + Duration::from_millis(400)); // of the same kind
+        assert_eq!((lab.at(599), lab.at(600), lab.at(5000)), (None, Some(false), None));
+        let refused = lab.ask(5000, 1000).try_recv().unwrap().unwrap_err();
+        assert!(refused.message.contains("--last"), "{refused}");
+        let mut answered = lab.ask(6000, 0);
+        assert_eq!((lab.at(6001), lab.at(6002)), (None, Some(true)));
+        assert!(answered.try_recv().unwrap().is_ok());
+    }
+
+    /// Segments of two chunks of 10 MiB each, of which 64 MiB are kept.
+    #[test]
+    fn the_oldest_segments_are_forgotten_whole() {
+        let mut recording = Recording::new(SETTINGS, 2);
+        let reel = Reel::new(2);
+        recording.state = State::On(Arc::clone(&reel));
+        for number in 0..15_u8 {
+            let chunk = Chunk { begins: number % 2 == 1, bytes: vec![number; 10 << 20] };
+            reel.put(chunk).unwrap();
+            recording.collect();
+        }
+        let kept: Vec<_> = recording.kept.iter().map(|chunk| chunk.bytes[0]).collect();
+        assert_eq!((kept, recording.kept_bytes), (vec![9, 10, 11, 12, 13, 14], 60 << 20));
+    }
+}

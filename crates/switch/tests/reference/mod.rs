@@ -1,0 +1,328 @@
+//! The reference model: docs/law.md written down as plainly as it can be.
+//!
+//! How it comes to be independent of the switch: it was written from the sentences of the law and of the documents, which its
+//! comments quote, and not from the code. It has in common with the switch the settings, with their tables of percentages
+//! (which `seeds.rs` holds against the documents), and nothing that decides. It keeps no running totals but what the law makes
+//! depend on the order of events (outside and in headroom, XOFF, WRED's average); all else is summed anew, at each question,
+//! over the list of the frames that are held. Averages are floating point here and fixed point there.
+
+use switch::settings::{
+    Alpha, GroupSettings, Guaranteed, MarkAt, PRIORITIES, SwitchSettings, Threshold, WredSettings,
+};
+use switch::{DropReason, Instant};
+
+/// Ports of the switch.
+pub const PORTS: usize = 4;
+/// What a line of 10 Gbit/s takes for 1000 bytes: ports without a speed count as that fast.
+const FRAME_NS: u64 = 800;
+
+/// A frame that comes in.
+#[derive(Debug, Clone, Copy)]
+pub struct Arrival {
+    pub sequence: u64,
+    pub port: usize,
+    pub priority: usize,
+    pub cells: u32,
+}
+
+/// A frame that the switch holds, as the model knows it.
+#[derive(Debug, Clone, Copy)]
+struct HeldFrame {
+    /// It has been handed out and is with the kernel.
+    handed_out: bool,
+    sequence: u64,
+    port: usize,
+    priority: usize,
+    out: usize,
+    queue: usize,
+    cells: u32,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GroupModel {
+    /// Cells outside headroom, and in it: what the order of arrivals and departures makes of the frames held.
+    pub used: u32,
+    pub headroom: u32,
+    pub xoff: bool,
+    pub peak_shared: u32,
+    pub peak_headroom: u32,
+    above: bool,
+    pub violations: u64,
+    pub dropped: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueueModel {
+    pub peak: u32,
+    above: bool,
+    pub violations: u64,
+    pub dropped: u64,
+    /// WRED's average, and from when on it has yet to fall.
+    average: f64,
+    idle_since: Instant,
+}
+
+pub struct Model {
+    pub settings: SwitchSettings,
+    held: Vec<HeldFrame>,
+    pub groups: [[GroupModel; PRIORITIES]; PORTS],
+    pub queues: [[QueueModel; PRIORITIES]; PORTS],
+    pub drops: [[u64; 3]; PORTS],
+}
+
+/// The drops that the model knows.
+pub const REASONS: [DropReason; 3] =
+    [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop];
+
+impl Model {
+    pub fn new(settings: SwitchSettings) -> Self {
+        let (groups, queues) = Default::default();
+        Self { settings, held: Vec::new(), groups, queues, drops: Default::default() }
+    }
+
+    pub fn group_settings(&self, port: usize, priority: usize) -> GroupSettings {
+        self.settings.ports[port].groups[priority]
+    }
+
+    fn is_no_drop(&self, port: usize, priority: usize) -> bool {
+        self.settings.ports[port].pfc.no_drop & 1 << priority != 0
+    }
+
+    pub fn shared(&self, port: usize, priority: usize) -> u32 {
+        self.groups[port][priority].used.saturating_sub(self.group_settings(port, priority).reserved_cells)
+    }
+
+    fn pool_size(&self, percent: [u8; 4], pool: usize) -> u32 {
+        let area = self.settings.buffer.total_cells
+            - self.settings.buffer.fixed_cells
+            - self.settings.buffer.headroom_cells;
+        let others: u32 = (1..4).map(|pool| area * u32::from(percent[pool]) / 100).sum();
+        match pool {
+            // All that the percentages make of the area, less what the other pools got.
+            0 if percent[0] > 0 => {
+                area * percent.iter().map(|&percent| u32::from(percent)).sum::<u32>() / 100 - others
+            }
+            pool => area * u32::from(percent[pool]) / 100,
+        }
+    }
+
+    pub fn ingress_free(&self, pool: u8) -> u32 {
+        let size = self.pool_size(self.settings.buffer.ingress_pool_percent, usize::from(pool));
+        let of = |(port, p)| if self.group_settings(port, p).pool == pool { self.shared(port, p) } else { 0 };
+        size.saturating_sub(everywhere().map(of).sum())
+    }
+
+    pub fn headroom_free(&self) -> u32 {
+        let used = everywhere().map(|(port, p)| self.groups[port][p].headroom).sum();
+        self.settings.buffer.headroom_cells.saturating_sub(used)
+    }
+
+    pub fn threshold(&self, port: usize, priority: usize) -> u32 {
+        let group = self.group_settings(port, priority);
+        group.xoff.cells(self.ingress_free(group.pool))
+    }
+
+    pub fn queue_cells(&self, out: usize, queue: usize) -> u32 {
+        self.held.iter().filter(|held| (held.out, held.queue) == (out, queue)).map(|held| held.cells).sum()
+    }
+
+    fn guaranteed(&self, out: usize, queue: usize) -> u32 {
+        match self.settings.ports[out].queues[queue].guaranteed {
+            Guaranteed::Cells(cells) => cells,
+            Guaranteed::Percent(percent) => {
+                self.settings.buffer.fixed_cells / PORTS as u32 * u32::from(percent) / 100
+            }
+        }
+    }
+
+    pub fn egress_free(&self, pool: u8) -> u32 {
+        let size = self.pool_size(self.settings.buffer.egress_pool_percent, usize::from(pool));
+        let of = |(out, q): (usize, usize)| match self.settings.ports[out].queues[q].pool == pool {
+            true => self.queue_cells(out, q).saturating_sub(self.guaranteed(out, q)),
+            false => 0,
+        };
+        size.saturating_sub(everywhere().map(of).sum())
+    }
+
+    /// `None`: no limit.
+    pub fn queue_threshold(&self, out: usize, queue: usize) -> Option<u32> {
+        let settings = self.settings.ports[out].queues[queue];
+        let carries_no_drop = everywhere().any(|(port, p)| {
+            self.is_no_drop(port, p)
+                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
+        });
+        let default = (!carries_no_drop).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
+        Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
+    }
+
+    /// A frame arrives for one port.
+    pub fn arrive(&mut self, arrival: Arrival, out: usize, now: Instant) {
+        let Arrival { sequence, port, priority, cells } = arrival;
+        let queue = usize::from(self.settings.ports[port].classify.dot1p_to_queue[priority]);
+        let settings = self.group_settings(port, priority);
+        let group = self.groups[port][priority];
+        let shared_after = (group.used + cells).saturating_sub(settings.reserved_cells);
+        let more_shared = shared_after - self.shared(port, priority);
+        let fits_shared = group.headroom == 0
+            && shared_after <= self.threshold(port, priority)
+            && more_shared <= self.ingress_free(settings.pool);
+        let fits_headroom = self.is_no_drop(port, priority)
+            && group.headroom + cells <= settings.headroom_cells
+            && cells <= self.headroom_free();
+        if !fits_shared && !fits_headroom {
+            self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
+            self.groups[port][priority].dropped += 1;
+            return;
+        }
+        self.average_arrival(out, queue, cells, now);
+        let queue_after = self.queue_cells(out, queue) + cells;
+        let over = queue_after.saturating_sub(self.guaranteed(out, queue));
+        if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
+            self.drops[out][2] += 1;
+            self.queues[out][queue].dropped += 1;
+            return;
+        }
+        let group = &mut self.groups[port][priority];
+        if fits_shared {
+            group.used += cells;
+        } else {
+            group.headroom += cells;
+        }
+        group.peak_headroom = group.peak_headroom.max(group.headroom);
+        self.held.push(HeldFrame { handed_out: false, sequence, port, priority, out, queue, cells });
+        let shared = self.shared(port, priority);
+        let group = &mut self.groups[port][priority];
+        group.peak_shared = group.peak_shared.max(shared);
+        self.queues[out][queue].peak = self.queues[out][queue].peak.max(queue_after);
+        if fits_shared {
+            self.note_group(port, priority);
+        }
+        self.note_queue(out, queue);
+    }
+
+    /// A frame is given to the kernel.
+    pub fn hand_out(&mut self, sequence: u64, out: usize, now: Instant) {
+        let frame = self.held.iter_mut().find(|held| (held.sequence, held.out) == (sequence, out));
+        let frame = frame.expect("a frame that waits");
+        frame.handed_out = true;
+        let HeldFrame { queue, cells, .. } = *frame;
+        let waiting = self.waiting_cells(out, queue);
+        let Some(wred) = self.wred(out, queue) else { return };
+        if waiting == 0 {
+            self.queues[out][queue].idle_since = now;
+        }
+        if wred.mark_at == MarkAt::Dequeue && wred.ecn {
+            self.average_in(out, queue, waiting + cells);
+        }
+    }
+
+    fn wred(&self, out: usize, queue: usize) -> Option<WredSettings> {
+        self.settings.ports[out].queues[queue].wred
+    }
+
+    fn waiting_cells(&self, out: usize, queue: usize) -> u32 {
+        let waits = |held: &&HeldFrame| !held.handed_out && (held.out, held.queue) == (out, queue);
+        self.held.iter().filter(waits).map(|held| held.cells).sum()
+    }
+
+    /// RED: avg ← (1 − w) · avg + w · q, with w = 2^-exponent.
+    fn average_in(&mut self, out: usize, queue: usize, length: u32) {
+        let weight = self.wred(out, queue).map_or(0.0, |wred| 0.5_f64.powi(wred.exponent.into()));
+        let average = &mut self.queues[out][queue].average;
+        *average = (1.0 - weight) * *average + weight * f64::from(length);
+    }
+
+    /// RED: an arrival that finds the queue empty first makes up for the idle time: avg ← (1 − w)^m · avg. Every arrival is
+    /// averaged, also one that the queue then has no room for.
+    fn average_arrival(&mut self, out: usize, queue: usize, cells: u32, now: Instant) {
+        let waiting = self.waiting_cells(out, queue);
+        if waiting == 0 {
+            let frames = now.since(self.queues[out][queue].idle_since) / FRAME_NS;
+            self.queues[out][queue].average = self.average(out, queue, now).unwrap_or(0.0);
+            let idle_since = &mut self.queues[out][queue].idle_since;
+            *idle_since = *idle_since + frames * FRAME_NS;
+        }
+        if self.wred(out, queue).is_some_and(|wred| wred.mark_at == MarkAt::Enqueue) {
+            self.average_in(out, queue, waiting + cells);
+        }
+    }
+
+    /// The average that WRED goes by; `None`: no WRED.
+    pub fn average(&self, out: usize, queue: usize, now: Instant) -> Option<f64> {
+        let weight = 0.5_f64.powi(self.wred(out, queue)?.exponent.into());
+        let QueueModel { average, idle_since, .. } = self.queues[out][queue];
+        let idle_frames =
+            if self.waiting_cells(out, queue) == 0 { now.since(idle_since) / FRAME_NS } else { 0 };
+        Some(average * (1.0 - weight).powf(idle_frames as f64))
+    }
+
+    /// Other settings.
+    pub fn reconfigure(&mut self, settings: SwitchSettings) {
+        self.settings = settings;
+        for (port, n) in everywhere() {
+            // A smaller reservation makes shared cells of reserved ones.
+            let shared = self.shared(port, n);
+            let peak = &mut self.groups[port][n].peak_shared;
+            *peak = (*peak).max(shared);
+            if self.wred(port, n).is_none() {
+                self.queues[port][n].average = 0.0;
+                self.queues[port][n].idle_since = Instant::default();
+            }
+        }
+    }
+
+    /// A frame has left.
+    pub fn leave(&mut self, sequence: u64, out: usize) {
+        let at = self.held.iter().position(|held| (held.sequence, held.out) == (sequence, out));
+        let HeldFrame { port, priority, queue, cells, .. } =
+            self.held.remove(at.expect("a frame that is held"));
+        let group = &mut self.groups[port][priority];
+        let from_headroom = cells.min(group.headroom);
+        group.headroom -= from_headroom;
+        group.used -= cells - from_headroom;
+        if group.above {
+            self.note_group(port, priority);
+        }
+        if self.queues[out][queue].above {
+            self.note_queue(out, queue);
+        }
+    }
+
+    fn note_group(&mut self, port: usize, priority: usize) {
+        let allowed = self.threshold(port, priority) + self.group_settings(port, priority).reserved_cells;
+        let percent = u32::from(self.settings.usage_percent);
+        let group = &mut self.groups[port][priority];
+        let above = group.used * 100 > allowed * percent;
+        group.violations += u64::from(above && !group.above);
+        group.above = above;
+    }
+
+    fn note_queue(&mut self, out: usize, queue: usize) {
+        let cells = self.queue_cells(out, queue);
+        let allowed = self.queue_threshold(out, queue).map(|most| most + self.guaranteed(out, queue));
+        let percent = u32::from(self.settings.usage_percent);
+        let above = allowed.is_some_and(|allowed| cells * 100 > allowed * percent);
+        let queue = &mut self.queues[out][queue];
+        queue.violations += u64::from(above && !queue.above);
+        queue.above = above;
+    }
+
+    /// XOFF and XON of every group, as at the end of a turn.
+    pub fn examine(&mut self) {
+        for (port, priority) in everywhere() {
+            let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
+            let settings = self.group_settings(port, priority);
+            let no_drop = self.is_no_drop(port, priority);
+            let group = &mut self.groups[port][priority];
+            let over = group.headroom > 0 || (shared > 0 && shared >= threshold);
+            let low =
+                shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
+            group.xoff = no_drop && (over || (group.xoff && !low));
+        }
+    }
+}
+
+/// Every (port, priority), or (port, queue).
+pub fn everywhere() -> impl Iterator<Item = (usize, usize)> {
+    (0..PORTS).flat_map(|port| (0..PRIORITIES).map(move |n| (port, n)))
+}

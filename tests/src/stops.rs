@@ -1,0 +1,76 @@
+//! A loop that is taken off its core, whatever the machine does: a debugger stops its thread, and no other of the daemon.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use nix::sys::ptrace;
+use nix::sys::wait::{WaitPidFlag, waitpid};
+use nix::unistd::Pid;
+use testbed::{Daemon, eventually};
+
+/// The thread of a daemon's loop, which gives itself its name when it first runs.
+pub fn loop_thread(daemon: &mut Daemon) -> Result<Pid> {
+    let tasks = format!("/proc/{}/task", daemon.process().pid());
+    eventually("a thread called poll-…", || {
+        for task in std::fs::read_dir(&tasks)? {
+            let task = task?;
+            if std::fs::read_to_string(task.path().join("comm"))?.starts_with("poll-") {
+                return Ok(Some(Pid::from_raw(task.file_name().to_string_lossy().parse()?)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Keeps a thread from running for a while.
+pub fn stop_thread(thread: Pid, duration: Duration) -> Result<()> {
+    ptrace::seize(thread, ptrace::Options::empty()).context("seizing the loop")?;
+    ptrace::interrupt(thread)?;
+    waitpid(thread, Some(WaitPidFlag::__WALL))?;
+    sleep(duration);
+    ptrace::detach(thread, None)?;
+    Ok(())
+}
+
+/// Stops a thread again and again, until this is dropped or the time is up.
+pub struct Stops {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<u32>>>,
+}
+
+impl Stops {
+    /// Stops `thread` for `stop` of each `period`, for no longer than `longest` in all.
+    pub fn new(thread: Pid, stop: Duration, period: Duration, longest: Duration) -> Self {
+        let ends = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&ends);
+        let work = move || {
+            let end = Instant::now() + longest;
+            let mut stops = 0;
+            while !told.load(Relaxed) && Instant::now() + stop < end {
+                stop_thread(thread, stop)?;
+                stops += 1;
+                sleep(period.saturating_sub(stop));
+            }
+            Ok(stops)
+        };
+        Self { ends, thread: Some(spawn(work)) }
+    }
+
+    /// Ends it; how often the thread was stopped.
+    pub fn end(mut self) -> Result<u32> {
+        self.ends.store(true, Relaxed);
+        self.thread.take().context("it ends once")?.join().expect("no panic")
+    }
+}
+
+impl Drop for Stops {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
