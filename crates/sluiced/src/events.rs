@@ -156,7 +156,10 @@ mod tests {
                 place: AlarmPlace::Pool { kind: AlarmKind::Ingress, number: 1 },
                 telling: Telling { raised: false, ..telling },
             },
-            Event::DropAlarm { place: of_port(AlarmKind::Egress, 2), dropped: Count { frames: 9, bytes: 600 } },
+            Event::DropAlarm {
+                place: of_port(AlarmKind::Egress, 2),
+                dropped: Count { frames: 9, bytes: 600 },
+            },
         ]) {
             events.note(Instant(at), event.describe());
         }

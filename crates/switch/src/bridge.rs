@@ -13,10 +13,10 @@
 //! whatever addresses somebody makes up, a look-up stays cheap.
 //!
 //! What addresses share a slot depends on a key that the owner draws at the start: address xor key, times an odd number made of
-//! the key, and of that product the two halves xored. So nobody can make up beforehand addresses that all fall into one place and
+//! the key, its upper half xored into the lower, times another odd number. So nobody can make up beforehand addresses that all fall into one place and
 //! keep others out of it. It is no cipher: whoever sees for long which of their frames are flooded could find some that share a
-//! slot, and the halves folded into each other keep them from telling more of the same kind from these, as they could with a
-//! multiplication alone. That is enough: what is to be had is that some addresses are not learned, so that frames to
+//! slot, and the step between the two multiplications keeps them from telling more of the same kind from these, as they could with
+//! one alone. That is enough: what is to be had is that some addresses are not learned, so that frames to
 //! them are flooded, and the limit of a port bounds how many places can be filled for that; SipHash would cost ten times
 //! as much for each frame.
 
@@ -113,7 +113,7 @@ pub struct Bridge {
     factor: u64,
     max_entries: usize,
     max_entries_per_port: u32,
-    shares: [Share; MAX_PORTS],
+    shares: Vec<Share>,
     /// Ports whose limit was reached, to be told.
     untold: Set64,
     aging_ticks: u32,
@@ -139,7 +139,7 @@ impl Bridge {
             factor: factor_of(settings.key),
             max_entries: settings.max_entries,
             max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
-            shares: [Share::default(); MAX_PORTS],
+            shares: vec![Share::default(); MAX_PORTS],
             untold: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
@@ -331,8 +331,9 @@ impl Bridge {
 
     #[inline]
     fn slot_of(&self, address: Address) -> usize {
-        let product = u128::from(address.0 ^ self.key) * u128::from(self.factor);
-        ((product as u64 ^ (product >> 64) as u64) >> self.shift) as usize
+        let product = (address.0 ^ self.key).wrapping_mul(self.factor);
+        // The upper half decides, with the lower in it: without the second step a regular stride of addresses can meet.
+        ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
