@@ -222,6 +222,7 @@ fn every_setting() {
         ..QueueSettings::default()
     };
     expected.queues[6].shared = Some(Threshold::Static(99));
+    expected.alarms = of_b;
     assert_eq!(config.switch.ports[0], expected);
 
     let mut expected = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };
