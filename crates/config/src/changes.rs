@@ -131,8 +131,12 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
 
     changes.restart_value("switch: seed", &old.seed, seed);
 
-    let BridgeSettings { max_entries, aging_ns, unknown_unicast_to_queue } = bridge;
+    // The key is none of the file's.
+    let BridgeSettings { max_entries, max_entries_per_port, key: _, aging_ns, unknown_unicast_to_queue } =
+        bridge;
     changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
+    let what = "bridge: max_entries_per_port";
+    changes.live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
     changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
     let what = "bridge: queues of unknown unicast";
     changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
@@ -247,7 +251,13 @@ interface = \"veth1\"
                 &["buffer: cell_bytes 256 → 208"],
             ),
             ("aging_s = 300", "aging_s = 20", &["bridge: aging in seconds 300 → 20"], &[]),
-            ("aging_s = 300", "max_entries = 10", &[], &["bridge: max_entries 16384 → 10"]),
+            ("aging_s = 300", "max_entries_per_port = 10", &["bridge: max_entries_per_port 8192 → 10"], &[]),
+            (
+                "aging_s = 300",
+                "max_entries = 10",
+                &["bridge: max_entries_per_port 8192 → 5"],
+                &["bridge: max_entries 16384 → 10"],
+            ),
             (
                 "speed = \"1G\"",
                 "",

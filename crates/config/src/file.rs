@@ -282,6 +282,10 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
     let Some(mut section) = file.section("bridge", report) else { return bridge };
     if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
         bridge.max_entries = entries.value;
+        bridge.max_entries_per_port = BridgeSettings::share_of_a_port(entries.value);
+    }
+    if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
+        bridge.max_entries_per_port = entries.value;
     }
     // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a hurry.
     if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {

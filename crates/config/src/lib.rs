@@ -65,8 +65,9 @@
 //! weighting_exponent = 0           # the default
 //!
 //! [bridge]
-//! max_entries = 16384
-//! aging_s     = 300
+//! max_entries          = 16384
+//! max_entries_per_port = 8192      # learned on one port; default: half of max_entries
+//! aging_s              = 300
 //! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
 //!
 //! [port-defaults]                  # the same settings as a port has, but for its interface

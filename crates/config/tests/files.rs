@@ -87,6 +87,7 @@ fn every_setting() {
         egress.pool = { 0.shared_percent = 40, 2.shared_percent = 50 }
         [bridge]
         max_entries = 100
+        max_entries_per_port = 70
         aging_s = 10
         unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]
         [port.b]
@@ -168,6 +169,8 @@ fn every_setting() {
     };
     assert_eq!(config.switch.buffer, buffer);
     let bridge = BridgeSettings {
+        max_entries_per_port: 70,
+        key: 0,
         max_entries: 100,
         aging_ns: 10_000_000_000,
         unknown_unicast_to_queue: Some(UNKNOWN_UNICAST_TO_QUEUE),

@@ -9,6 +9,7 @@ use crate::mailbox::{Command, Mailbox, Reply};
 use crate::port::Port;
 use crate::turn::Turn;
 use crate::wait::Wait;
+use switch::counters::{TURN_TIMES, turn_time};
 use switch::{FrameId, Instant, Mark, Memory, Nanos, Snapshot, Switch};
 use wire::set::Set64;
 
@@ -49,6 +50,7 @@ pub struct Core<P: Port> {
     turns: u64,
     last_turn: Option<Instant>,
     worst_stall_ns: Nanos,
+    turns_by_time: [u64; TURN_TIMES],
 }
 
 impl<P: Port> Core<P> {
@@ -77,6 +79,7 @@ impl<P: Port> Core<P> {
             turns: 0,
             last_turn: None,
             worst_stall_ns: 0,
+            turns_by_time: [0; TURN_TIMES],
         }
     }
 
@@ -307,6 +310,7 @@ impl<P: Port> Core<P> {
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
         snapshot.loop_turns = self.turns;
         snapshot.loop_worst_stall_ns = self.worst_stall_ns;
+        snapshot.loop_turns_by_time = self.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
 
@@ -315,7 +319,9 @@ impl<P: Port> Core<P> {
         self.heartbeat.beat(now);
         self.turns += 1;
         if let Some(last) = self.last_turn.replace(now) {
-            self.worst_stall_ns = self.worst_stall_ns.max(now.since(last));
+            let nanos = now.since(last);
+            self.worst_stall_ns = self.worst_stall_ns.max(nanos);
+            self.turns_by_time[turn_time(nanos)] += 1;
         }
     }
 }

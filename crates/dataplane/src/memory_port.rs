@@ -46,6 +46,8 @@ struct Shared {
     min_posted: u32,
     /// Dropped by the "kernel", and not yet told.
     kernel_drops: u64,
+    /// Given back twice, and not yet told.
+    stray: u64,
     counters: KernelCounters,
     /// Where transmissions are noted, and under which number.
     calls: Option<Calls>,
@@ -94,6 +96,7 @@ impl MemoryPort {
             trouble: None,
             min_posted: 0,
             kernel_drops: 0,
+            stray: 0,
             counters: KernelCounters::default(),
             calls: None,
             number: 0,
@@ -167,6 +170,13 @@ impl Wire {
         shared.counters.rx_fill_ring_empty_frames += frames;
     }
 
+    /// The kernel completes `frames` frames a second time; a token is one, so the port can only say so.
+    pub fn complete_twice(&self, frames: u64) {
+        let mut shared = self.shared();
+        shared.stray += frames;
+        shared.counters.tx_stray_frames += frames;
+    }
+
     /// The interface is gone.
     pub fn go_down(&self) {
         let mut shared = self.shared();
@@ -208,6 +218,10 @@ impl Port for MemoryPort {
 
     fn take_kernel_drops(&mut self) -> Option<u64> {
         Some(std::mem::take(&mut self.shared().kernel_drops))
+    }
+
+    fn take_stray(&mut self) -> u64 {
+        std::mem::take(&mut self.shared().stray)
     }
 
     fn take_trouble(&mut self) -> Option<Trouble> {

@@ -61,6 +61,12 @@ pub trait Port {
         true
     }
 
+    /// Frames that the kernel gave back and did not have, or gave back before, since this was last asked. The port has kept them out
+    /// of what it handed on; looked at now and then, not at each call.
+    fn take_stray(&mut self) -> u64 {
+        0
+    }
+
     /// What went wrong and was not asked for yet, the oldest first.
     fn take_trouble(&mut self) -> Option<Trouble> {
         None

@@ -73,10 +73,12 @@ pub(crate) enum Tag {
     Flush,
     /// Length u32, (time, event).
     Event,
+    /// Port, frames u64 that the kernel gave back and did not have.
+    Stray,
 }
 
 impl Tag {
-    const ALL: [Tag; 21] = [
+    const ALL: [Tag; 22] = [
         Tag::Checkpoint,
         Tag::Turn,
         Tag::Completed,
@@ -98,6 +100,7 @@ impl Tag {
         Tag::Stop,
         Tag::Flush,
         Tag::Event,
+        Tag::Stray,
     ];
 
     /// The tag that is written down as this number.
@@ -264,6 +267,10 @@ impl Recorder {
             self.waiting[port] = frames;
             self.of_port(Tag::Waiting, port, |out| out.put_u32_le(frames));
         }
+    }
+
+    pub(crate) fn stray(&mut self, port: usize, frames: u64) {
+        self.of_port(Tag::Stray, port, |out| out.put_u64_le(frames));
     }
 
     pub(crate) fn kernel_dropped(&mut self, port: usize, frames: u64) {

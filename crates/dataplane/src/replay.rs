@@ -241,6 +241,10 @@ impl<'a> Replay<'a> {
                 switch.kernel_dropped(port, rest.try_get_u64_le()?, now);
                 Ok(())
             }
+            Tag::Stray => {
+                switch.stray_frames(port, rest.try_get_u64_le()?, now);
+                Ok(())
+            }
             Tag::Pfc => {
                 memory.free_frames = rest.try_get_u32_le()? as usize;
                 switch.transmit_pfc(port, now, memory, &mut stage.outgoing);

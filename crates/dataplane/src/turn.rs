@@ -209,6 +209,13 @@ impl Turn {
             }
             switch.kernel_dropped(number, dropped, now);
         }
+        let stray = port.take_stray();
+        if stray > 0 {
+            if let Some(recorder) = &mut self.recorder {
+                recorder.stray(number, stray);
+            }
+            switch.stray_frames(number, stray, now);
+        }
         moved
     }
 

@@ -564,6 +564,47 @@ fn frames_that_the_kernel_dropped_are_an_event() {
     assert_eq!(lab.events(), [Event::KernelDropped { port: 1, frames: 5 }]);
 }
 
+/// A frame that is completed twice is counted and an event, and changes nothing else.
+#[test]
+fn a_frame_completed_twice_is_an_event() {
+    let mut lab = Lab::new();
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    lab.wires[1].complete_twice(2);
+    lab.turns(1);
+    assert!(lab.events().contains(&Event::StrayFrames { port: 1, frames: 2 }));
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].kernel.tx_stray_frames, 2);
+    conserved(&snapshot);
+}
+
+/// Turns are told apart by the time from the one before, as long as the loop does not sleep.
+#[test]
+fn turns_are_counted_by_the_time_they_took() {
+    let mut lab = Lab::new();
+    let before = lab.snapshot();
+    let taken = lab.now;
+    lab.core.turn(taken + 700);
+    lab.core.turn(taken + 2_700);
+    lab.core.turn(taken + 2_264_002_700);
+    lab.now = taken + 2_264_002_700;
+    let after = lab.snapshot();
+    let more: Vec<u64> = after
+        .loop_turns_by_time
+        .iter()
+        .zip(before.loop_turns_by_time)
+        .map(|(after, before)| after - before)
+        .collect();
+    assert_eq!(
+        (more[0] >= 1, more[2], more[22]),
+        (true, 1, 1),
+        "below 1 µs, 2 to 4 µs, 2.1 to 4.2 s: {more:?}"
+    );
+    assert_eq!(after.loop_worst_stall_ns, 2_264_000_000);
+    let turns: u64 = after.loop_turns_by_time.iter().sum();
+    assert_eq!(turns, after.loop_turns - 1, "all but the first");
+}
+
 /// A guard told the neighbour of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
 /// counted.
 #[test]

@@ -53,7 +53,7 @@ fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wire
     let mut settings = settings.settings.clone();
     settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
     // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
-    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len());
+    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len()); // its limit a port stays
     for line in lines_from(node, wires) {
         let port = &mut settings.ports[line.from.port];
         // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.

@@ -148,13 +148,18 @@ mod tests {
             Event::KernelDropped { port: 1, frames: 7 },
             Event::BridgeFull { frames: 3 },
             Event::PortDown { port: 0 },
+            Event::StrayFrames { port: 0, frames: 2 },
+            Event::AddressLimit { port: 1 },
             Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
             Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
             Event::Alarm {
                 place: AlarmPlace::Pool { kind: AlarmKind::Ingress, number: 1 },
                 telling: Telling { raised: false, ..telling },
             },
-            Event::DropAlarm { place: of_port(AlarmKind::Egress, 2), dropped: Count { frames: 9, bytes: 600 } },
+            Event::DropAlarm {
+                place: of_port(AlarmKind::Egress, 2),
+                dropped: Count { frames: 9, bytes: 600 },
+            },
         ]) {
             events.note(Instant(at), event.describe());
         }

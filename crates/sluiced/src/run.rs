@@ -80,7 +80,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
     let heartbeat = Arc::new(Heartbeat::default());
     let guard = start_guard(&live, &interfaces, &open, &heartbeat, clock)?;
-    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat);
+    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat)?;
     let machine = Machine::start(loop_of_core, waiter, core, config.dataplane.scheduling, clock)?;
     xdp::leave_core(core).context("keeping other threads off the loop's core")?;
     log.leave_core(core);
@@ -153,14 +153,16 @@ fn assemble(
     open: OpenPorts,
     mailbox: dataplane::Mailbox,
     heartbeat: Arc<Heartbeat>,
-) -> Core<xdp::XdpPort> {
+) -> Result<Core<xdp::XdpPort>> {
     let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
     let memory_frames = open.memory.frames();
-    let switch = Switch::new(&live.settings().switch, &macs, memory_frames);
+    let mut settings = live.settings().switch;
+    settings.bridge.key = getrandom::u64().context("a key for the bridge table")?;
+    let switch = Switch::new(&settings, &macs, memory_frames);
     let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
     let watches_rings = live.config().dataplane.pauses_on_overload;
     let settings = CoreSettings { finish_checksums, heartbeat, watches_rings };
-    Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings)
+    Ok(Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings))
 }
 
 /// A guard over the loop, unless overload is to be left to the kernel.

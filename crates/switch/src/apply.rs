@@ -32,7 +32,7 @@ impl Switch {
         for ((egress, port), limits) in self.egress.iter_mut().zip(&settings.ports).zip(limits) {
             egress.reconfigure(port, &limits, &mut self.pools, now);
         }
-        self.bridge.set_aging(settings.bridge.aging_ns);
+        self.bridge.apply(&settings.bridge);
         self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
         for port in 0..settings.ports.len() {
             (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));

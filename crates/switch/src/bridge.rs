@@ -2,18 +2,30 @@
 //!
 //! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
 //! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
-//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. A
-//! static entry neither moves nor ages, and stays when its port goes down.
+//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. No port
+//! has more than so many learned addresses, so that one neighbour that makes addresses up leaves room for those of others:
+//! beyond that its new addresses are not learned, and one that was known on another port is forgotten; that is counted, and
+//! once it happens is an event, and again after the port had an eighth less than it may have. A static entry neither moves nor ages,
+//! counts for no port, and stays when its port goes down.
 //! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1; aging time 300 s).
 //!
 //! The table is a hash table with linear probing, at most half full and never probed beyond [`MAX_PROBES`], so
 //! whatever addresses somebody makes up, a look-up stays cheap.
+//!
+//! What addresses share a slot depends on a key that the owner draws at the start: address xor key, times an odd number made of
+//! the key, its upper half xored into the lower, times another odd number. So nobody can make up beforehand addresses that all fall into one place and
+//! keep others out of it. It is no cipher: whoever sees for long which of their frames are flooded could find some that share a
+//! slot, and the step between the two multiplications keeps them from telling more of the same kind from these, as they could with
+//! one alone. That is enough: what is to be had is that some addresses are not learned, so that frames to
+//! them are flooded, and the limit of a port bounds how many places can be filled for that; SipHash would cost ten times
+//! as much for each frame.
 
-use crate::settings::BridgeSettings;
+use crate::settings::{BridgeSettings, MAX_PORTS};
 use crate::sparse;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
+use wire::set::Set64;
 
 /// Slots looked at for one address at most.
 const MAX_PROBES: usize = 32;
@@ -79,6 +91,16 @@ impl Address {
     }
 }
 
+/// The learned addresses of one port.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Share {
+    entries: u32,
+    /// Frames whose source was not learned because the port has all that it may have.
+    refused: u64,
+    /// That has been told.
+    is_told: bool,
+}
+
 /// The addresses that a switch knows.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Bridge {
@@ -86,7 +108,14 @@ pub struct Bridge {
     slots: Vec<Entry>,
     /// 64 − log2(slots): the hash's upper bits pick the slot.
     shift: u32,
+    key: u64,
+    /// Odd, and made of the key.
+    factor: u64,
     max_entries: usize,
+    max_entries_per_port: u32,
+    shares: Vec<Share>,
+    /// Ports whose limit was reached, to be told.
+    untold: Set64,
     aging_ticks: u32,
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
@@ -106,7 +135,12 @@ impl Bridge {
         Self {
             slots: vec![EMPTY; slots],
             shift: 64 - slots.trailing_zeros(),
+            key: settings.key,
+            factor: factor_of(settings.key),
             max_entries: settings.max_entries,
+            max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
+            shares: vec![Share::default(); MAX_PORTS],
+            untold: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
             full: 0,
@@ -117,9 +151,10 @@ impl Bridge {
         }
     }
 
-    /// Another aging time; the table keeps its size.
-    pub(crate) fn set_aging(&mut self, aging_ns: Nanos) {
-        self.aging_ticks = tick_of(aging_ns).max(1);
+    /// Another aging time and another limit of a port, which forgets nothing; the table keeps its size and its key.
+    pub(crate) fn apply(&mut self, settings: &BridgeSettings) {
+        self.aging_ticks = tick_of(settings.aging_ns).max(1);
+        self.max_entries_per_port = u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX);
     }
 
     /// Notes that `address` was seen on `port`.
@@ -141,22 +176,68 @@ impl Bridge {
             let slot = &mut self.slots[index];
             if slot.address == entry.address {
                 if slot.seen_tick != STATIC {
-                    self.moves += u64::from(slot.port != entry.port);
-                    *slot = entry;
+                    self.renew(entry, index);
                 }
                 return;
             }
             if slot.address.is_empty() {
-                if self.entries < self.max_entries {
-                    *slot = entry;
-                    self.entries += 1;
-                    return;
+                if self.entries >= self.max_entries {
+                    break;
                 }
-                break;
+                if entry.seen_tick == STATIC || self.takes(entry.port as usize) {
+                    self.slots[index] = entry;
+                    self.entries += 1;
+                }
+                return;
             }
             index = (index + 1) & (self.slots.len() - 1);
         }
         self.full += 1;
+    }
+
+    /// Seen again, perhaps on another port.
+    fn renew(&mut self, entry: Entry, index: usize) {
+        let before = self.slots[index].port;
+        if before != entry.port {
+            if !self.takes(entry.port as usize) {
+                return self.remove(index);
+            }
+            self.moves += 1;
+            self.give_back(before as usize);
+        }
+        self.slots[index] = entry;
+    }
+
+    /// One more learned address for a port, if it may have it.
+    fn takes(&mut self, port: usize) -> bool {
+        let share = &mut self.shares[port];
+        let has_room = share.entries < self.max_entries_per_port;
+        if has_room {
+            share.entries += 1;
+        } else {
+            share.refused += 1;
+            self.untold.set(port, self.untold.contains(port) || !share.is_told);
+            share.is_told = true;
+        }
+        has_room
+    }
+
+    /// One learned address less for a port.
+    fn give_back(&mut self, port: usize) {
+        let share = &mut self.shares[port];
+        share.entries -= 1;
+        share.is_told &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
+    }
+
+    /// Ports that have reached their limit since this was last asked.
+    #[inline]
+    pub(crate) fn take_limited(&mut self) -> Set64 {
+        std::mem::replace(&mut self.untold, Set64::EMPTY)
+    }
+
+    /// Learned addresses of a port, and frames whose source was not learned because it has all that it may have.
+    pub fn port_counts(&self, port: usize) -> (u64, u64) {
+        (self.shares[port].entries.into(), self.shares[port].refused)
     }
 
     /// Makes a static entry, or moves one.
@@ -165,7 +246,13 @@ impl Bridge {
         let home = self.slot_of(address);
         let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
         match chain.find(|&index| self.slots[index].address == address) {
-            Some(index) => self.slots[index] = entry,
+            Some(index) => {
+                let before = self.slots[index];
+                if before.seen_tick != STATIC {
+                    self.give_back(before.port as usize);
+                }
+                self.slots[index] = entry;
+            }
             None => self.note(entry, home),
         }
     }
@@ -244,13 +331,18 @@ impl Bridge {
 
     #[inline]
     fn slot_of(&self, address: Address) -> usize {
-        // Fibonacci hashing: the golden ratio spreads addresses that differ in any part over the upper bits.
-        (address.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+        let product = (address.0 ^ self.key).wrapping_mul(self.factor);
+        // The upper half decides, with the lower in it: without the second step a regular stride of addresses can meet.
+        ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
     }
 
     /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
     fn remove(&mut self, mut hole: usize) {
         let mask = self.slots.len() - 1;
+        let Entry { port, seen_tick, .. } = self.slots[hole];
+        if seen_tick != STATIC {
+            self.give_back(port as usize);
+        }
         let mut index = hole;
         loop {
             index = (index + 1) & mask;
@@ -268,6 +360,14 @@ impl Bridge {
         self.slots[hole] = EMPTY;
         self.entries -= 1;
     }
+}
+
+/// An odd factor with about as many ones as zeros, whatever the key: SplitMix64's last steps.
+fn factor_of(key: u64) -> u64 {
+    let mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31) | 1
 }
 
 #[inline]
@@ -337,11 +437,78 @@ mod tests {
         assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
     }
 
+    /// Addresses that all had one home slot under the constant that hashes were multiplied by before there was a key, and
+    /// those that have one under another key: under a key that nobody knew they are learned nearly all.
+    #[test]
+    fn addresses_made_up_for_one_key_are_scattered_by_another() {
+        let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
+        let table = Bridge::new(&settings(1));
+        let mut crafted = (0..).map(mac).filter(|&address| table.slot_of(address) == 7);
+        let crafted: Vec<Address> = crafted.by_ref().take(200).collect();
+        for (key, learned) in
+            [(1, MAX_PROBES as u64), (2, 200), (0x1234_5678_9abc_def0, 200), (u64::MAX, 200)]
+        {
+            let mut bridge = Bridge::new(&settings(key));
+            crafted.iter().for_each(|&address| bridge.learn(address, 0, Instant(0)));
+            assert_eq!(bridge.counts().0, learned, "with key {key:#x}");
+        }
+    }
+
+    /// Neighbours number their addresses in a row, or in their upper bytes, or by a stride: none may meet much more than chance
+    /// has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the slots as homes (39 %).
+    #[test]
+    fn whatever_the_key_regular_addresses_spread_evenly() {
+        for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let bridge = Bridge::new(&BridgeSettings { key, ..BridgeSettings::default() });
+            let slots = bridge.slots.len();
+            for stride in [1_u64, 2, 3, 256, 257, 65_536, 1 << 24, 0x0001_0101] {
+                let mut homes: Vec<usize> = (0..slots as u64 / 2)
+                    .map(|n| bridge.slot_of(Address::of_number((n * stride) & 0xffff_ffff_ffff)))
+                    .collect();
+                homes.sort_unstable();
+                homes.dedup();
+                let part = homes.len() as f64 / slots as f64;
+                assert!(part > 0.37, "key {key:#x}, stride {stride:#x}: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
+        let settings =
+            BridgeSettings { max_entries: 64, max_entries_per_port: 16, ..BridgeSettings::default() };
+        let mut bridge = Bridge::new(&settings);
+        for n in 0..20 {
+            bridge.learn(mac(n), 0, Instant(0));
+            bridge.learn(mac(100 + n), 1, Instant(0));
+        }
+        assert_eq!([0, 1, 2].map(|port| bridge.port_counts(port)), [(16, 4), (16, 4), (0, 0)]);
+        assert_eq!((bridge.counts(), bridge.take_limited()), ((32, 0, 0), Set64::of(0).with(Set64::of(1))));
+        // Told once, until a port had room again.
+        bridge.learn(mac(20), 0, Instant(0));
+        assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 5), Set64::EMPTY));
+        // An address that comes from a port that may have no more is on neither from then on.
+        bridge.learn(mac(100), 0, Instant(0));
+        assert_eq!(bridge.look_up(mac(100), Instant(0)), None);
+        assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(16, 6), (15, 4)]);
+        // One that moves gives its place back; static ones are in nobody's way.
+        bridge.learn(mac(0), 1, Instant(0));
+        (1..4).for_each(|n| bridge.set_static(mac(n), 0));
+        assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(12, 6), (16, 4)]);
+        (20..30).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
+        assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 12), Set64::of(0)), "told again");
+        bridge.forget_port(0);
+        assert_eq!((bridge.port_counts(0).0, bridge.look_up(mac(1), Instant(0))), (0, Some(0)));
+    }
+
     proptest! {
         /// Random learning, aging and ports going down against a plain map.
         #[test]
-        fn agrees_with_a_map(steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000)) {
-            let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, ..BridgeSettings::default() });
+        fn agrees_with_a_map(
+            steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000),
+            key in any::<u64>(),
+        ) {
+            let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, key, ..BridgeSettings::default() });
             let mut model: HashMap<u32, (usize, Nanos)> = HashMap::new();
             let mut now = 0;
             for (n, port, action) in steps {
@@ -359,6 +526,41 @@ mod tests {
                         prop_assert_eq!(bridge.look_up(mac(n), Instant(now)), known);
                     }
                 }
+            }
+        }
+
+        /// Random learning, moves and ports going down under a limit a port, against a plain map; nothing ages.
+        #[test]
+        fn agrees_with_a_map_under_a_limit_a_port(
+            steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..40), 1..2000),
+            max_entries_per_port in 1_usize..40,
+        ) {
+            let settings =
+                BridgeSettings { max_entries: 512, max_entries_per_port, ..BridgeSettings::default() };
+            let mut bridge = Bridge::new(&settings);
+            let (mut model, mut refused) = (HashMap::<u32, usize>::new(), [0_u64; 8]);
+            for (n, port, action) in steps {
+                let known = model.values().filter(|&&at| at == port).count();
+                if action == 0 {
+                    bridge.forget_port(port);
+                    model.retain(|_, at| *at != port);
+                    continue;
+                }
+                bridge.learn(mac(n), port, Instant(0));
+                if model.get(&n) == Some(&port) {
+                } else if known < max_entries_per_port {
+                    model.insert(n, port);
+                } else {
+                    model.remove(&n);
+                    refused[port] += 1;
+                }
+            }
+            for n in 0..200 {
+                prop_assert_eq!(bridge.look_up(mac(n), Instant(0)), model.get(&n).copied());
+            }
+            for (port, refused) in refused.into_iter().enumerate() {
+                let known = model.values().filter(|&&at| at == port).count() as u64;
+                prop_assert_eq!(bridge.port_counts(port), (known, refused));
             }
         }
     }

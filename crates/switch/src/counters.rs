@@ -150,6 +150,19 @@ pub struct Snapshot {
     pub loop_turns: u64,
     /// The longest time between two turns of the loop in which the loop was not asleep, since the start.
     pub loop_worst_stall_ns: u64,
+    /// Turns by the time from the turn before, sleep apart: [`turn_time`] says which.
+    pub loop_turns_by_time: [u64; TURN_TIMES],
+}
+
+/// Times that turns of a loop are told apart by.
+pub const TURN_TIMES: usize = 24;
+
+/// The place of a turn that began so long after the one before: 0 for less than 1 µs, 1 for less than 2 µs, 2 for less than
+/// 4 µs, and so on; the last for 4.2 s and more.
+#[inline]
+pub fn turn_time(nanos: Nanos) -> usize {
+    let micros = nanos / 1000;
+    ((u64::BITS - micros.leading_zeros()) as usize).min(TURN_TIMES - 1)
 }
 
 /// One port.
@@ -193,6 +206,10 @@ pub struct PortSnapshot {
     pub pause_received_frames: u64,
     /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
     pub rx_ring_episodes: u64,
+    /// Addresses learned on this port.
+    pub bridge_entries: u64,
+    /// Frames whose source was not learned because the port has as many addresses as it may have.
+    pub bridge_limit_frames: u64,
     /// The priority groups. In JSON they are a list of their own, and so are the queues.
     #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],
@@ -317,4 +334,8 @@ pub struct KernelCounters {
     pub tx_no_buffers: u64,
     /// … that said ENETDOWN or ENXIO.
     pub tx_down: u64,
+    /// Completions of frames that the port had not sent, or that were completed before: ignored.
+    pub tx_stray_frames: u64,
+    /// Frames received in memory that the port had not posted, or that had been received before: ignored.
+    pub rx_stray_frames: u64,
 }

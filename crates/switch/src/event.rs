@@ -45,6 +45,20 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault of the kernel or a driver.
+    /// They were ignored.
+    StrayFrames {
+        /// Port number.
+        port: usize,
+        /// Frames since the last such event.
+        frames: u64,
+    },
+    /// The port has as many addresses in the bridge table as it may have: its next ones are not learned (one event an episode;
+    /// the counters have the rest).
+    AddressLimit {
+        /// Port number.
+        port: usize,
+    },
     /// The port no longer carries frames.
     PortDown {
         /// Port number.
@@ -241,6 +255,23 @@ impl Event {
             )
             .of_port(port)
             .with("frames", frames),
+            Event::StrayFrames { port, frames } => Description::new(
+                "stray_frames",
+                Severity::Error,
+                format!(
+                    "the kernel gave back {frames} frames that it did not have, or gave them back twice; they were ignored. \
+                     This is a fault of the kernel or of the interface's driver"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::AddressLimit { port } => Description::new(
+                "address_limit",
+                Severity::Warning,
+                "the port has as many addresses as it may have: further ones are not learned, and frames to them are \
+                 flooded; raise bridge.max_entries_per_port",
+            )
+            .of_port(port),
             Event::PortDown { port } => {
                 Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
             }

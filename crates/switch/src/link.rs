@@ -45,6 +45,11 @@ impl Switch {
         self.egress[port].kernel_lost(frames);
     }
 
+    /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port has ignored them.
+    pub fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
+        self.events.push(now, Event::StrayFrames { port, frames });
+    }
+
     /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
     pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.store.finish(&frame) {

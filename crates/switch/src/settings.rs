@@ -70,6 +70,11 @@ impl SwitchSettings {
 pub struct BridgeSettings {
     /// Most addresses that are remembered.
     pub max_entries: usize,
+    /// Most addresses that are learned on one port.
+    pub max_entries_per_port: usize,
+    /// Decides which addresses share a place in the table; the daemon draws it at random, so that nobody can know them. It
+    /// holds from the start on.
+    pub key: u64,
     /// An address not seen for this long is forgotten (IEEE 802.1Q-2022 8.8.3: 300 s).
     pub aging_ns: Nanos,
     /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all others.
@@ -81,7 +86,21 @@ pub const UNKNOWN_UNICAST_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 1, 1, 2, 2, 6, 6];
 
 impl Default for BridgeSettings {
     fn default() -> Self {
-        Self { max_entries: 16_384, aging_ns: 300 * 1_000_000_000, unknown_unicast_to_queue: None }
+        Self {
+            max_entries: 16_384,
+            max_entries_per_port: Self::share_of_a_port(16_384),
+            key: 0,
+            aging_ns: 300 * 1_000_000_000,
+            unknown_unicast_to_queue: None,
+        }
+    }
+}
+
+impl BridgeSettings {
+    /// What a port may learn of so many entries unless told otherwise: half, so that one port alone cannot fill the table, and
+    /// one behind which nearly all addresses are has plenty.
+    pub fn share_of_a_port(max_entries: usize) -> usize {
+        max_entries.div_ceil(2)
     }
 }
 

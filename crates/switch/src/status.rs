@@ -132,6 +132,7 @@ impl Switch {
             out.up = self.up.contains(port);
             out.speed_bps = settings.speed_bps.unwrap_or(0);
             out.overhead_bytes = settings.overhead_bytes;
+            (out.bridge_entries, out.bridge_limit_frames) = self.bridge.port_counts(port);
             out.drops = Default::default();
             self.ingress[port].snapshot(&self.pools, out);
             self.egress[port].snapshot(now, &self.pools, out);

@@ -426,6 +426,9 @@ impl Switch {
             }
         }
         self.bridge.age(now);
+        for port in self.bridge.take_limited() {
+            self.events.push(now, Event::AddressLimit { port });
+        }
         if now >= self.next_alarms {
             self.look_at_alarms(now);
         }

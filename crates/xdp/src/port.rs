@@ -109,6 +109,9 @@ pub struct XdpPort {
     /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told, if there was a check since.
     kernel_drops: u64,
     untold_drops: Option<u64>,
+    /// The same of frames that it gave back and did not have.
+    kernel_stray: u64,
+    untold_stray: u64,
     /// What we count ourselves; after `close` also what the sockets had counted.
     counters: KernelCounters,
 }
@@ -179,6 +182,8 @@ impl XdpPort {
             next_life_check: Instant(0),
             kernel_drops: 0,
             untold_drops: None,
+            kernel_stray: 0,
+            untold_stray: 0,
             counters: KernelCounters::default(),
         }
     }
@@ -251,6 +256,9 @@ impl XdpPort {
     /// Notes what the kernel dropped for want of an empty frame, or of room in an RX ring, since the last check.
     fn check_drops(&mut self) {
         let counters = self.kernel_counters();
+        let stray = counters.tx_stray_frames + counters.rx_stray_frames;
+        self.untold_stray += stray - self.kernel_stray;
+        self.kernel_stray = stray;
         let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
         *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
@@ -312,6 +320,10 @@ impl Port for XdpPort {
         self.untold_drops.take()
     }
 
+    fn take_stray(&mut self) -> u64 {
+        std::mem::take(&mut self.untold_stray)
+    }
+
     fn take_trouble(&mut self) -> Option<Trouble> {
         self.troubles.pop_front()
     }
@@ -360,6 +372,8 @@ impl Port for XdpPort {
     fn kernel_counters(&self) -> KernelCounters {
         let mut counters = self.counters;
         self.receivers.iter().for_each(|receiver| add_statistics(receiver.socket(), &mut counters));
+        counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();
+        counters.tx_stray_frames += self.sender.as_ref().map_or(0, Sender::stray);
         counters
     }
 

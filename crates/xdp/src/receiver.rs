@@ -31,6 +31,8 @@ pub(crate) struct Receiver {
     held: usize,
     /// Frames that the last call left in the RX ring.
     waiting: u32,
+    /// Received frames that were not posted.
+    stray: u64,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
@@ -47,7 +49,16 @@ impl Receiver {
     /// The receiving half of a socket of `port`, which holds nothing yet and keeps at least and at most so many posted.
     pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, (least, most): (u32, u32)) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
-        Receiver { rx, fill, port, policy: FillPolicy::new(least, most), held: 0, waiting: 0, batch }
+        Receiver {
+            rx,
+            fill,
+            port,
+            policy: FillPolicy::new(least, most),
+            held: 0,
+            waiting: 0,
+            stray: 0,
+            batch,
+        }
     }
 
     /// It keeps so many posted from now on, at least and at most.
@@ -95,6 +106,11 @@ impl Receiver {
         self.waiting
     }
 
+    /// Received frames that the port had not posted: ignored, and counted here.
+    pub(crate) fn stray(&self) -> u64 {
+        self.stray
+    }
+
     /// Posts frames until the kernel has as many empty ones as the policy wants, given that `waiting` of those held are
     /// full. Returns how many it posted, and whether memory was short.
     fn post(&mut self, umem: &mut Umem, waiting: usize) -> (usize, bool) {
@@ -125,13 +141,15 @@ impl Receiver {
             let room = BATCH.min(count - taken);
             // SAFETY: RX ring and descriptors are of this one UMEM.
             let consumed = unsafe { self.rx.consume(&mut self.batch[..room]) };
-            out.extend(self.batch[..consumed].iter().map(|desc| umem.take_received(desc, self.port)));
+            let before = out.len();
+            out.extend(self.batch[..consumed].iter().filter_map(|desc| umem.take_received(desc, self.port)));
+            self.held -= out.len() - before;
+            self.stray += (consumed - (out.len() - before)) as u64;
             taken += consumed;
             if consumed == 0 {
                 break;
             }
         }
-        self.held -= taken;
         taken
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct Sender {
     ring_free: usize,
     /// Transmitted and not yet completed.
     outstanding: usize,
+    /// Completions of what was not outstanding.
+    stray: u64,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
@@ -54,7 +56,18 @@ impl Sender {
         (ring, budget): (usize, usize),
     ) -> Sender {
         let batch = Box::new([FrameDesc::default(); BATCH]);
-        Sender { tx, completion, frames, port, ring, budget, ring_free: ring, outstanding: 0, batch }
+        Sender {
+            tx,
+            completion,
+            frames,
+            port,
+            ring,
+            budget,
+            ring_free: ring,
+            outstanding: 0,
+            stray: 0,
+            batch,
+        }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -69,6 +82,11 @@ impl Sender {
     /// Frames transmitted and not yet completed.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding
+    }
+
+    /// Completions of frames that were not outstanding: ignored, and counted here.
+    pub(crate) fn stray(&self) -> u64 {
+        self.stray
     }
 
     /// Puts at most `room` frames into the TX ring.
@@ -131,12 +149,15 @@ impl Sender {
         loop {
             // SAFETY: completion ring and descriptors are of this one UMEM.
             let count = unsafe { self.completion.consume(&mut self.batch[..]) };
+            let before = out.len();
             for desc in &self.batch[..count] {
                 let index = self.frames.index_of(desc.addr());
-                self.frames.hand_over(index, Owner::Transmit(self.port), Owner::User);
-                out.push(FrameId::new(index as u32));
+                if self.frames.give_back(index, Owner::Transmit(self.port)) {
+                    out.push(FrameId::new(index as u32));
+                }
             }
-            self.outstanding -= count;
+            self.outstanding -= out.len() - before;
+            self.stray += (count - (out.len() - before)) as u64;
             if count < BATCH {
                 break;
             }

@@ -1,9 +1,10 @@
 //! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
 //!
 //! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
-//! RX ring of a port, or in the TX or completion ring of one. A tag of one byte a frame says which. Debug builds check
-//! each change of hands; [`Umem::check`] counts them all; and when a port closes, the tags tell which frames its rings
-//! held.
+//! RX ring of a port, or in the TX or completion ring of one. A tag of one byte a frame says which. What the kernel gives back
+//! is checked against it: a frame that it gives back twice, or never had, stays with its owner, is counted and becomes an
+//! event. Debug builds check each other change of hands, too; [`Umem::check`] counts them all; and when a port closes, the
+//! tags tell which frames its rings held.
 //!
 //! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound as long as the UMEM
 //! lives. So that no port's interface is held that way, the first socket is bound to the loopback interface of a network
@@ -70,12 +71,40 @@ impl Owner {
     }
 }
 
+/// The owner of each frame, as a tag of one byte.
+struct Owners(Box<[AtomicU8]>);
+
+impl Owners {
+    /// All are free.
+    fn new(frames: usize) -> Self {
+        Self((0..frames).map(|_| AtomicU8::new(Owner::Free.tag())).collect())
+    }
+
+    #[inline]
+    fn of(&self, index: usize) -> Owner {
+        Owner::from_tag(self.0[index].load(Relaxed))
+    }
+
+    #[inline]
+    fn hand_over(&self, index: usize, from: Owner, to: Owner) {
+        debug_assert_eq!(self.of(index), from, "frame {index} was to become {to:?}");
+        self.0[index].store(to.tag(), Relaxed);
+    }
+
+    #[inline]
+    fn give_back(&self, index: usize, from: Owner) -> bool {
+        let Some(tag) = self.0.get(index).filter(|tag| tag.load(Relaxed) == from.tag()) else { return false };
+        tag.store(Owner::User.tag(), Relaxed);
+        true
+    }
+}
+
 /// The frames as ports see them: where each lies, and whose it is. A tag is only changed by the frame's owner, so the
 /// order of changes by different cores is that of the rings that hand frames from one to the other.
 pub(crate) struct Frames {
     umem: xsk_rs::Umem,
     descs: Box<[FrameDesc]>,
-    owners: Box<[AtomicU8]>,
+    owners: Owners,
     chunk_shift: u32,
     /// Ports that were dropped without being closed: their frames are waiting to be reclaimed.
     abandoned: Mutex<Vec<u8>>,
@@ -107,12 +136,18 @@ impl Frames {
     /// Frame `index` changes hands.
     #[inline]
     pub(crate) fn hand_over(&self, index: usize, from: Owner, to: Owner) {
-        debug_assert_eq!(self.owner(index), from, "frame {index} was to become {to:?}");
-        self.owners[index].store(to.tag(), Relaxed);
+        self.owners.hand_over(index, from, to);
+    }
+
+    /// The kernel gives frame `index` back, from `from` to the user. False: it was not there, and nothing has changed.
+    #[inline]
+    #[must_use]
+    pub(crate) fn give_back(&self, index: usize, from: Owner) -> bool {
+        self.owners.give_back(index, from)
     }
 
     fn owner(&self, index: usize) -> Owner {
-        Owner::from_tag(self.owners[index].load(Relaxed))
+        self.owners.of(index)
     }
 
     /// Notes that `port` is gone and that nobody reclaimed its frames.
@@ -179,7 +214,7 @@ impl Umem {
         let frames = Frames {
             descs: with_full_length(&umem, descs),
             umem,
-            owners: (0..frames).map(|_| AtomicU8::new(Owner::Free.tag())).collect(),
+            owners: Owners::new(frames),
             chunk_shift: frame_bytes.trailing_zeros(),
             abandoned: Mutex::default(),
         };
@@ -189,7 +224,7 @@ impl Umem {
 
     /// All frames.
     pub fn frames(&self) -> usize {
-        self.frames.owners.len()
+        self.frames.owners.0.len()
     }
 
     /// Counts the frames by owner.
@@ -249,15 +284,18 @@ impl Umem {
         taken
     }
 
-    /// The frame of a descriptor that the kernel put into the RX ring of `port`, now the user's.
+    /// The frame of a descriptor that the kernel put into the RX ring of `port`, now the user's; nothing if the port had posted
+    /// no such frame.
     #[inline]
-    pub(crate) fn take_received(&mut self, desc: &FrameDesc, port: u8) -> Received {
+    pub(crate) fn take_received(&mut self, desc: &FrameDesc, port: u8) -> Option<Received> {
         let index = self.frames.index_of(desc.addr());
+        if !self.frames.give_back(index, Owner::Fill(port)) {
+            return None;
+        }
         if desc.addr() != self.frames.descs[index].addr() {
             self.settle(desc);
         }
-        self.frames.hand_over(index, Owner::Fill(port), Owner::User);
-        Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 }
+        Some(Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
     }
 
     /// A number for a new port, once the frames of ports that were dropped are reclaimed.
@@ -490,4 +528,40 @@ fn with_full_length(umem: &xsk_rs::Umem, mut descs: Vec<FrameDesc>) -> Box<[Fram
         unsafe { umem.data_mut(desc) }.cursor().set_pos(usize::MAX);
     }
     descs.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_owner_has_a_tag_of_its_own() {
+        let ports = 0..MAX_PORTS as u8;
+        let with_port = ports.flat_map(|port| [Owner::Fill(port), Owner::Transmit(port)]);
+        let mut seen = vec![false; 256];
+        for owner in [Owner::Free, Owner::User].into_iter().chain(with_port) {
+            assert_eq!(Owner::from_tag(owner.tag()), owner);
+            assert!(!std::mem::replace(&mut seen[usize::from(owner.tag())], true), "{owner:?}");
+        }
+    }
+
+    /// Whoever has a frame keeps it when the kernel gives it back a second time, or to a port that it is not from, or when there
+    /// is no such frame: in release builds as well.
+    #[test]
+    fn what_the_kernel_gives_back_twice_stays_where_it_is() {
+        let owners = Owners::new(2);
+        owners.hand_over(1, Owner::Free, Owner::User);
+        owners.hand_over(1, Owner::User, Owner::Transmit(3));
+        assert!(!owners.give_back(1, Owner::Transmit(4)), "another port's");
+        assert!(!owners.give_back(1, Owner::Fill(3)), "not received");
+        assert_eq!(owners.of(1), Owner::Transmit(3));
+        assert!(owners.give_back(1, Owner::Transmit(3)));
+        for owner in [Owner::User, Owner::Free, Owner::Fill(3), Owner::Transmit(4)] {
+            owners.0[1].store(owner.tag(), Relaxed);
+            assert!(!owners.give_back(1, Owner::Transmit(3)), "{owner:?}");
+            assert_eq!(owners.of(1), owner);
+        }
+        assert!(!owners.give_back(2, Owner::Transmit(3)), "there is no such frame");
+        assert_eq!(owners.of(0), Owner::Free);
+    }
 }

@@ -103,6 +103,7 @@ impl Daemon {
         let mut snapshot = *found.expect("an answer");
         // What only a loop with a kernel under it counts.
         (snapshot.loop_turns, snapshot.loop_worst_stall_ns, snapshot.events_lost) = (0, 0, 0);
+        snapshot.loop_turns_by_time = Default::default();
         (snapshot.memory_frames, snapshot.memory_free_frames, snapshot.memory_in_rings_frames) = (0, 0, 0);
         snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
         snapshot

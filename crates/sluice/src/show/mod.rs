@@ -7,6 +7,7 @@ mod counters;
 pub mod help;
 mod json;
 mod pfc;
+mod poll_loop;
 mod ports;
 mod queues;
 #[cfg(test)]
@@ -69,6 +70,8 @@ pub enum View {
     Buffers,
     /// PFC of each port and priority, sent and received.
     Pfc,
+    /// How long the turns of the poll loop took, and the longest stall.
+    Loop,
     /// Every number that is not zero, by its name in JSON.
     Counters,
 }
@@ -172,6 +175,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
         View::Queues => queues::table(snapshot, before, unit),
         View::Buffers => buffers::table(snapshot, unit),
         View::Pfc => pfc::table(snapshot),
+        View::Loop => poll_loop::table(snapshot, before),
         View::Counters => counters::table(snapshot, before),
     }
 }

@@ -60,6 +60,13 @@ fn bridge(now: &Snapshot) -> String {
         let frames = grouped(now.bridge_full_frames);
         text += &format!("\nThe table of addresses was full for the sources of {frames} frames.");
     }
+    for port in now.ports.iter().filter(|port| port.bridge_limit_frames > 0) {
+        let frames = grouped(port.bridge_limit_frames);
+        text += &format!(
+            "\nPort {} had all the addresses it may have: the sources of {frames} frames were not learned.",
+            port.name
+        );
+    }
     for port in now.ports.iter().filter(|port| port.rx_ring_episodes > 0) {
         let times = grouped(port.rx_ring_episodes);
         text +=
@@ -105,6 +112,8 @@ fn losses(snapshot: &Snapshot) -> String {
             ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),
+            ("kernel: completed twice, ignored", kernel.tx_stray_frames),
+            ("kernel: received twice, ignored", kernel.rx_stray_frames),
         ] {
             if lost > 0 {
                 table.add_row([port.name.clone(), reason.to_owned(), grouped(lost), "–".to_owned()]);

@@ -26,6 +26,11 @@ pub fn snapshot() -> Snapshot {
         log_lines_left_out: 12,
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
+        loop_turns_by_time: [
+            &[1_200_000, 1_541_589, 300_000, 99_000, 0, 0, 1_000, 2, 0, 1][..],
+            &[0; switch::counters::TURN_TIMES - 10],
+        ]
+        .concat(),
     }
 }
 
@@ -33,6 +38,9 @@ pub fn snapshot() -> Snapshot {
 pub fn later() -> Snapshot {
     let mut later = snapshot();
     later.at_ns += 2_000_000_000;
+    later.loop_turns += 500_000;
+    later.loop_turns_by_time[0] += 499_999;
+    later.loop_turns_by_time[3] += 1;
     later.ports[0].received = count(1_200_000, 1_650_000_000);
     later.ports[1].transmitted = count(495_834, 750_000_000);
     later.ports[1].queues[3].transmitted = count(297_500, 450_000_000);

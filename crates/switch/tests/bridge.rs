@@ -1,0 +1,107 @@
+//! The bridge table in the whole switch, beside a plain map: random frames between random addresses on random ports, under a
+//! limit of addresses a port. Where each frame goes, and every count, must be the map's, whatever the key.
+
+use std::collections::HashMap;
+
+use switch::Event;
+use switch::settings::{BridgeSettings, SwitchSettings};
+use switch::wred::Random;
+
+mod lab;
+use lab::{Lab, mac, settings};
+
+const PORTS: usize = 3;
+const LIMIT: usize = 5;
+/// Addresses beside those of the hosts.
+const ADDRESSES: u64 = 20;
+const FIRST: usize = 100;
+const STEPS: usize = 5000;
+
+fn limited(key: u64) -> SwitchSettings {
+    let bridge = BridgeSettings { max_entries: 64, max_entries_per_port: LIMIT, key, ..Default::default() };
+    SwitchSettings { bridge, ..settings(PORTS, 0, 1000, 0) }
+}
+
+/// What a bridge does, in so many words.
+#[derive(Default)]
+struct Model {
+    known: HashMap<usize, usize>,
+    refused: [u64; PORTS],
+    moves: u64,
+    sent: [u64; PORTS],
+}
+
+impl Model {
+    fn held(&self, port: usize) -> usize {
+        self.known.values().filter(|&&at| at == port).count()
+    }
+
+    fn frame(&mut self, port: usize, from: usize, to: usize) {
+        let before = self.known.get(&from).copied();
+        if before != Some(port) && self.held(port) < LIMIT {
+            self.moves += u64::from(before.is_some());
+            self.known.insert(from, port);
+        } else if before != Some(port) {
+            self.known.remove(&from);
+            self.refused[port] += 1;
+        }
+        match self.known.get(&to) {
+            Some(&out) if out == port => {}
+            Some(&out) => self.sent[out] += 1,
+            None => (0..PORTS).filter(|&out| out != port).for_each(|out| self.sent[out] += 1),
+        }
+    }
+}
+
+#[test]
+fn the_switch_is_the_model_whatever_the_key() {
+    for key in [0, 1, 0xfeed_beef_0bad_cafe] {
+        let mut lab = Lab::new(&limited(key));
+        let mut model = Model { known: (0..PORTS).map(|n| (n, n)).collect(), ..Model::default() };
+        let mut random = Random::new(7);
+        let mut below = |end: u64| (u64::from(random.draw()) % end) as usize;
+        let mut bytes = [0; 64];
+        for step in 0..STEPS {
+            let (port, from) = (below(PORTS as u64), FIRST + below(ADDRESSES));
+            let to = if below(4) == 0 { below(PORTS as u64) } else { FIRST + below(ADDRESSES) };
+            wire::ethernet::write_header(&mut bytes, mac(to), mac(from), None, 0x0806);
+            lab.arrive_bytes(port, &bytes);
+            lab.turn();
+            model.frame(port, from, to);
+            let seen = lab.snapshot();
+            let context = || format!("key {key:#x}, step {step}: {from} to {to} on port {port}");
+            assert_eq!(
+                (seen.bridge_entries, seen.bridge_moves),
+                (model.known.len() as u64, model.moves),
+                "{}",
+                context()
+            );
+            for (port, seen) in seen.ports.iter().enumerate() {
+                let counts = (seen.bridge_entries, seen.bridge_limit_frames, seen.transmitted.frames);
+                let expected = (model.held(port) as u64, model.refused[port], model.sent[port]);
+                assert_eq!(counts, expected, "port {port}, {}", context());
+            }
+        }
+        assert!(model.refused.iter().all(|&refused| refused > 100), "{:?}", model.refused);
+    }
+}
+
+/// A neighbour makes up an address for each frame: it has its limit, an event says so once, and other ports learn.
+#[test]
+fn made_up_addresses_are_an_event_and_leave_room_for_others() {
+    let mut lab = Lab::new(&limited(3));
+    let mut bytes = [0; 64];
+    for n in 0..50 {
+        wire::ethernet::write_header(&mut bytes, mac(0), mac(FIRST + n), None, 0x0806);
+        lab.arrive_bytes(1, &bytes);
+        lab.turn();
+    }
+    wire::ethernet::write_header(&mut bytes, mac(0), mac(99), None, 0x0806);
+    lab.arrive_bytes(2, &bytes);
+    lab.turn();
+    let counts: Vec<_> =
+        lab.snapshot().ports.iter().map(|port| (port.bridge_entries, port.bridge_limit_frames)).collect();
+    assert_eq!(counts, [(1, 0), (LIMIT as u64, 50 - (LIMIT as u64 - 1)), (2, 0)]);
+    let events: Vec<Event> = lab.switch.drain_events().map(|(_, event)| event).collect();
+    assert_eq!(events, [Event::AddressLimit { port: 1 }]);
+}
