@@ -135,7 +135,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         ("sizes of the service pools at egress", &old.buffer.egress_pool_cells, egress_pool_cells),
         ("pause thresholds of the service pools", &old.buffer.pause_cells, pause_cells),
     ] {
-        changes.live_value(&format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
+        changes.live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
     }
     changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
 

@@ -21,7 +21,8 @@
 //! enabled = true                   # false: PFC is off on all ports, whatever they say
 //!
 //! [alarm]
-//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation
+//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation; a queue
+//!                                  # without limit, as a no-drop one is, is allowed its pool
 //!
 //! [buffer]                         # each _cells can be _bytes instead; what fills no whole cell is left over
 //! preset         = "h3c-s6850"     # as on that switch: all of the following but fixed_cells; what is written here wins

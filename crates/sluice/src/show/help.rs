@@ -30,7 +30,9 @@ input_dropped, of which input_buffer_dropped found no room; transmitted; output_
 output_buffer_dropped (tail drops) and wred_dropped; marked (ECN); kernel_lost_frames.
 
 A threshold is the limit of shared cells as it stands; a dynamic one moves with the free cells of
-its pool. Violations count how often use rose above the usage threshold.
+its pool: its percentage is no share of the pool, but picks alpha. A no-drop queue has no threshold
+(null) unless the file gives it one: what ingress let in stays, and what is beyond the queue's pool
+counts there as excess. Violations count how often use rose above the usage threshold.
 
 Once a switch is idle, over all its ports: received + flood copies = transmitted + drops + lost by
 the kernel.";
