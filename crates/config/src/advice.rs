@@ -3,6 +3,7 @@
 //!
 //! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it drops what ingress
 //!   admitted.
+//! - What ingress can admit of no-drop queues fits into their pool at egress.
 //! - All headroom together fits into its pool, or not all groups can use theirs at once.
 //! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::headroom`]).
 //! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
@@ -21,7 +22,7 @@ use switch::headroom;
 use switch::limits::EgressLimits;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 
-use crate::buffer::{Buffer, PoolShares};
+use crate::buffer::{Buffer, PoolTables};
 use crate::meeting;
 use crate::mistakes::{Place, Report};
 use crate::ports::Port;
@@ -38,6 +39,7 @@ const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Report) {
     let mut advice = Advice::default();
     advice.egress_limits(ports, settings);
+    advice.egress_pools(buffer, ports, settings);
     advice.ecn_before_pfc(ports, settings);
     advice.headroom_pool(buffer, ports);
     for port in ports {
@@ -50,11 +52,11 @@ pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings,
         advice.same_no_drop(ports, priority);
     }
     let shared_cells = buffer.settings.shared_cells();
-    for (shares, percent) in [
-        (&buffer.ingress_pools, buffer.settings.ingress_pool_percent),
-        (&buffer.egress_pools, buffer.settings.egress_pool_percent),
+    for (shares, percent, sizes) in [
+        (&buffer.ingress_pools, buffer.settings.ingress_pool_percent, buffer.settings.ingress_pools()),
+        (&buffer.egress_pools, buffer.settings.egress_pool_percent, buffer.settings.egress_pools()),
     ] {
-        let pooled_cells = buffer.settings.pool_cells(percent).iter().sum::<u32>();
+        let pooled_cells = sizes.iter().fold(0, |sum: u32, &cells| sum.saturating_add(cells));
         pools(shares, percent, shared_cells.saturating_sub(pooled_cells), report);
     }
     advice.tell(report);
@@ -115,10 +117,18 @@ impl Advice {
         }
     }
 
+    /// Pools that have fewer cells than ingress may admit of the no-drop queues in them.
+    fn egress_pools(&mut self, buffer: &Buffer, ports: &[Port], settings: &SwitchSettings) {
+        for it in meeting::pool_excesses(buffer, ports, settings) {
+            let (what, cure) = (it.what(), it.cure(buffer));
+            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+        }
+    }
+
     /// Queues that mark all frames only where a group that uses them has been paused already.
     fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
         let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
-        let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
+        let pools = settings.buffer.ingress_pools();
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
                 let Some((wred, place)) = port.tables().congestion().of_queue(queue) else { continue };
@@ -347,10 +357,22 @@ pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Op
 }
 
 /// Cells that nobody can use. Left out, pool 0 has them.
-fn pools(shares: &PoolShares, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
+fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
+    if let Some(size) = &shares[0].size_cells {
+        if unused_cells > 0 {
+            let what = format!("{unused_cells} cells of the shared area are in no pool");
+            report.add(
+                &size.place,
+                what,
+                "raise the pools' sizes, or leave that of pool 0 out: then it has the rest",
+            );
+        }
+        return;
+    }
     let sum: u32 = percent.iter().map(|&percent| u32::from(percent)).sum();
-    let Some(pool_0) = shares[0].as_ref().filter(|_| sum < 100) else { return };
-    let terms: Vec<String> = shares.iter().flatten().map(|percent| percent.value.to_string()).collect();
+    let Some(pool_0) = shares[0].share.as_ref().filter(|_| sum < 100 && unused_cells > 0) else { return };
+    let percents = shares.iter().filter_map(|pool| pool.share.as_ref());
+    let terms: Vec<String> = percents.map(|percent| percent.value.to_string()).collect();
     let sum = if terms.len() == 1 { terms.concat() } else { format!("{} = {sum}", terms.join(" + ")) };
     let what = format!("the pools have {sum} % of the shared area: {unused_cells} cells are in none");
     let cure = "raise them to 100 % together, or leave pool 0 out: then it has the rest";

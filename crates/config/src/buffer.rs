@@ -2,20 +2,21 @@
 //!
 //! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
 //! port binds it, it takes the place of whatever the defaults say.
-//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and the
-//! ingress pool: buffer-size is `total_bytes`, pause-threshold `headroom_bytes`) and "H3C reference" (Managing data
-//! buffers).
+//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and
+//! `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at ingress, pause-threshold its
+//! `pause_threshold_bytes`) and "H3C reference" (Managing data buffers).
 
 use std::collections::BTreeMap;
 
 use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
 use crate::amount::{Amount, CELL_BYTES, Rounding, threshold};
+use crate::built_in;
 use crate::mistakes::{Place, Report};
 use crate::preset::{self, PRESETS, Preset};
 use crate::section::{Section, Setting, value_or};
 use crate::thresholds::{GroupTable, QueueTable};
-use crate::values::named;
+use crate::values::{bound, named};
 
 const TOTAL: Amount =
     Amount { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
@@ -29,8 +30,36 @@ const XOFF: Amount = Amount::needed("xoff_cells", "xoff_bytes");
 const XON: Amount = Amount::needed("xon_cells", "xon_bytes");
 const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
 
-/// `shared_percent` of each service pool.
-pub(crate) type PoolShares = [Option<Setting<u8>>; POOLS];
+const POOL_SIZE: Amount =
+    Amount { cells: "size_cells", bytes: "size_bytes", least_cells: 0, rounding: Rounding::Down };
+const PAUSE: Amount = Amount {
+    cells: "pause_threshold_cells",
+    bytes: "pause_threshold_bytes",
+    least_cells: 1,
+    rounding: Rounding::Down,
+};
+
+/// `buffer.ingress.pool.N` and `buffer.egress.pool.N`.
+#[derive(Debug, Default)]
+pub(crate) struct PoolTable {
+    /// Its share of the shared area in percent …
+    pub(crate) share: Option<Setting<u8>>,
+    /// … or a size of its own.
+    pub(crate) size_cells: Option<Setting<u32>>,
+    /// At ingress: use from which on its no-drop groups are paused.
+    pub(crate) pause_cells: Option<Setting<u32>>,
+}
+
+impl PoolTable {
+    /// Where the file says how large it is.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        let share = self.share.as_ref().map(|share| &share.place);
+        share.or(self.size_cells.as_ref().map(|size| &size.place))
+    }
+}
+
+/// Each service pool of a direction.
+pub(crate) type PoolTables = [PoolTable; POOLS];
 
 /// What the file says of the buffer, and what comes of it.
 #[derive(Debug, Default)]
@@ -38,8 +67,8 @@ pub(crate) struct Buffer {
     pub(crate) total_cells: Option<Setting<u32>>,
     pub(crate) fixed_cells: Option<Setting<u32>>,
     pub(crate) headroom_cells: Option<Setting<u32>>,
-    pub(crate) ingress_pools: PoolShares,
-    pub(crate) egress_pools: PoolShares,
+    pub(crate) ingress_pools: PoolTables,
+    pub(crate) egress_pools: PoolTables,
     pub(crate) ingress_profiles: BTreeMap<String, GroupTable>,
     pub(crate) egress_profiles: BTreeMap<String, QueueTable>,
     pub(crate) settings: BufferSettings,
@@ -97,8 +126,11 @@ impl Buffer {
     }
 
     fn read_ingress(&mut self, mut ingress: Section, report: &mut Report) {
-        self.ingress_pools = read_pools(&mut ingress, report);
+        self.ingress_pools = read_pools(&mut ingress, self.settings.cell_bytes, true, report);
         self.settings.ingress_pool_percent = percentages(&self.ingress_pools, report);
+        self.settings.ingress_pool_cells = sizes(&self.ingress_pools);
+        let pause = |pool: &PoolTable| pool.pause_cells.as_ref().map(|cells| cells.value);
+        self.settings.pause_cells = self.ingress_pools.each_ref().map(pause);
         for (name, section) in read_profiles(&mut ingress, report) {
             let profile = read_ingress_profile(section, self.settings.cell_bytes, report);
             self.ingress_profiles.insert(name, profile);
@@ -108,14 +140,41 @@ impl Buffer {
     }
 
     fn read_egress(&mut self, mut egress: Section, report: &mut Report) {
-        self.egress_pools = read_pools(&mut egress, report);
+        self.egress_pools = read_pools(&mut egress, self.settings.cell_bytes, false, report);
         self.settings.egress_pool_percent = percentages(&self.egress_pools, report);
+        self.settings.egress_pool_cells = sizes(&self.egress_pools);
         for (name, section) in read_profiles(&mut egress, report) {
             let profile = read_egress_profile(section, self.settings.cell_bytes, report);
             self.egress_profiles.insert(name, profile);
         }
         egress.misplaced("queue", "write it in [port-defaults.buffer.egress.queue.N]", report);
         egress.finish(&[], report);
+    }
+
+    /// The profile of a priority that a port binds: the file's, or one that need not be written.
+    pub(crate) fn ingress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<GroupTable> {
+        let of_file = self.ingress_profiles.contains_key(binding.value);
+        let built_in = built_in::ingress(binding.value, self.settings.cell_bytes, &binding.place);
+        match built_in.filter(|_| !of_file) {
+            None => {
+                let example = ("[buffer.ingress.profile.NAME]", &built_in::INGRESS[..]);
+                bound(&self.ingress_profiles, binding, "ingress profile", example, report)
+            }
+            profile => profile,
+        }
+    }
+
+    /// The profile of a queue that a port binds.
+    pub(crate) fn egress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<QueueTable> {
+        let of_file = self.egress_profiles.contains_key(binding.value);
+        let built_in = built_in::egress(binding.value, self.settings.cell_bytes, &binding.place);
+        match built_in.filter(|_| !of_file) {
+            None => {
+                let example = ("[buffer.egress.profile.NAME]", &built_in::EGRESS[..]);
+                bound(&self.egress_profiles, binding, "egress profile", example, report)
+            }
+            profile => profile,
+        }
     }
 
     /// How to get at least `cells` for an area: by its setting, or else by that called `buffer.{cells_name}`.
@@ -130,18 +189,38 @@ impl Buffer {
     }
 }
 
-fn read_pools(direction: &mut Section, report: &mut Report) -> PoolShares {
-    let mut pools = PoolShares::default();
+fn read_pools(direction: &mut Section, cell_bytes: u32, is_ingress: bool, report: &mut Report) -> PoolTables {
+    let mut pools = PoolTables::default();
     for (number, mut section) in direction.numbered("pool", POOLS - 1, report) {
-        pools[number] = section.number("shared_percent", 0..=100, report);
+        for size in [POOL_SIZE.cells, POOL_SIZE.bytes] {
+            section.at_most_one(&["shared_percent", size], report);
+        }
+        pools[number] = PoolTable {
+            share: section.number("shared_percent", 0..=100, report),
+            size_cells: POOL_SIZE.read(&mut section, cell_bytes, report),
+            pause_cells: if is_ingress { PAUSE.read(&mut section, cell_bytes, report) } else { None },
+        };
+        if !is_ingress {
+            for name in [PAUSE.cells, PAUSE.bytes] {
+                section.misplaced(
+                    name,
+                    "write it in [buffer.ingress.pool.N]: PFC is sent by ingress",
+                    report,
+                );
+            }
+        }
         section.finish(&[], report);
     }
     pools
 }
 
+fn sizes(pools: &PoolTables) -> [Option<u32>; POOLS] {
+    pools.each_ref().map(|pool| pool.size_cells.as_ref().map(|cells| cells.value))
+}
+
 /// The share of each pool; pool 0 has what the others leave unless the file says otherwise.
-fn percentages(pools: &PoolShares, report: &mut Report) -> [u8; POOLS] {
-    let shares: Vec<&Setting<u8>> = pools.iter().flatten().collect();
+fn percentages(pools: &PoolTables, report: &mut Report) -> [u8; POOLS] {
+    let shares: Vec<&Setting<u8>> = pools.iter().filter_map(|pool| pool.share.as_ref()).collect();
     let sum: u32 = shares.iter().map(|percent| u32::from(percent.value)).sum();
     if sum > 100
         && let Some(last) = last_share(pools)
@@ -151,16 +230,16 @@ fn percentages(pools: &PoolShares, report: &mut Report) -> [u8; POOLS] {
         report.add(last, what, "lower them to 100 % together");
         return ALL_IN_POOL_0;
     }
-    let mut percent = [0, 1, 2, 3].map(|pool: usize| pools[pool].as_ref().map_or(0, |percent| percent.value));
-    if pools[0].is_none() {
+    let mut percent = pools.each_ref().map(|pool| pool.share.as_ref().map_or(0, |percent| percent.value));
+    if pools[0].share.is_none() {
         percent[0] = 100 - sum as u8;
     }
     percent
 }
 
-/// The place of the share that comes last in the file.
-pub(crate) fn last_share(pools: &PoolShares) -> Option<&Place> {
-    pools.iter().flatten().map(|percent| &percent.place).max_by_key(|place| place.span.start)
+/// The place of the share, or the size, that comes last in the file.
+pub(crate) fn last_share(pools: &PoolTables) -> Option<&Place> {
+    pools.iter().filter_map(PoolTable::place).max_by_key(|place| place.span.start)
 }
 
 fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {

@@ -3,10 +3,11 @@
 //! Rule: the switch keeps its ports, its interfaces, its memory and its poll loop; everything else is applied live. A
 //! change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
 
-use std::fmt::{Debug, Display};
+use std::fmt::{self, Debug, Display};
 
 use switch::settings::{
-    BridgeSettings, BufferSettings, GroupSettings, PRIORITIES, PfcSettings, PortSettings, QueueSettings,
+    BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
+    QueueSettings,
 };
 use switch::{Nanos, SwitchSettings};
 
@@ -117,6 +118,9 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
         headroom_cells,
         ingress_pool_percent,
         egress_pool_percent,
+        ingress_pool_cells,
+        egress_pool_cells,
+        pause_cells,
     } = buffer;
     changes.restart_value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
     changes.live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
@@ -126,6 +130,13 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
     let what = "buffer: shares of the service pools at egress in percent";
     changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
+    for (of, old, new) in [
+        ("sizes of the service pools at ingress", &old.buffer.ingress_pool_cells, ingress_pool_cells),
+        ("sizes of the service pools at egress", &old.buffer.egress_pool_cells, egress_pool_cells),
+        ("pause thresholds of the service pools", &old.buffer.pause_cells, pause_cells),
+    ] {
+        changes.live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
+    }
     changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
     changes.live("alarms", &old.alarms, alarms);
 
@@ -140,6 +151,17 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
     let what = "bridge: queues of unknown unicast";
     changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
+}
+
+/// What pools have of their own in cells, and "–" where they have nothing.
+#[derive(PartialEq)]
+struct Cells([Option<u32>; POOLS]);
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells = self.0.map(|cells| cells.map_or("–".to_owned(), |cells| cells.to_string()));
+        write!(f, "[{}]", cells.join(", "))
+    }
 }
 
 fn seconds(nanos: Nanos) -> u64 {
@@ -388,6 +410,9 @@ interface = \"veth1\"
         new.switch.usage_percent = 70;
         new.switch.buffer.ingress_pool_percent = [60, 40, 0, 0];
         new.switch.buffer.egress_pool_percent = [50, 50, 0, 0];
+        new.switch.buffer.ingress_pool_cells[1] = Some(500);
+        new.switch.buffer.egress_pool_cells[0] = Some(600);
+        new.switch.buffer.pause_cells[1] = Some(400);
         new.switch.bridge.unknown_unicast_to_queue = Some([0; 8]);
         new.switch.ports[1].rewrite.dscp = Some([0; 8]);
         new.switch.ports[1].queues[7].pool = 1;
@@ -396,6 +421,9 @@ interface = \"veth1\"
             "pfc: off on all ports",
             "buffer: shares of the service pools at ingress in percent [100, 0, 0, 0] → [60, 40, 0, 0]",
             "buffer: shares of the service pools at egress in percent [100, 0, 0, 0] → [50, 50, 0, 0]",
+            "buffer: sizes of the service pools at ingress in cells [–, –, –, –] → [–, 500, –, –]",
+            "buffer: sizes of the service pools at egress in cells [–, –, –, –] → [600, –, –, –]",
+            "buffer: pause thresholds of the service pools in cells [–, –, –, –] → [–, 400, –, –]",
             "buffer: usage threshold in percent 100 → 70",
             "bridge: queues of unknown unicast",
             "port.b: rewriting",

@@ -6,7 +6,7 @@ use switch::classify::queues_of_priorities;
 use switch::pfc_sent::Timing;
 use switch::settings::{BridgeSettings, BufferSettings, Guaranteed, POOLS, PRIORITIES, Trust};
 
-use crate::buffer::{Buffer, PoolShares, last_share};
+use crate::buffer::{Buffer, PoolTables, last_share};
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::ports::{Port, PortTable};
@@ -221,6 +221,7 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut
         let raise = buffer.raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
         report.add(place, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
     } else {
+        pool_sizes(buffer, report);
         pools(buffer, ports, file, report);
     }
     fixed_area_holds(
@@ -254,6 +255,32 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
     }
 }
 
+/// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole buffer; a pause threshold can be
+/// reached.
+fn pool_sizes(buffer: &Buffer, report: &mut Report) {
+    let settings = &buffer.settings;
+    for (pools, sizes, most, of) in [
+        (&buffer.ingress_pools, settings.ingress_pools(), settings.shared_cells(), "shared ones"),
+        (&buffer.egress_pools, settings.egress_pools(), settings.total_cells, "of the buffer"),
+    ] {
+        let cells: u64 = sizes.into_iter().map(u64::from).sum();
+        if cells > u64::from(most)
+            && let Some(place) = last_share(pools)
+        {
+            let what = format!("the pools have {cells} cells together, more than the {most} {of}");
+            report.add(place, what, "lower their sizes, or the fixed and headroom areas, or raise the total");
+        }
+    }
+    for (pool, cells) in buffer.ingress_pools.iter().zip(settings.ingress_pools()) {
+        if let Some(pause) = &pool.pause_cells
+            && pause.value > cells
+        {
+            let what = format!("{} cells are never in use: the pool has {cells}", pause.value);
+            report.add(&pause.place, what, format!("write at most {cells} cells"));
+        }
+    }
+}
+
 /// A pool that a priority or a queue is mapped to has cells.
 fn pools(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
     let settings = &buffer.settings;
@@ -261,12 +288,14 @@ fn pools(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
         direction: "ingress",
         member: "priority",
         percent: settings.ingress_pool_percent,
+        cells: settings.ingress_pools(),
         shares: &buffer.ingress_pools,
     };
     let egress = Pools {
         direction: "egress",
         member: "queue",
         percent: settings.egress_pool_percent,
+        cells: settings.egress_pools(),
         shares: &buffer.egress_pools,
     };
     for port in ports {
@@ -287,7 +316,8 @@ struct Pools<'b> {
     /// The noun for what is in them.
     member: &'static str,
     percent: [u8; POOLS],
-    shares: &'b PoolShares,
+    cells: [u32; POOLS],
+    shares: &'b PoolTables,
 }
 
 impl Pools<'_> {
@@ -300,10 +330,16 @@ impl Pools<'_> {
         report: &mut Report,
     ) {
         let pool = mapping.map_or(0, |pool| usize::from(pool.value));
-        if settings.pool_cells(self.percent)[pool] > 0 {
+        if self.cells[pool] > 0 {
             return;
         }
-        let share = format!("{} % of {} shared cells", self.percent[pool], settings.shared_cells());
+        let share = match self.shares[pool].size_cells {
+            Some(_) => "its size is 0".to_owned(),
+            None if pool == 0 && self.percent[0] > 0 && settings.shared_cells() > 0 => {
+                format!("the others leave none of {} shared cells", settings.shared_cells())
+            }
+            None => format!("{} % of {} shared cells", self.percent[pool], settings.shared_cells()),
+        };
         match mapping {
             Some(mapping) => {
                 let setting = format!("buffer.{}.pool.{pool}.shared_percent", self.direction);
@@ -311,8 +347,7 @@ impl Pools<'_> {
                 report.add(&mapping.place, format!("pool {pool} has no cells ({share})"), cure);
             }
             None => {
-                let own = self.shares[pool].as_ref().map(|percent| &percent.place);
-                let place = own.or(last_share(self.shares)).unwrap_or(file);
+                let place = self.shares[pool].place().or(last_share(self.shares)).unwrap_or(file);
                 let who = self.member;
                 let what = format!("pool 0 has no cells ({share}), and a {who} without a pool is in it");
                 report.add(place, what, format!("leave it a share, or map each {who} to another pool"));

@@ -13,6 +13,7 @@ use std::ptr;
 use switch::settings::{Curve, MarkAt, PRIORITIES, QueueSettings, WredSettings};
 
 use crate::amount::Amount;
+use crate::built_in;
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::section::{Section, Setting, value_or};
@@ -46,6 +47,7 @@ impl Congestion {
     /// Reads all tables and profiles.
     pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Report) -> Self {
         let mut congestion = Self::default();
+        congestion.profiles.insert(built_in::QUEUE.to_owned(), Some(built_in::azure_lossless(cell_bytes)));
         if let Some(mut tables) = file.section("wred", report) {
             for (name, table) in at_most(named(&mut tables, report), "WRED tables", report) {
                 congestion.tables.insert(name, read_table(table, cell_bytes, report));
@@ -193,7 +195,7 @@ impl CongestionBinding {
         let mut binding = Self::default();
         let table = port.string("wred", "table", report);
         if let Some(name) = &table {
-            let table = bound(&congestion.tables, name, "WRED table", "[wred.NAME.queue.N]", report);
+            let table = bound(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
             binding.table = table.map(|value| Setting { value, place: name.place.clone() });
         }
         if let Some(profiles) = port.section("queue_profile", report) {
@@ -214,8 +216,8 @@ impl CongestionBinding {
         let mut name_of_queue = [None; PRIORITIES];
         for (name, place, item) in section.entries() {
             let binding = Setting { value: name, place };
-            let profile =
-                bound(&congestion.profiles, &binding, "queue profile", "[queue-profile.NAME]", report);
+            let example = ("[queue-profile.NAME]", &[built_in::QUEUE][..]);
+            let profile = bound(&congestion.profiles, &binding, "queue profile", example, report);
             let Some(queues) = item.numbers(0..=7, report) else { continue };
             for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
                 if let Some(other) = name_of_queue[q].replace(name) {

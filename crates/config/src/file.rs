@@ -14,7 +14,7 @@ use crate::reader::read_file;
 use crate::section::Section;
 use crate::values::{NAME_CURE, is_name};
 use crate::words::quoted;
-use crate::{advice, checks};
+use crate::{advice, checks, fixed};
 
 /// Longest path of a Unix socket: `sun_path` less the final zero.
 const SOCKET_BYTES: usize = 107;
@@ -160,6 +160,9 @@ fn read<T>(
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
+    }
+    for share in fixed::shares(&ports, buffer.settings.fixed_cells) {
+        ports[share.port].settings.groups[share.priority].reserved_cells = share.cells;
     }
     // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
     if report.is_empty() {

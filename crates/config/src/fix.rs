@@ -17,6 +17,7 @@ use crate::amount::MAX_CELLS;
 use crate::buffer::Buffer;
 use crate::checks::fixed_cells_needed;
 use crate::file::{examine, parse};
+use crate::fixed;
 use crate::mistakes::{Mistakes, Place, Report};
 use crate::ports::Port;
 use crate::section::Setting;
@@ -274,6 +275,9 @@ fn enlarge_buffer(
     switch.buffer.headroom_cells = new_headroom;
     switch.buffer.total_cells = new_total;
     switch.buffer.fixed_cells = fixed(total) as u32;
+    for share in fixed::shares(ports, switch.buffer.fixed_cells) {
+        switch.ports[share.port].groups[share.priority].reserved_cells = share.cells;
+    }
 }
 
 /// Gives a setting a number where it stands, or in its table, which is made if there is none; `None`: the file's layout has no

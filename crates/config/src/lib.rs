@@ -21,7 +21,8 @@
 //! enabled = true                   # false: PFC is off on all ports, whatever they say
 //!
 //! [alarm]
-//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation
+//! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation; a queue
+//!                                  # without limit, as a no-drop one is, is allowed its pool
 //! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/events.md); off unless enabled
 //! egress   = { enabled = true, percent = 100, pool.1.percent = 90 }
 //! headroom = { enabled = true, percent = 100 }
@@ -35,10 +36,11 @@
 //! headroom_cells = 12288
 //!
 //! [buffer.ingress.pool.1]          # service pools 0 to 3 of the shared area; pool 0 has what the others leave
-//! shared_percent = 20
+//! shared_percent = 20              # or size_cells, size_bytes
+//! pause_threshold_cells = 5000     # or _bytes: once so much of it is used, its no-drop groups are paused; none by default
 //!
 //! [buffer.egress.pool.1]
-//! shared_percent = 20
+//! shared_percent = 20              # or a size, up to all cells of the buffer for all pools together
 //!
 //! [buffer.ingress.profile.lossless]  # what a profile leaves out is 0, but for shared
 //! reserved_bytes   = 2048          # or reserved_cells, and so on: bytes are rounded up to whole cells
@@ -115,8 +117,8 @@
 //! [port.server1.buffer]
 //! ingress.priority.3 = { pool = 1 }
 //! ingress.priority.4 = { profile = "lossless" }  # instead of pfc.priority.4
-//! egress.queue.3 = { pool = 1, guaranteed_percent = 13, shared_percent = 20 }  # or shared_cells
-//! egress.queue.1 = { profile = "lossy" }
+//! egress.queue.3 = { pool = 1, guaranteed_percent = 13, shared_percent = 20 }  # or shared_cells; 20 % picks alpha 1/4
+//! egress.queue.1 = { profile = "egress_lossy_profile" }  # one that need not be written
 //!
 //! [port.server2]
 //! interface = "veth1"
@@ -147,10 +149,21 @@
 //! reserves 17 cells by default, 20 on the last two or where cells have as many bytes as theirs; its headroom is by speed: 100
 //! cells up to 10G, 125 up to 25G, 200 up to 40G, 491 up to 100G, else 1000.
 //!
-//! A group that is not no-drop reserves nothing and may take all the shared cells its pool has, unless `reserved_cells` and
-//! `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop. A queue that may hold frames of a no-drop
-//! priority has no maximum unless the file writes one; any other has 20 %. What of this is meant to differ from the vendors'
-//! switches is in docs/conformance.md, "Differences that are meant". Settings that later versions will know
+//! A group that is not no-drop reserves an eighth of its port's even part of the fixed area and may take all the shared cells
+//! its pool has, unless `reserved_cells` and `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop.
+//!
+//! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha, and the limit is alpha × what is
+//! free in the pool (docs/law.md, "Thresholds"), so that a lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 %
+//! 88.9 %. Who means a share writes cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so keeps what
+//! ingress let in, unless the file gives it one. What of this is meant to differ from the vendors' switches is in
+//! docs/conformance.md, "Differences that are meant".
+//!
+//! Profiles that need not be written are those of Inspur's switch: `AZURE_LOSSLESS` (queue profile: ECN from 104000 to 312000
+//! bytes, 100 %); `ingress_lossless_profile` (reserved_bytes = 2048, shared.static_bytes = 19456, xoff_bytes = 196608, xon_bytes =
+//! 15872, xon_offset_bytes = 3584), `ingress_lossy_profile` (shared.dynamic_th = 3); `egress_lossless_profile`
+//! (shared.static_bytes = 32058368), `egress_lossy_profile` (shared.dynamic_th = 1). One that the file defines takes its place.
+//!
+//! Settings that later versions will know
 //! are refused as not working yet. What is right but cannot keep a no-drop priority lossless is accepted with a warning
 //! ([`Config::warnings`]).
 #![forbid(unsafe_code)]
@@ -160,12 +173,14 @@ mod advice;
 mod alarm;
 mod amount;
 mod buffer;
+mod built_in;
 mod changes;
 mod checks;
 mod classify;
 mod congestion;
 mod file;
 mod fix;
+mod fixed;
 mod lasting;
 mod layers;
 mod meeting;

@@ -3,6 +3,8 @@
 //! Rule: of all ports but the queue's own, each no-drop group whose frames may go to the queue may fill it with its reserved
 //! cells, those up to its XOFF threshold, and its headroom, before all senders have stopped. A limit of the file below that sum
 //! drops what ingress has admitted.
+//! A pool holds what its no-drop queues hold beyond what they are guaranteed, and nothing of that is dropped for want of cells in
+//! it: all such groups together, less the least that a queue is guaranteed, since they may all but wait in one.
 //! Source: docs/law.md, "What cannot be lossless".
 
 use switch::SwitchSettings;
@@ -10,6 +12,7 @@ use switch::limits::EgressLimits;
 use switch::queue::Limits;
 use switch::settings::{GroupSettings, POOLS, PRIORITIES, Threshold};
 
+use crate::buffer::Buffer;
 use crate::mistakes::Place;
 use crate::ports::Port;
 
@@ -48,14 +51,11 @@ struct Meeting {
 impl Meeting {
     /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
     fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
-        let mut groups: Vec<GroupSettings> = Vec::new();
-        for (number, port) in settings.ports.iter().enumerate().filter(|(number, _)| *number != egress) {
-            let queues = limits[number].queues_of_priorities;
-            let meets = |&p: &usize| port.pfc.no_drop & 1 << p != 0 && queues[p].contains(queue);
-            let there = (0..PRIORITIES).filter(meets);
-            groups.extend(there.map(|priority| port.groups[priority]));
-        }
-        let pools = settings.buffer.pool_cells(settings.buffer.ingress_pool_percent);
+        Self::of(groups(limits, settings, |from, to| from != egress && to == queue), settings)
+    }
+
+    fn of(groups: Vec<GroupSettings>, settings: &SwitchSettings) -> Self {
+        let pools = settings.buffer.ingress_pools();
         let mut in_pool = [0; POOLS];
         groups.iter().for_each(|group| in_pool[usize::from(group.pool)] += 1);
         let xoff_cells = |group: &GroupSettings| {
@@ -78,6 +78,32 @@ impl Meeting {
     fn cells(&self) -> u64 {
         self.reserved_cells + self.xoff_cells + self.headroom_cells
     }
+
+    /// How it comes to so many cells.
+    fn terms(&self) -> String {
+        let Self { reserved_cells, xoff_cells, headroom_cells, .. } = self;
+        format!("{reserved_cells} reserved + {xoff_cells} XOFF + {headroom_cells} headroom")
+    }
+
+    fn noun(&self) -> &'static str {
+        if self.groups == 1 { "group" } else { "groups" }
+    }
+}
+
+/// The no-drop groups some of whose frames go where `goes` says, from a port to a queue number.
+fn groups(
+    limits: &[EgressLimits],
+    settings: &SwitchSettings,
+    goes: impl Fn(usize, usize) -> bool,
+) -> Vec<GroupSettings> {
+    let mut groups = Vec::new();
+    for (number, port) in settings.ports.iter().enumerate() {
+        let queues = limits[number].queues_of_priorities;
+        let goes_there = |p: usize| queues[p].into_iter().any(|queue| goes(number, queue));
+        let there = (0..PRIORITIES).filter(|&p| port.pfc.no_drop & 1 << p != 0 && goes_there(p));
+        groups.extend(there.map(|priority| port.groups[priority]));
+    }
+    groups
 }
 
 /// What an egress queue may hold while no other queue uses its pool.
@@ -89,7 +115,7 @@ struct Limit {
 impl Limit {
     /// `None`: there is no limit.
     fn of(limits: &Limits, settings: &SwitchSettings) -> Option<Self> {
-        let pools = settings.buffer.pool_cells(settings.buffer.egress_pool_percent);
+        let pools = settings.buffer.egress_pools();
         let shared_cells = match limits.maximum? {
             Threshold::Static(cells) => cells,
             Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(limits.pool)], 1),
@@ -124,18 +150,16 @@ impl<'p> Excess<'p> {
 
     pub(crate) fn what(&self) -> String {
         let Self { queue, meeting, limit, .. } = self;
-        let groups = if meeting.groups == 1 { "group" } else { "groups" };
         format!(
-            "queue {queue} holds {} cells ({} guaranteed + {} shared), but {} no-drop {groups} may fill it with {} before \
-             all senders have stopped ({} reserved + {} XOFF + {} headroom)",
+            "queue {queue} holds {} cells ({} guaranteed + {} shared), but {} no-drop {} may fill it with {} before all \
+             senders have stopped ({})",
             limit.cells(),
             limit.guaranteed_cells,
             limit.shared_cells,
             meeting.groups,
+            meeting.noun(),
             meeting.cells(),
-            meeting.reserved_cells,
-            meeting.xoff_cells,
-            meeting.headroom_cells
+            meeting.terms(),
         )
     }
 
@@ -148,5 +172,89 @@ impl<'p> Excess<'p> {
         } else {
             format!("{raise}; left out, a no-drop queue has no limit")
         }
+    }
+}
+
+/// A pool at egress with fewer cells than ingress can admit of the no-drop queues in it.
+pub(crate) struct PoolExcess<'p> {
+    pub(crate) place: &'p Place,
+    /// Those with such queues.
+    pub(crate) ports: Vec<&'p Port<'p>>,
+    pool: usize,
+    size_cells: u64,
+    guaranteed_cells: u64,
+    meeting: Meeting,
+}
+
+/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. A queue with a dynamic maximum
+/// keeps within its pool by itself.
+pub(crate) fn pool_excesses<'p>(
+    buffer: &'p Buffer,
+    ports: &'p [Port],
+    settings: &SwitchSettings,
+) -> Vec<PoolExcess<'p>> {
+    let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+    let sizes = settings.buffer.egress_pools();
+    (0..POOLS)
+        .filter_map(|pool| PoolExcess::of(pool, sizes[pool], buffer, ports, &limits, settings))
+        .collect()
+}
+
+impl<'p> PoolExcess<'p> {
+    fn of(
+        pool: usize,
+        size_cells: u32,
+        buffer: &'p Buffer,
+        ports: &'p [Port],
+        limits: &[EgressLimits],
+        settings: &SwitchSettings,
+    ) -> Option<Self> {
+        let is_dynamic = |queue: &Limits| matches!(queue.maximum, Some(Threshold::Dynamic(_)));
+        let is_in = |queue: &Limits| queue.no_drop && usize::from(queue.pool) == pool && !is_dynamic(queue);
+        let there = |to: usize, queue: usize| is_in(&limits[to].queues[queue]);
+        let goes = |from: usize, queue: usize| (0..ports.len()).any(|to| to != from && there(to, queue));
+        let mut meeting = Meeting::of(groups(limits, settings, goes), settings);
+        // However many groups there are, the shared and the headroom area are all they have.
+        let shared: u64 = settings.buffer.ingress_pools().into_iter().map(u64::from).sum();
+        meeting.xoff_cells = meeting.xoff_cells.min(shared);
+        meeting.headroom_cells = meeting.headroom_cells.min(settings.buffer.headroom_cells.into());
+        let queues = limits.iter().flat_map(|port| &port.queues).filter(|queue| is_in(queue));
+        let guaranteed_cells = u64::from(queues.map(|queue| queue.guaranteed_cells).min()?);
+        let size_cells = u64::from(size_cells);
+        if meeting.cells() <= size_cells + guaranteed_cells {
+            return None;
+        }
+        let has_one = |(number, _): &(usize, &Port)| (0..PRIORITIES).any(|queue| there(*number, queue));
+        let ports: Vec<&Port> = ports.iter().enumerate().filter(has_one).map(|(_, port)| port).collect();
+        let mapping = ports.iter().find_map(|port| {
+            let pools = (0..PRIORITIES).filter_map(|q| port.tables().queue(q).setting(|table| &table.pool));
+            pools.into_iter().find(|setting| usize::from(setting.value) == pool)
+        });
+        let total = buffer.total_cells.as_ref().map(|cells| &cells.place);
+        let written = buffer.egress_pools[pool].place().or(mapping.map(|setting| &setting.place)).or(total);
+        let place = written.unwrap_or(&ports.first()?.place);
+        Some(Self { place, ports, pool, size_cells, guaranteed_cells, meeting })
+    }
+
+    pub(crate) fn what(&self) -> String {
+        let Self { pool, size_cells, guaranteed_cells, meeting, .. } = self;
+        format!(
+            "pool {pool} at egress has {size_cells} cells, but {} no-drop {} may fill its no-drop queues with {} ({}; a queue \
+             is guaranteed {guaranteed_cells}): no such frame is dropped for that, but lossy queues get nothing then",
+            meeting.groups,
+            meeting.noun(),
+            meeting.cells(),
+            meeting.terms(),
+        )
+    }
+
+    pub(crate) fn cure(&self, buffer: &Buffer) -> String {
+        let needed = self.meeting.cells() - self.guaranteed_cells;
+        let total = u64::from(buffer.settings.total_cells);
+        let size = match needed <= total {
+            true => format!("write buffer.egress.pool.{}.size_cells = {needed} or more", self.pool),
+            false => "raise buffer.total_cells".to_owned(),
+        };
+        format!("{size}, or lower the groups' XOFF and headroom")
     }
 }

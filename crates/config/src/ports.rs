@@ -146,7 +146,7 @@ impl PortTable {
     fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
         if let Some(mut ingress) = section.section("ingress", report) {
             for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
-                self.groups[priority].read_buffer(group, &buffer.ingress_profiles, report);
+                self.groups[priority].read_buffer(group, buffer, report);
             }
             ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", report);
             ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", report);
@@ -154,7 +154,7 @@ impl PortTable {
         }
         if let Some(mut egress) = section.section("egress", report) {
             for (number, queue) in egress.numbered("queue", PRIORITIES - 1, report) {
-                self.queues[number].read_buffer(queue, &buffer.egress_profiles, report);
+                self.queues[number].read_buffer(queue, buffer, report);
             }
             egress.misplaced("pool", "write it in [buffer.egress.pool.N]", report);
             egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", report);

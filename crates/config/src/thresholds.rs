@@ -1,15 +1,13 @@
 //! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a profile's name, and the
 //! settings that come of it.
 
-use std::collections::BTreeMap;
-
 use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
 use crate::amount::{Amount, MAX_CELLS, as_dynamic, as_static, threshold};
+use crate::buffer::Buffer;
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::section::{Section, Setting};
-use crate::values::bound;
 
 /// The last service pool.
 const LAST_POOL: u8 = POOLS as u8 - 1;
@@ -48,20 +46,14 @@ impl GroupTable {
     }
 
     /// Reads `buffer.ingress.priority.N`, after the thresholds of the same table of the file.
-    pub(crate) fn read_buffer(
-        &mut self,
-        mut section: Section,
-        profiles: &BTreeMap<String, GroupTable>,
-        report: &mut Report,
-    ) {
+    pub(crate) fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
         let pool = section.number("pool", 0..=LAST_POOL, report);
         if let Some(binding) = section.string("profile", "lossless", report) {
             if let Some(place) = self.first_threshold() {
                 let what = format!("the profile and {} contradict each other", place.setting);
                 report.add(&binding.place, what, "leave one of them out");
             }
-            let example = "[buffer.ingress.profile.NAME]";
-            if let Some(profile) = bound(profiles, &binding, "ingress profile", example, report) {
+            if let Some(profile) = buffer.ingress_profile(&binding, report) {
                 *self = Self { profile: Some(binding.place), ..profile };
             }
         }
@@ -83,8 +75,8 @@ impl GroupTable {
 }
 
 impl Layers<'_, GroupTable> {
-    /// A no-drop group starts from `defaults`, those for the port's speed; a lossy one has nothing reserved, no headroom, and
-    /// takes all that its pool has left.
+    /// A no-drop group starts from `defaults`, those for the port's speed; a lossy one has no headroom, takes all that its pool
+    /// has left, and reserves what [`crate::fixed`] gives it.
     pub(crate) fn settings(self, no_drop: bool, defaults: GroupSettings) -> GroupSettings {
         let defaults = if no_drop { defaults } else { GroupSettings::lossy() };
         GroupSettings {
@@ -122,12 +114,7 @@ pub(crate) struct QueueTable {
 
 impl QueueTable {
     /// Reads `buffer.egress.queue.N`.
-    pub(crate) fn read_buffer(
-        &mut self,
-        mut section: Section,
-        profiles: &BTreeMap<String, QueueTable>,
-        report: &mut Report,
-    ) {
+    pub(crate) fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
         self.pool = section.number("pool", 0..=LAST_POOL, report);
         section.at_most_one(&["shared_cells", "shared_percent"], report);
         // 0 cells would stop everything for good.
@@ -141,8 +128,7 @@ impl QueueTable {
             for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
                 section.at_most_one(&["profile", name], report);
             }
-            let example = "[buffer.egress.profile.NAME]";
-            if let Some(profile) = bound(profiles, &binding, "egress profile", example, report) {
+            if let Some(profile) = buffer.egress_profile(&binding, report) {
                 (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
             }
         }

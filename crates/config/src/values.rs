@@ -1,6 +1,6 @@
 //! Values with a spelling of their own: speeds and names, and what is called by a name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
@@ -126,21 +126,29 @@ pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Report) -> Vec<(
     named
 }
 
-/// What `binding` names: one of `known`, each of which is a `what` and written as `example`.
+/// What `binding` names: one of `known`, each of which is a `what` and written as the example; more names need not be written.
 pub(crate) fn bound<T: Clone>(
     known: &BTreeMap<String, T>,
     binding: &Setting<&str>,
     what: &str,
-    example: &str,
+    (example, built_in): (&str, &[&str]),
     report: &mut Report,
 ) -> Option<T> {
     let value = known.get(binding.value);
     if value.is_none() {
         report.add_lazily(&binding.place, || {
-            let names: Vec<&str> = known.keys().map(String::as_str).collect();
-            let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match names.len() {
-                0 => format!("define it as {example}"),
-                _ => format!("known: {}", names.join(", ")),
+            let names: Vec<&str> = known
+                .keys()
+                .map(String::as_str)
+                .chain(built_in.iter().copied())
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect();
+            let is_written = known.keys().any(|name| !built_in.contains(&name.as_str()));
+            let cure = did_you_mean(binding.value, &names).unwrap_or_else(|| match (is_written, built_in) {
+                (true, _) => format!("known: {}", names.join(", ")),
+                (false, []) => format!("define it as {example}"),
+                (false, names) => format!("define it as {example}, or take {}", names.join(", ")),
             });
             (format!("there is no {what} {}", quoted(binding.value)), cure)
         });

@@ -208,9 +208,10 @@ fn nothing_to_say() {
 #[test]
 fn a_default_is_blamed_once() {
     let ports: String = (0..64).map(|n| format!("[port.p{n}]\ninterface = \"veth{n}\"\n")).collect();
+    let buffer = "[buffer]\nheadroom_cells = 12800\negress.pool.0.size_cells = 106000"; // what 128 groups may fill
     let defaults =
         "[port-defaults]\ntrust = \"none\"\nmtu = 9216\npfc = { mode = \"on\", no_drop = [3, 4] }\n";
-    let warnings = parse(&format!("{defaults}{ports}[buffer]\nheadroom_cells = 12800")).warnings;
+    let warnings = parse(&format!("{defaults}{ports}{buffer}")).warnings;
     let expected = [
         "x.toml:2:9: port-defaults.trust: PFC needs a trusted field: here all frames have the port priority, 0, \
          whatever they carry (priorities 3, 4 of 64 ports); write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"",

@@ -26,7 +26,7 @@ fn port(text: &str) -> PortSettings {
 fn the_smallest_file() {
     let config = parse("[port.a]\ninterface = \"veth0\"");
     let mut port = PortSettings::new("a", None);
-    port.groups = [GroupSettings::lossy(); 8];
+    port.groups = [GroupSettings { reserved_cells: 131_072 / 8 / 8, ..GroupSettings::lossy() }; 8];
     assert_eq!(config.warnings.list(), []);
     assert_eq!(
         config,
@@ -166,6 +166,7 @@ fn every_setting() {
         headroom_cells: 7000,
         ingress_pool_percent: [50, 20, 0, 30],
         egress_pool_percent: [40, 0, 50, 0],
+        ..BufferSettings::default()
     };
     assert_eq!(config.switch.buffer, buffer);
     let bridge = BridgeSettings {
@@ -198,7 +199,8 @@ fn every_setting() {
     expected.in_flight_bytes = 20_000;
     expected.pfc =
         PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
-    expected.groups = [GroupSettings::lossy(); 8];
+    // Of 5000 fixed cells two ports have 2500 each, eight groups 312 each.
+    expected.groups = [GroupSettings { reserved_cells: 312, ..GroupSettings::lossy() }; 8];
     expected.groups[3] = GroupSettings {
         pool: 3,
         reserved_cells: 5,
@@ -289,7 +291,8 @@ fn a_ports_own_settings_win_one_by_one() {
         off.pfc,
         PfcSettings { rx: false, tx: false, no_drop: 0, pause_quanta: 65_535, pause_speed_bps: None }
     );
-    assert_eq!(off.groups[0], GroupSettings::lossy());
+    let lossy = GroupSettings { reserved_cells: 131_072 / 8 / 3 / 8, ..GroupSettings::lossy() };
+    assert_eq!(off.groups[0], lossy);
     assert_eq!((off.groups[3].headroom_cells, off.groups[3].xoff), (0, Threshold::Static(70)));
 }
 
@@ -440,7 +443,7 @@ fn the_examples_of_the_seeds() {
         ("inspur-profile", include_str!("../../../config/inspur-profile.toml")),
     ] {
         let switch = parse(text).switch;
-        let pools = switch.buffer.pool_cells(switch.buffer.egress_pool_percent);
+        let pools = switch.buffer.egress_pools();
         let buffer = &switch.buffer;
         let _ = writeln!(
             table,

@@ -85,6 +85,11 @@ impl Count {
         self.frames += 1;
         self.bytes += u64::from(len);
     }
+
+    /// All of these together.
+    pub fn sum(counts: &[Count]) -> Count {
+        counts.iter().fold(Count::default(), |sum, &count| sum + count)
+    }
 }
 
 impl std::ops::Add for Count {
@@ -102,6 +107,12 @@ pub struct PoolSnapshot {
     pub level: Level,
     /// All its cells.
     pub size_cells: u32,
+    /// Frames of no-drop queues that took cells beyond its size.
+    pub excess_frames: u64,
+    /// Those cells.
+    pub excess_cells: u64,
+    /// Use from which on its no-drop groups are paused; `None`: there is no such use.
+    pub pause_threshold_cells: Option<u32>,
 }
 
 /// PFC frames of a port, in one direction.
@@ -192,6 +203,10 @@ pub struct PortSnapshot {
     /// Dropped frames by [`DropReason`].
     #[serde(serialize_with = "by_reason")]
     pub drops: [Count; DropReason::ALL.len()],
+    /// Of these the frames that came in here and were dropped before they had a place in any queue.
+    pub input_dropped: Count,
+    /// … and those that were to leave here: tail drops, WRED, and what waited for a port that went down.
+    pub output_dropped: Count,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
     pub kernel_lost_frames: u64,
     /// Most bytes that were with the kernel at once.
@@ -294,7 +309,10 @@ pub struct QueueSnapshot {
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.
     pub is_dynamic: bool,
-    /// The usage threshold, in percent of the guaranteed cells and the tail-drop threshold together.
+    /// What 100 % of its use is: the guaranteed cells and the tail-drop threshold together; without a threshold, or with a
+    /// static one that is more than the pool, the guaranteed cells and the pool.
+    pub allowed_cells: u32,
+    /// The usage threshold, in percent of `allowed_cells`.
     pub usage_percent: u8,
     /// Times that use rose above the usage threshold.
     pub violations: u64,

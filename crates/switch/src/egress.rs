@@ -415,6 +415,7 @@ impl Egress {
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
+        out.output_dropped = Count::sum(&self.drops);
         out.kernel_lost_frames = self.kernel_lost_frames;
     }
 }

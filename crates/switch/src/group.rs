@@ -9,10 +9,11 @@
 //! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
 //!
 //! ```text
-//!        shared ≥ T, or headroom in use
+//!        shared ≥ T, or headroom in use, or shared > 0 and the use of the pool ≥ its pause threshold
 //!   XON ────────────────────────────────────────────────────────────▶ XOFF
 //!     ◀────────────────────────────────────────────────────────────────
 //!        headroom empty and shared ≤ max(resume, T − offset) and shared < T
+//!        and (shared = 0 or the use of the pool ≤ its pause threshold − offset)
 //! ```
 //! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
 //!
@@ -282,9 +283,10 @@ impl Group {
     /// no-drop group is in XOFF whatever it holds.
     #[inline]
     pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<Change> {
-        let threshold = self.threshold_cells(pools);
+        let pool = self.pool(pools);
+        let threshold = self.xoff_limit.cells(pool.free_cells());
         let shared = self.shared_cells();
-        let full = self.headroom_cells > 0 || (shared > 0 && shared >= threshold);
+        let full = self.headroom_cells > 0 || (shared > 0 && (shared >= threshold || pool.wants_pause()));
         let over = self.no_drop && (full || rings_are_long);
         if over != self.xoff {
             if over {
@@ -292,8 +294,10 @@ impl Group {
                 self.rest.xoff_episodes += 1;
                 return Some(Change::Xoff);
             }
-            let below = threshold.saturating_sub(self.rest.settings.xon_offset_cells);
-            if shared <= self.rest.settings.resume_cells.max(below) || !self.no_drop {
+            let offset = self.rest.settings.xon_offset_cells;
+            let low = shared <= self.rest.settings.resume_cells.max(threshold.saturating_sub(offset));
+            let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
+            if (low && pool_is_low) || !self.no_drop {
                 self.xoff = false;
                 return Some(Change::Xon);
             }

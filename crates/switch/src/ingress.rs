@@ -284,6 +284,7 @@ impl Ingress {
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
+        out.input_dropped = Count::sum(&self.drops);
         out.pfc_sent = self.pfc.count();
         out.rx_ring_episodes = self.rx_rings.episodes();
     }

@@ -1,8 +1,10 @@
 //! An egress queue: the cells that its frames hold, and when it is full.
 //!
 //! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
-//! or alpha × the free cells of its pool); otherwise it is dropped at the tail. A queue without maximum takes all that
-//! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
+//! or alpha × the free cells of its pool) and the pool has free what the frame adds to the shared cells; otherwise it is
+//! dropped at the tail. A no-drop queue does not ask what is free, and has no maximum unless one is set: what ingress let in
+//! is never dropped for want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
+//! frame has left: frames with the kernel are still in the queue.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
 use crate::alarm::{DropWatch, Watch};
@@ -121,7 +123,9 @@ impl Queue {
 
     fn admit_to_pool(&self, cells: u32, pools: &Pools) -> bool {
         let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
-        after <= self.threshold_cells(pools)
+        let free_cells = self.pool(pools).free_cells();
+        let pool_has_room = self.rest.limits.no_drop || after - self.shared_cells() <= free_cells;
+        pool_has_room && after <= self.rest.maximum.cells(free_cells)
     }
 
     /// Charges a frame that fits.
@@ -138,7 +142,7 @@ impl Queue {
     /// The part of a charge of `cells` that is shared.
     fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
-        self.pool_mut(pools).take(shared);
+        self.pool_mut(pools).take_even_if_full(shared);
         self.note_usage(self.used_cells, pools);
     }
 
@@ -185,9 +189,20 @@ impl Queue {
         }
     }
 
+    /// What 100 % of its use is: a queue without maximum, or with a static one beyond its pool, is allowed the pool.
+    fn allowed_cells(&self, pools: &Pools) -> u32 {
+        let pool = self.pool(pools);
+        let shared = match self.rest.limits.maximum {
+            Some(Threshold::Dynamic(alpha)) => alpha.of(pool.free_cells()),
+            Some(Threshold::Static(cells)) => cells.min(pool.size_cells()),
+            None => pool.size_cells(),
+        };
+        self.rest.guaranteed_cells.saturating_add(shared)
+    }
+
     /// Sees whether `used_cells` in use are a violation.
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
-        let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
+        let allowed = self.allowed_cells(pools);
         self.rest.usage.note(used_cells, allowed);
         self.rest.alarm.note(used_cells, allowed);
         self.set_own_cells();
@@ -284,6 +299,7 @@ impl Queue {
             waiting_frames: u64::from(self.waiting.frames()),
             threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
             is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            allowed_cells: self.allowed_cells(pools),
             usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
@@ -342,5 +358,62 @@ mod tests {
         }
         let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
         assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
+    }
+
+    /// A pool of 50 cells, in a buffer of 100.
+    fn small_pool() -> Pools {
+        Pools::new(&BufferSettings {
+            total_cells: 100,
+            fixed_cells: 0,
+            headroom_cells: 0,
+            egress_pool_percent: [50, 50, 0, 0],
+            ..BufferSettings::default()
+        })
+    }
+
+    /// Row 18 of the documents' table: a lossy queue uses its own pool and no other, whatever its maximum; a no-drop queue
+    /// keeps what ingress let in, and the pool counts what is beyond it.
+    #[test]
+    fn row_18_a_queue_uses_only_its_pool() {
+        let lossy =
+            Limits { pool: 1, guaranteed_cells: 10, maximum: Some(Threshold::Static(1000)), ..NO_LIMITS };
+        let alpha_8 = Limits { maximum: Some(Threshold::Dynamic(Alpha::MAX)), ..lossy };
+        for (limits, held) in [(lossy, 60), (alpha_8, 56)] {
+            let (mut pools, mut queue) = (small_pool(), Queue::new(limits, 100));
+            // Four cells a frame: with 46 of 50 taken, alpha 8 allows 32 and no longer 50.
+            while queue.admit(4, &pools) {
+                queue.charge(4, &mut pools);
+            }
+            let cells = queue.snapshot(&pools, Instant(0)).level.cells;
+            assert_eq!(cells, held, "{limits:?}");
+            assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
+            assert_eq!((pools.egress[1].snapshot().excess_frames, pools.egress[0].free_cells()), (0, 50));
+        }
+        let (mut pools, mut queue) =
+            (small_pool(), Queue::new(Limits { no_drop: true, guaranteed_cells: 8, ..lossy }, 100));
+        for _ in 0..20 {
+            assert!(queue.admit(4, &pools), "what ingress let in");
+            queue.charge(4, &mut pools);
+        }
+        // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found two free.
+        let pool = pools.egress[1].snapshot();
+        assert_eq!((pool.level.cells, pool.excess_frames, pool.excess_cells), (72, 6, 22));
+        let other = Queue::new(Limits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
+        assert!(!other.admit(1, &pools), "nothing is free for a lossy queue");
+    }
+
+    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what it is guaranteed.
+    #[test]
+    fn row_36_a_queue_without_maximum_violates_when_its_pool_is_full() {
+        let unlimited = Limits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };
+        let beyond = Limits { maximum: Some(Threshold::Static(u32::MAX)), ..unlimited };
+        for (limits, percent, most) in [(unlimited, 100, 60), (unlimited, 70, 42), (beyond, 100, 60)] {
+            let (mut pools, mut queue) = (small_pool(), Queue::new(limits, percent));
+            for cells in 1..=80 {
+                queue.charge(1, &mut pools);
+                let held = queue.snapshot(&pools, Instant(0));
+                assert_eq!((held.violations, held.allowed_cells), (u64::from(cells > most), 60), "{cells}");
+            }
+        }
     }
 }

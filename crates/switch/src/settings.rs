@@ -51,13 +51,13 @@ pub struct SwitchSettings {
 }
 
 impl SwitchSettings {
-    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority.
+    /// The same with PFC off on every port: what was no-drop is treated as any lossy priority; it keeps what it reserves.
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
         for port in &mut settings.ports {
             for priority in (0..PRIORITIES).filter(|p| port.pfc.no_drop & (1 << p) != 0) {
-                let pool = port.groups[priority].pool;
-                port.groups[priority] = GroupSettings { pool, ..GroupSettings::lossy() };
+                let GroupSettings { pool, reserved_cells, .. } = port.groups[priority];
+                port.groups[priority] = GroupSettings { pool, reserved_cells, ..GroupSettings::lossy() };
             }
             (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (false, false, 0);
         }

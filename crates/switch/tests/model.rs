@@ -72,6 +72,18 @@ impl Random {
         self.one_of(&[[100, 0, 0, 0], [80, 20, 0, 0], [25, 25, 25, 25], [33, 33, 33, 0], [0, 100, 0, 0]])
     }
 
+    /// Sizes that some pools have of their own.
+    fn pool_cells(&mut self, total_cells: u32) -> [Option<u32>; 4] {
+        let of = |part: u32| Some(total_cells / part);
+        self.one_of(&[
+            [None; 4],
+            [None; 4],
+            [None, of(5), None, of(9)],
+            [of(3), None, None, None],
+            [of(2); 4],
+        ])
+    }
+
     /// Settings that differ in everything that may change on a running switch.
     fn settings(&mut self, cell_bytes: u32, total_cells: u32) -> SwitchSettings {
         let mut settings = lab::settings(PORTS, 0, 0, 0);
@@ -83,6 +95,9 @@ impl Random {
             headroom_cells: self.below(total_cells / 3),
             ingress_pool_percent: self.pool_percent(),
             egress_pool_percent: self.pool_percent(),
+            ingress_pool_cells: self.pool_cells(total_cells),
+            egress_pool_cells: self.pool_cells(total_cells),
+            pause_cells: std::array::from_fn(|_| (self.below(3) == 0).then(|| self.below(total_cells / 3))),
         };
         for port in &mut settings.ports {
             port.pfc.no_drop = self.one_of(&[0, 0b0000_1000, 0b0010_1000, 0b1110_0000, 0xff]);
@@ -219,6 +234,7 @@ impl Pair {
             assert_eq!(queue.level.cells, model.queue_cells(port, n), "{}", context());
             assert_eq!(queue.threshold_cells, model.queue_threshold(port, n), "{}", context());
             assert_eq!(queue.level.peak_cells, expected.peak, "{}", context());
+            assert_eq!(queue.allowed_cells, model.queue_allowed(port, n), "{}", context());
             let average = model.average(port, n, now);
             assert_eq!(queue.average_cells.is_some(), average.is_some(), "{}", context());
             // Rounded down, and of fixed point.
@@ -239,6 +255,8 @@ impl Pair {
                 (seen.ingress_pools[usize::from(pool)], seen.egress_pools[usize::from(pool)]);
             assert_eq!(ingress.size_cells.saturating_sub(ingress.level.cells), model.ingress_free(pool));
             assert_eq!(egress.size_cells.saturating_sub(egress.level.cells), model.egress_free(pool));
+            let excess = (egress.excess_frames, egress.excess_cells);
+            assert_eq!(excess, model.excess[usize::from(pool)], "beyond pool {pool} (row 18)");
         }
         let headroom = seen.headroom;
         assert_eq!(headroom.size_cells.saturating_sub(headroom.level.cells), model.headroom_free());

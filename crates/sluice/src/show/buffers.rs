@@ -4,7 +4,8 @@
 //! The columns are those of H3C's "display buffer usage interface" (H3C RDMA technical reference, tables 2 and 3): of each
 //! group and queue Total (what it may hold now, without headroom), Used, Used %, Free, UsedPeak (between two executions),
 //! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is
-//! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5).
+//! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5), with
+//! their size and xoff, and what no-drop queues took beyond them (docs/law.md, "Areas and pools").
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
@@ -56,15 +57,24 @@ fn table_of(headings: &[String], words: usize) -> comfy_table::Table {
 }
 
 fn pools(snapshot: &Snapshot, unit: Unit) -> String {
-    let mut table = table_of(&headings(&["Pool"], "Size", unit, &[]), 1);
-    for (name, &Pool { level, size_cells }) in json::pools(snapshot) {
+    let of_cells = |name: &str| format!("{name}\n{}", unit.name);
+    let more = [of_cells("XOFF at"), "Beyond\nframes".to_owned(), of_cells("Beyond")];
+    let mut table = table_of(&headings(&["Pool"], "Size", unit, &more.each_ref().map(String::as_str)), 1);
+    for (name, &Pool { level, size_cells, excess_frames, excess_cells, pause_threshold_cells }) in
+        json::pools(snapshot)
+    {
         let level = level.unwrap_or_default();
         if size_cells == 0 && level.cells == 0 {
             continue;
         }
         let [used, peak, size] = [level.cells, level.peak_read_cells, size_cells].map(u64::from);
         let cells = use_of(used, peak, size, size, unit);
-        table.add_row([name.replace('_', " ")].into_iter().chain(cells));
+        let more = [
+            pause_threshold_cells.map_or("–".to_owned(), |cells| unit.of(cells)),
+            grouped(excess_frames),
+            unit.of(excess_cells),
+        ];
+        table.add_row([name.replace('_', " ")].into_iter().chain(cells).chain(more));
     }
     table.trim_fmt()
 }
@@ -182,18 +192,13 @@ fn egress(snapshot: &Snapshot, unit: Unit) -> String {
     if table.is_empty() { "No queue has held a frame yet.".to_owned() } else { table.trim_fmt() }
 }
 
-/// Total, Used, … of a queue; without limit there is no total.
+/// Total, Used, … of a queue; without limit the total is its pool, and what it is guaranteed.
 fn queue_use(queue: &Queue, pool: Option<&Pool>, unit: Unit) -> [String; 5] {
     let Level { cells, peak_read_cells, .. } = queue.level.unwrap_or_default();
     let (used, peak) = (u64::from(cells), u64::from(peak_read_cells));
     let guaranteed = u64::from(queue.guaranteed_cells);
-    let total = queue.threshold_cells.map(|cells| guaranteed + u64::from(cells));
     let free = guaranteed.saturating_sub(used) + free_cells(pool);
-    let none = || "–".to_owned();
-    total.map_or_else(
-        || [none(), unit.of(used), none(), none(), unit.of(peak)],
-        |total| use_of(used, peak, total, free, unit),
-    )
+    use_of(used, peak, queue.allowed_cells.into(), free, unit)
 }
 
 #[cfg(test)]
@@ -224,7 +229,7 @@ mod tests {
     #[test]
     fn no_more_is_free_than_the_pool_has() {
         let level = |cells| Some(Level { cells, ..Level::default() });
-        let pool = Pool { level: level(60), size_cells: 100 };
+        let pool = Pool { level: level(60), size_cells: 100, ..Pool::default() };
         let group = Group {
             reserved_size_cells: 8,
             reserved_cells: 8,
@@ -233,8 +238,7 @@ mod tests {
             ..Group::default()
         };
         assert_eq!(group_use(&group, Some(&pool), Unit::CELLS)[..4], ["328", "18", "5.5", "40"]);
-        let queue =
-            Queue { guaranteed_cells: 8, level: level(3), threshold_cells: Some(320), ..Queue::default() };
+        let queue = Queue { guaranteed_cells: 8, level: level(3), allowed_cells: 328, ..Queue::default() };
         assert_eq!(queue_use(&queue, Some(&pool), Unit::CELLS)[..4], ["328", "3", "0.9", "45"]);
     }
 

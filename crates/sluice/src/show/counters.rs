@@ -11,7 +11,7 @@ use super::json::Document;
 use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
-const SETTINGS: [&str; 14] = [
+const SETTINGS: [&str; 16] = [
     "cell_bytes",
     "memory_frames",
     "speed_bps",
@@ -24,6 +24,8 @@ const SETTINGS: [&str; 14] = [
     "reserved_size_cells",
     "headroom_size_cells",
     "threshold_cells",
+    "allowed_cells",
+    "pause_threshold_cells",
     "usage_percent",
     "size_cells",
 ];

@@ -18,14 +18,21 @@ watermarks`, and since the start. `show buffers` has the first and begins it ane
 queue and pool; `show queues` has the second. No other view touches them.
 
 The JSON of every view begins with the numbers of the whole switch; then come the lists that the
-view is about: ports and pfc have ports[]; queues, congestion and buffers have queues[]; buffers
-and pfc have groups[]; buffers has pools[]; counters has all four. Names have their unit last and
-are the same in all views:
+view is about: ports, drops and pfc have ports[]; queues, congestion and buffers have queues[];
+buffers and pfc have groups[]; buffers has pools[]; counters has all four. Names have their unit
+last and are the same in all views:
 ";
 
 const END: &str = "\
+drops also has drop_summary, over all ports, and drops[]: frames and bytes by port, side (input:
+the port that they came in by; output: that they were to leave by) and reason. The summary has
+input_dropped, of which input_buffer_dropped found no room; transmitted; output_dropped, of which
+output_buffer_dropped (tail drops) and wred_dropped; marked (ECN); kernel_lost_frames.
+
 A threshold is the limit of shared cells as it stands; a dynamic one moves with the free cells of
-its pool. Violations count how often use rose above the usage threshold.
+its pool: its percentage is no share of the pool, but picks alpha. A no-drop queue has no threshold
+(null) unless the file gives it one: what ingress let in stays, and what is beyond the queue's pool
+counts there as excess. Violations count how often use rose above the usage threshold.
 
 Once a switch is idle, over all its ports: received + flood copies = transmitted + drops + lost by
 the kernel.";

@@ -5,6 +5,7 @@ use control::v1::{Count, Group, Pool, Port, Queue, Snapshot};
 use serde::Serialize;
 
 use super::View;
+use super::drops::{self, DropRow, Summary};
 use super::text::{earlier, elapsed_ns, per_second, utilization_percent};
 
 /// What a view prints: the whole switch's numbers, and the lists that the view is about.
@@ -20,6 +21,10 @@ pub struct Document<'a> {
     pub groups: Option<Vec<GroupRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drop_summary: Option<Summary>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drops: Option<Vec<DropRow<'a>>>,
 }
 
 /// A port.
@@ -68,7 +73,8 @@ impl<'a> Document<'a> {
         let everything = view == View::Counters;
         Self {
             switch: now,
-            ports: (everything || matches!(view, View::Ports | View::Pfc)).then(|| ports(now, before)),
+            ports: (everything || matches!(view, View::Ports | View::Drops | View::Pfc))
+                .then(|| ports(now, before)),
             queues: (everything || matches!(view, View::Queues | View::Congestion | View::Buffers))
                 .then(|| queues(now, before)),
             groups: (everything || matches!(view, View::Buffers | View::Pfc)).then(|| groups(now)),
@@ -76,6 +82,8 @@ impl<'a> Document<'a> {
                 let pools = pools(now);
                 pools.into_iter().map(|(name, counts)| PoolRow { name, counts }).collect()
             }),
+            drop_summary: (view == View::Drops).then(|| drops::summary(now)),
+            drops: (view == View::Drops).then(|| drops::rows(now)),
         }
     }
 }
@@ -153,19 +161,38 @@ mod tests {
     fn views_have_their_lists_and_each_a_row_of_everything() {
         let now = sample::snapshot();
         for (view, lists) in [
-            (View::Ports, [3, 0, 0, 0]),
-            (View::Congestion, [0, 24, 0, 0]),
-            (View::Queues, [0, 24, 0, 0]),
-            (View::Buffers, [0, 24, 24, 9]),
-            (View::Pfc, [3, 0, 24, 0]),
-            (View::Counters, [3, 24, 24, 9]),
+            (View::Ports, [3, 0, 0, 0, 0]),
+            (View::Drops, [3, 0, 0, 0, 45]),
+            (View::Congestion, [0, 24, 0, 0, 0]),
+            (View::Queues, [0, 24, 0, 0, 0]),
+            (View::Buffers, [0, 24, 24, 9, 0]),
+            (View::Pfc, [3, 0, 24, 0, 0]),
+            (View::Counters, [3, 24, 24, 9, 0]),
         ] {
             let json = document(view, &now, None);
-            let found =
-                ["ports", "queues", "groups", "pools"].map(|list| json[list].as_array().map_or(0, Vec::len));
+            let found = ["ports", "queues", "groups", "pools", "drops"]
+                .map(|list| json[list].as_array().map_or(0, Vec::len));
             assert_eq!(found, lists, "{view:?}");
             assert_eq!(json["at_ns"], 10_000_000_000_u64);
         }
+    }
+
+    /// Rows 189 and 192 of the documents' table, as programs read them.
+    #[test]
+    fn the_summary_of_drops() {
+        let json = document(View::Drops, &sample::snapshot(), None);
+        let tail = json!({"frames": 399_412, "bytes": 549_191_500});
+        let summary = &json["drop_summary"];
+        assert_eq!((&summary["output_dropped"], &summary["output_buffer_dropped"]), (&tail, &tail));
+        assert_eq!(
+            (&summary["input_dropped"]["frames"], &summary["marked"]["frames"]),
+            (&json!(2), &json!(1_212))
+        );
+        assert_eq!(summary["kernel_lost_frames"], 7);
+        let row = json!({
+            "port": "server1", "side": "output", "reason": "tail_drop", "frames": 399_412, "bytes": 549_191_500
+        });
+        assert!(json["drops"].as_array().unwrap().contains(&row), "{}", json["drops"]);
     }
 
     #[test]

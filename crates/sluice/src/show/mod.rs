@@ -4,6 +4,7 @@
 mod buffers;
 mod congestion;
 mod counters;
+mod drops;
 pub mod help;
 mod json;
 mod pfc;
@@ -61,6 +62,9 @@ pub struct Arguments {
 pub enum View {
     /// Frames and bytes of each port, drops by reason, what the kernel lost.
     Ports,
+    /// What was dropped, in all and at each port: on which side, why; totals forwarded and dropped
+    /// outbound, ECN marks.
+    Drops,
     /// What each queue forwarded, marked (ECN) and dropped: tail drops, and WRED's by drop level.
     Congestion,
     /// State, limits, pauses and drops of each egress queue.
@@ -171,6 +175,7 @@ fn unit(snapshot: &Snapshot, bytes: bool) -> Unit {
 fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     match view {
         View::Ports => ports::table(snapshot, before),
+        View::Drops => drops::table(snapshot),
         View::Congestion => congestion::table(snapshot, before),
         View::Queues => queues::table(snapshot, before, unit),
         View::Buffers => buffers::table(snapshot, unit),

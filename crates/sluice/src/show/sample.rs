@@ -10,8 +10,18 @@ pub fn snapshot() -> Snapshot {
         at_ns: 10_000_000_000,
         pfc_enabled: true,
         ports: vec![server(), uplink(), spare()],
-        ingress_pools: vec![pool(1_304, 1_412, 71_680), pool(0, 0, 30_720), pool(0, 0, 0), pool(0, 0, 0)],
-        egress_pools: vec![pool(1_204, 1_310, 102_400), pool(0, 0, 0), pool(0, 0, 0), pool(0, 0, 0)],
+        ingress_pools: vec![
+            Pool { pause_threshold_cells: Some(17_578), ..pool(1_304, 1_412, 71_680) },
+            pool(0, 0, 30_720),
+            pool(0, 0, 0),
+            pool(0, 0, 0),
+        ],
+        egress_pools: vec![
+            Pool { excess_frames: 3, excess_cells: 17, ..pool(1_204, 1_310, 102_400) },
+            pool(0, 0, 0),
+            pool(0, 0, 0),
+            pool(0, 0, 0),
+        ],
         headroom: Some(pool(38, 91, 12_288)),
         cell_bytes: 256,
         bridge_entries: 2,
@@ -58,7 +68,7 @@ fn level(cells: u32, peak_read_cells: u32) -> Option<Level> {
 }
 
 fn pool(cells: u32, peak_cells: u32, size_cells: u32) -> Pool {
-    Pool { level: level(cells, peak_cells), size_cells }
+    Pool { level: level(cells, peak_cells), size_cells, ..Pool::default() }
 }
 
 fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
@@ -74,6 +84,8 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         vlan_tags_restored: true,
         received: count(0, 0),
         transmitted: count(0, 0),
+        input_dropped: count(0, 0),
+        output_dropped: count(0, 0),
         drops: DropReason::ALL.into_iter().map(none).collect(),
         pfc_received: zeros(),
         pfc_sent: zeros(),
@@ -91,6 +103,7 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
                 threshold_cells: Some(640),
                 guaranteed_cells: 266,
                 is_dynamic: true,
+                allowed_cells: 906,
                 usage_percent: 70,
                 ..Queue::default()
             };
@@ -108,6 +121,8 @@ fn server() -> Port {
     port.transmitted = count(12, 768);
     *port.drops.get_mut("tail_drop").unwrap() = Count { frames: 399_412, bytes: 549_191_500 };
     *port.drops.get_mut("filtered").unwrap() = Count { frames: 2, bytes: 128 };
+    port.input_dropped = count(2, 128);
+    port.output_dropped = count(399_412, 549_191_500);
     port.pfc_sent.as_mut().unwrap().frames = 1_204;
     port.pfc_sent.as_mut().unwrap().xoff_frames[3] = 702;
     port.pfc_sent.as_mut().unwrap().xon_frames[3] = 502;
@@ -154,6 +169,7 @@ fn uplink() -> Port {
         waiting_frames: 106,
         threshold_cells: Some(640),
         is_dynamic: true,
+        allowed_cells: 906,
         usage_percent: 70,
         violations: 12,
         transmitted: count(165_284, 250_000_000),
@@ -172,6 +188,7 @@ fn uplink() -> Port {
         pauses: 5,
         paused_ns: 16_800_000,
         level: level(564, 670),
+        allowed_cells: 102_666,
         usage_percent: 70,
         guaranteed_cells: 266,
         waiting_frames: 94,

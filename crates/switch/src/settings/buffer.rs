@@ -18,6 +18,12 @@ pub struct BufferSettings {
     pub ingress_pool_percent: [u8; POOLS],
     /// … and as egress sees it.
     pub egress_pool_percent: [u8; POOLS],
+    /// Sizes of service pools at ingress that are so many cells, whatever the share.
+    pub ingress_pool_cells: [Option<u32>; POOLS],
+    /// … and at egress, where they may be more than the shared area: what ingress holds elsewhere waits in queues, too.
+    pub egress_pool_cells: [Option<u32>; POOLS],
+    /// Use of each pool at ingress from which on its no-drop groups are in XOFF.
+    pub pause_cells: [Option<u32>; POOLS],
 }
 
 /// All of the shared area in pool 0, the default: docs/sources.md, "H3C reference" (Managing data buffers).
@@ -29,14 +35,30 @@ impl BufferSettings {
         self.total_cells.saturating_sub(self.fixed_cells).saturating_sub(self.headroom_cells)
     }
 
-    /// The shared area divided into pools by `percent`; what rounding leaves over is pool 0's, if it has any.
-    pub fn pool_cells(&self, percent: [u8; POOLS]) -> [u32; POOLS] {
+    /// The sizes of the service pools at ingress.
+    pub fn ingress_pools(&self) -> [u32; POOLS] {
+        self.pools(self.ingress_pool_percent, self.ingress_pool_cells)
+    }
+
+    /// The sizes of the service pools at egress.
+    pub fn egress_pools(&self) -> [u32; POOLS] {
+        self.pools(self.egress_pool_percent, self.egress_pool_cells)
+    }
+
+    /// The shared area divided into pools by `percent`, but for those that have `sizes`; what rounding leaves over is pool 0's,
+    /// if it has any, and it has no more than the others leave.
+    fn pools(&self, percent: [u8; POOLS], sizes: [Option<u32>; POOLS]) -> [u32; POOLS] {
         let shared = u64::from(self.shared_cells());
         let part = |percent: u64| (shared * percent / 100) as u32;
-        let mut cells = percent.map(|percent| part(u64::from(percent)));
-        if percent[0] > 0 {
-            let of_all = part(percent.iter().map(|&percent| u64::from(percent)).sum());
-            cells[0] = of_all.saturating_sub(cells[1..].iter().sum());
+        let mut cells: [u32; POOLS] =
+            std::array::from_fn(|pool| sizes[pool].unwrap_or_else(|| part(u64::from(percent[pool]))));
+        if percent[0] > 0 && sizes[0].is_none() {
+            let by_share = (0..POOLS).filter(|&pool| sizes[pool].is_none());
+            let of_shares = part(by_share.clone().map(|pool| u64::from(percent[pool])).sum());
+            let others_by_share: u32 = by_share.filter(|&pool| pool > 0).map(|pool| cells[pool]).sum();
+            let others = cells[1..].iter().fold(0, |sum: u32, &cells| sum.saturating_add(cells));
+            let left = self.shared_cells().saturating_sub(others);
+            cells[0] = of_shares.saturating_sub(others_by_share).min(left);
         }
         cells
     }
@@ -53,6 +75,9 @@ impl Default for BufferSettings {
             headroom_cells: 12_288,
             ingress_pool_percent: ALL_IN_POOL_0,
             egress_pool_percent: ALL_IN_POOL_0,
+            ingress_pool_cells: [None; POOLS],
+            egress_pool_cells: [None; POOLS],
+            pause_cells: [None; POOLS],
         }
     }
 }

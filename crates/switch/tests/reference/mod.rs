@@ -1,8 +1,10 @@
 //! The reference model: docs/law.md written down as plainly as it can be.
 //!
 //! How it comes to be independent of the switch: it was written from the sentences of the law and of the documents, which its
-//! comments quote, and not from the code. It has in common with the switch the settings, with their tables of percentages
-//! (which `seeds.rs` holds against the documents), and nothing that decides. It keeps no running totals but what the law makes
+//! comments quote, and not from the code; a rule that changes is changed in the law first, and from there in both. It has in
+//! common with the switch the settings, with their tables of percentages (which `seeds.rs` holds against the documents), and
+//! nothing that decides: that both once let a queue use cells that its pool had not (row 18 of the documents' table) was a
+//! mistake of the law, which both followed. It keeps no running totals but what the law makes
 //! depend on the order of events (outside and in headroom, XOFF, WRED's average); all else is summed anew, at each question,
 //! over the list of the frames that are held. Averages are floating point here and fixed point there.
 
@@ -68,6 +70,8 @@ pub struct Model {
     pub groups: [[GroupModel; PRIORITIES]; PORTS],
     pub queues: [[QueueModel; PRIORITIES]; PORTS],
     pub drops: [[u64; 3]; PORTS],
+    /// Of each pool at egress: frames that took cells beyond it, and those cells.
+    pub excess: [(u64, u64); 4],
 }
 
 /// The drops that the model knows.
@@ -76,8 +80,8 @@ pub const REASONS: [DropReason; 3] =
 
 impl Model {
     pub fn new(settings: SwitchSettings) -> Self {
-        let (groups, queues) = Default::default();
-        Self { settings, held: Vec::new(), groups, queues, drops: Default::default() }
+        let (groups, queues, drops, excess) = Default::default();
+        Self { settings, held: Vec::new(), groups, queues, drops, excess }
     }
 
     pub fn group_settings(&self, port: usize, priority: usize) -> GroupSettings {
@@ -92,24 +96,43 @@ impl Model {
         self.groups[port][priority].used.saturating_sub(self.group_settings(port, priority).reserved_cells)
     }
 
-    fn pool_size(&self, percent: [u8; 4], pool: usize) -> u32 {
+    /// "The shared area is divided by percent; a pool may have a size of its own instead; pool 0 has what the others leave."
+    fn pool_size(&self, percent: [u8; 4], sizes: [Option<u32>; 4], pool: usize) -> u32 {
+        if let Some(cells) = sizes[pool] {
+            return cells;
+        }
         let area = self.settings.buffer.total_cells
             - self.settings.buffer.fixed_cells
             - self.settings.buffer.headroom_cells;
-        let others: u32 = (1..4).map(|pool| area * u32::from(percent[pool]) / 100).sum();
-        match pool {
-            // All that the percentages make of the area, less what the other pools got.
-            0 if percent[0] > 0 => {
-                area * percent.iter().map(|&percent| u32::from(percent)).sum::<u32>() / 100 - others
-            }
-            pool => area * u32::from(percent[pool]) / 100,
+        let share = |pool: usize| area * u32::from(percent[pool]) / 100;
+        if pool > 0 || percent[0] == 0 {
+            return share(pool);
         }
+        // All that the percentages make of the area, less what the other pools got, and nothing that has an owner.
+        let by_percent = (0..4).filter(|&pool| sizes[pool].is_none());
+        let together = area * by_percent.clone().map(|pool| u32::from(percent[pool])).sum::<u32>() / 100;
+        let others: u32 = by_percent.filter(|&pool| pool > 0).map(share).sum();
+        let owned: u32 = sizes.iter().flatten().sum();
+        (together - others).min(area.saturating_sub(others + owned))
+    }
+
+    fn ingress_size(&self, pool: u8) -> u32 {
+        let buffer = &self.settings.buffer;
+        self.pool_size(buffer.ingress_pool_percent, buffer.ingress_pool_cells, usize::from(pool))
+    }
+
+    fn egress_size(&self, pool: u8) -> u32 {
+        let buffer = &self.settings.buffer;
+        self.pool_size(buffer.egress_pool_percent, buffer.egress_pool_cells, usize::from(pool))
+    }
+
+    fn ingress_used(&self, pool: u8) -> u32 {
+        let of = |(port, p)| if self.group_settings(port, p).pool == pool { self.shared(port, p) } else { 0 };
+        everywhere().map(of).sum()
     }
 
     pub fn ingress_free(&self, pool: u8) -> u32 {
-        let size = self.pool_size(self.settings.buffer.ingress_pool_percent, usize::from(pool));
-        let of = |(port, p)| if self.group_settings(port, p).pool == pool { self.shared(port, p) } else { 0 };
-        size.saturating_sub(everywhere().map(of).sum())
+        self.ingress_size(pool).saturating_sub(self.ingress_used(pool))
     }
 
     pub fn headroom_free(&self) -> u32 {
@@ -136,7 +159,7 @@ impl Model {
     }
 
     pub fn egress_free(&self, pool: u8) -> u32 {
-        let size = self.pool_size(self.settings.buffer.egress_pool_percent, usize::from(pool));
+        let size = self.egress_size(pool);
         let of = |(out, q): (usize, usize)| match self.settings.ports[out].queues[q].pool == pool {
             true => self.queue_cells(out, q).saturating_sub(self.guaranteed(out, q)),
             false => 0,
@@ -144,14 +167,33 @@ impl Model {
         size.saturating_sub(everywhere().map(of).sum())
     }
 
+    /// "A queue number is no-drop if on any port a no-drop priority can be classified into it."
+    fn carries_no_drop(&self, queue: usize) -> bool {
+        everywhere().any(|(port, p)| {
+            self.is_no_drop(port, p)
+                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
+        })
+    }
+
+    /// "A queue without maximum, or with a static one that is more than its pool, is allowed its pool", and what it is guaranteed.
+    pub fn queue_allowed(&self, out: usize, queue: usize) -> u32 {
+        let size = self.egress_size(self.settings.ports[out].queues[queue].pool);
+        let is_dynamic = match self.settings.ports[out].queues[queue].shared {
+            Some(threshold) => matches!(threshold, Threshold::Dynamic(_)),
+            None => !self.carries_no_drop(queue),
+        };
+        let shared = match self.queue_threshold(out, queue) {
+            Some(most) if is_dynamic => most,
+            Some(most) => most.min(size),
+            None => size,
+        };
+        self.guaranteed(out, queue) + shared
+    }
+
     /// `None`: no limit.
     pub fn queue_threshold(&self, out: usize, queue: usize) -> Option<u32> {
         let settings = self.settings.ports[out].queues[queue];
-        let carries_no_drop = everywhere().any(|(port, p)| {
-            self.is_no_drop(port, p)
-                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
-        });
-        let default = (!carries_no_drop).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
+        let default = (!self.carries_no_drop(queue)).then_some(Threshold::Dynamic(Alpha::from_percent(20)));
         Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
     }
 
@@ -177,10 +219,20 @@ impl Model {
         self.average_arrival(out, queue, cells, now);
         let queue_after = self.queue_cells(out, queue) + cells;
         let over = queue_after.saturating_sub(self.guaranteed(out, queue));
-        if self.queue_threshold(out, queue).is_some_and(|most| over > most) {
+        let over_before = self.queue_cells(out, queue).saturating_sub(self.guaranteed(out, queue));
+        let pool = self.settings.ports[out].queues[queue].pool;
+        let (more, free) = (over - over_before, self.egress_free(pool));
+        // "If the cells beyond the guaranteed ones are no more than the maximum, and its pool has free what the frame adds to
+        // them. A no-drop queue does not ask what is free."
+        let pool_is_full = more > free && !self.carries_no_drop(queue);
+        if pool_is_full || self.queue_threshold(out, queue).is_some_and(|most| over > most) {
             self.drops[out][2] += 1;
             self.queues[out][queue].dropped += 1;
             return;
+        }
+        if more > free {
+            let (frames, cells) = &mut self.excess[usize::from(pool)];
+            (*frames, *cells) = (*frames + 1, *cells + u64::from(more - free));
         }
         let group = &mut self.groups[port][priority];
         if fits_shared {
@@ -299,9 +351,7 @@ impl Model {
 
     fn note_queue(&mut self, out: usize, queue: usize) {
         let cells = self.queue_cells(out, queue);
-        let allowed = self.queue_threshold(out, queue).map(|most| most + self.guaranteed(out, queue));
-        let percent = u32::from(self.settings.usage_percent);
-        let above = allowed.is_some_and(|allowed| cells * 100 > allowed * percent);
+        let above = cells * 100 > self.queue_allowed(out, queue) * u32::from(self.settings.usage_percent);
         let queue = &mut self.queues[out][queue];
         queue.violations += u64::from(above && !queue.above);
         queue.above = above;
@@ -313,10 +363,16 @@ impl Model {
             let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
             let settings = self.group_settings(port, priority);
             let no_drop = self.is_no_drop(port, priority);
+            // A pool with a pause threshold pauses all its groups that hold shared cells.
+            let pause = self.settings.buffer.pause_cells[usize::from(settings.pool)];
+            let used = self.ingress_used(settings.pool);
+            let pool_is_over = shared > 0 && pause.is_some_and(|pause| used >= pause);
+            let pool_is_low =
+                shared == 0 || pause.is_none_or(|pause| used + settings.xon_offset_cells <= pause);
             let group = &mut self.groups[port][priority];
-            let over = group.headroom > 0 || (shared > 0 && shared >= threshold);
-            let low =
-                shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
+            let over = group.headroom > 0 || (shared > 0 && shared >= threshold) || pool_is_over;
+            let low = pool_is_low
+                && shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
             group.xoff = no_drop && (over || (group.xoff && !low));
         }
     }

@@ -1,0 +1,224 @@
+//! `sluice show drops`: a summary of what was dropped, of all ports and of each, on which side and why.
+//!
+//! It is H3C's "display packet-drop" (H3C RDMA technical reference, table 10): dropped for want of buffer at input and at
+//! output, dropped by WRED, marked with ECN; with the totals forwarded and dropped outbound of "display qos
+//! queue-statistics interface outbound" (table 4). A frame counts on the input side of the port that it came in by, or on
+//! the output side of the port that it was to leave by (docs/law.md, "Drops").
+
+use control::v1::{Count, Port, Snapshot};
+use serde::Serialize;
+use switch::DropReason;
+
+use super::text::{self, grouped, volume};
+
+/// Of all ports together, or of one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Frames that came in and never had a place in a queue.
+    input_dropped: Count,
+    /// Of these: there was no room in the buffer.
+    input_buffer_dropped: Count,
+    /// Frames that left.
+    transmitted: Count,
+    /// Frames that were to leave and were dropped.
+    output_dropped: Count,
+    /// Of these: their queue, or its pool, was full.
+    output_buffer_dropped: Count,
+    /// Of these: WRED dropped them.
+    wred_dropped: Count,
+    /// Frames marked as having met congestion.
+    marked: Count,
+    /// Frames that the kernel lost before the switch had them or after.
+    kernel_lost_frames: u64,
+}
+
+/// What was dropped at a port, on one side, for one reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DropRow<'a> {
+    port: &'a str,
+    side: &'static str,
+    reason: String,
+    frames: u64,
+    /// The kernel does not say how long they were.
+    bytes: Option<u64>,
+}
+
+const INPUT: &str = "input";
+const OUTPUT: &str = "output";
+
+/// What it comes to of one port.
+fn of_port(port: &Port) -> Summary {
+    let kernel = port.kernel.unwrap_or_default();
+    let marks = port.queues.iter().map(|queue| queue.marked.unwrap_or_default());
+    Summary {
+        input_dropped: port.input_dropped.unwrap_or_default(),
+        input_buffer_dropped: plus(of(port, DropReason::IngressLossy), of(port, DropReason::IngressNoDrop)),
+        transmitted: port.transmitted.unwrap_or_default(),
+        output_dropped: port.output_dropped.unwrap_or_default(),
+        output_buffer_dropped: of(port, DropReason::TailDrop),
+        wred_dropped: of(port, DropReason::Wred),
+        marked: marks.fold(Count::default(), plus),
+        kernel_lost_frames: port.kernel_lost_frames
+            + kernel.rx_fill_ring_empty_frames
+            + kernel.rx_ring_full_frames
+            + kernel.rx_dropped_frames,
+    }
+}
+
+/// What it comes to of all ports.
+pub fn summary(snapshot: &Snapshot) -> Summary {
+    snapshot.ports.iter().map(of_port).fold(Summary::default(), |sum, port| Summary {
+        input_dropped: plus(sum.input_dropped, port.input_dropped),
+        input_buffer_dropped: plus(sum.input_buffer_dropped, port.input_buffer_dropped),
+        transmitted: plus(sum.transmitted, port.transmitted),
+        output_dropped: plus(sum.output_dropped, port.output_dropped),
+        output_buffer_dropped: plus(sum.output_buffer_dropped, port.output_buffer_dropped),
+        wred_dropped: plus(sum.wred_dropped, port.wred_dropped),
+        marked: plus(sum.marked, port.marked),
+        kernel_lost_frames: sum.kernel_lost_frames + port.kernel_lost_frames,
+    })
+}
+
+fn of(port: &Port, reason: DropReason) -> Count {
+    port.drops.get(reason.name()).copied().unwrap_or_default()
+}
+
+fn plus(a: Count, b: Count) -> Count {
+    Count { frames: a.frames + b.frames, bytes: a.bytes + b.bytes }
+}
+
+fn minus(a: Count, b: Count) -> Count {
+    Count { frames: a.frames.saturating_sub(b.frames), bytes: a.bytes.saturating_sub(b.bytes) }
+}
+
+/// Every port, side and reason, also of which there were none.
+pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
+    snapshot.ports.iter().flat_map(rows_of).collect()
+}
+
+fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
+    // Only `port_down` is counted on both sides: of a frame that waited, and of one that came in while the switch ended.
+    let of_queues = plus(of(port, DropReason::TailDrop), of(port, DropReason::Wred));
+    let down_output = minus(port.output_dropped.unwrap_or_default(), of_queues);
+    let row = |side, reason: DropReason, count: Count| DropRow {
+        port: &port.name,
+        side,
+        reason: reason.name().to_owned(),
+        frames: count.frames,
+        bytes: Some(count.bytes),
+    };
+    let mut rows = Vec::new();
+    for reason in DropReason::ALL {
+        let count = of(port, reason);
+        match reason {
+            DropReason::TailDrop | DropReason::Wred => rows.push(row(OUTPUT, reason, count)),
+            DropReason::PortDown => {
+                rows.push(row(INPUT, reason, minus(count, down_output)));
+                rows.push(row(OUTPUT, reason, down_output));
+            }
+            _ => rows.push(row(INPUT, reason, count)),
+        }
+    }
+    let kernel = port.kernel.unwrap_or_default();
+    for (side, reason, frames) in [
+        (INPUT, "kernel_rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
+        (INPUT, "kernel_rx_ring_full", kernel.rx_ring_full_frames),
+        (INPUT, "kernel_rx_dropped", kernel.rx_dropped_frames),
+        (OUTPUT, "kernel_lost", port.kernel_lost_frames),
+    ] {
+        rows.push(DropRow { port: &port.name, side, reason: reason.to_owned(), frames, bytes: None });
+    }
+    rows
+}
+
+/// For people: all ports and each of them, then the drops that happened, by side and reason.
+pub fn table(snapshot: &Snapshot) -> String {
+    let headings = [
+        "Port",
+        "Input\ndropped",
+        "of these\nno buffer",
+        "Forwarded\nframes",
+        "Output\ndropped",
+        "of these\nno buffer",
+        "of these\nWRED",
+        "ECN\nmarked",
+        "Kernel\nlost",
+    ];
+    let mut totals = text::table(&headings, 1);
+    let mut add = |name: &str, sum: &Summary| {
+        totals.add_row([
+            name.to_owned(),
+            grouped(sum.input_dropped.frames),
+            grouped(sum.input_buffer_dropped.frames),
+            grouped(sum.transmitted.frames),
+            grouped(sum.output_dropped.frames),
+            grouped(sum.output_buffer_dropped.frames),
+            grouped(sum.wred_dropped.frames),
+            grouped(sum.marked.frames),
+            grouped(sum.kernel_lost_frames),
+        ]);
+    };
+    if snapshot.ports.len() > 1 {
+        add("(all)", &summary(snapshot));
+    }
+    snapshot.ports.iter().for_each(|port| add(&port.name, &of_port(port)));
+    let mut reasons = text::table(&["Port", "Side", "Dropped because", "Frames", "MB"], 3);
+    for row in rows(snapshot).iter().filter(|row| row.frames > 0) {
+        let bytes = |bytes| volume(Some(Count { frames: 0, bytes }), None, 0);
+        reasons.add_row([
+            row.port.to_owned(),
+            row.side.to_owned(),
+            row.reason.replace('_', " "),
+            grouped(row.frames),
+            row.bytes.map_or("–".to_owned(), bytes),
+        ]);
+    }
+    let reasons = if reasons.is_empty() { "No frame was dropped.".to_owned() } else { reasons.trim_fmt() };
+    format!("{}\n\n{reasons}", totals.trim_fmt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    /// Rows 74, 189 and 192 of the documents' table.
+    #[test]
+    fn table_of_totals() {
+        insta::assert_snapshot!(table(&sample::snapshot()));
+    }
+
+    /// Rows 189 and 192: every drop is on one side, and the sides come to what the port counts.
+    #[test]
+    fn sides_come_to_what_ports_count() {
+        let mut snapshot = sample::snapshot();
+        let port = &mut snapshot.ports[1];
+        for (reason, frames) in [("port_down", 9), ("tail_drop", 20), ("wred", 4), ("ingress_no_drop", 1)] {
+            port.drops.insert(reason.to_owned(), Count { frames, bytes: 100 * frames });
+        }
+        // Of the nine three came in while the switch ended.
+        port.input_dropped = Some(Count { frames: 4, bytes: 400 });
+        port.output_dropped = Some(Count { frames: 30, bytes: 3000 });
+        let rows = rows_of(port);
+        let found = |side, reason: &str| {
+            rows.iter()
+                .find(|row| row.side == side && row.reason == reason)
+                .map(|row| (row.frames, row.bytes))
+        };
+        assert_eq!(found(INPUT, "port_down"), Some((3, Some(300))));
+        assert_eq!(found(OUTPUT, "port_down"), Some((6, Some(600))));
+        for (side, frames) in [(INPUT, 4), (OUTPUT, 30)] {
+            let of_side = rows.iter().filter(|row| row.side == side && !row.reason.starts_with("kernel"));
+            assert_eq!(of_side.map(|row| row.frames).sum::<u64>(), frames, "{side}");
+        }
+        let sum = of_port(port);
+        assert_eq!((sum.input_buffer_dropped.frames, sum.output_buffer_dropped.frames), (1, 20));
+        assert_eq!((sum.wred_dropped.frames, sum.marked.frames), (4, 1_212));
+        assert_eq!(summary(&snapshot).output_dropped.frames, 30 + 399_412);
+    }
+
+    #[test]
+    fn table_of_nothing() {
+        assert!(table(&Snapshot::default()).ends_with("No frame was dropped."));
+    }
+}
