@@ -98,7 +98,7 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     }
     daemon.until("the frames are in", |now| (received(now)? == before + FRAMES).then_some(()))?;
     // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF at, episodes,
-    // received, dropped; Headroom, Used, %, Free, Peak.
+    // received, dropped; Headroom, Used, %, Free, Peak, Violations.
     let state = format!("1 {} 0", before + FRAMES);
     let keep = ["--keep-watermarks"];
     assert_eq!(
@@ -106,7 +106,7 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
         [
             "0 48 48 100.0 0 48 70 1".to_owned(),
             format!("XOFF static 8 40 40 {state}"),
-            "100 12 12.0 88 12".to_owned()
+            "100 12 12.0 88 12 0".to_owned()
         ]
     );
     let of_queue = rows(&daemon, &keep, "b", "3")?;
@@ -117,7 +117,7 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
         [
             "0 12,288 12,288 100.0 0 12,288 70 1".to_owned(),
             format!("XOFF static 2,048 10,240 10,240 {state}"),
-            "25,600 3,072 12.0 22,528 3,072".to_owned()
+            "25,600 3,072 12.0 22,528 3,072 0".to_owned()
         ]
     );
 
@@ -126,7 +126,7 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     for (headroom_peak, peak) in [("12", "48"), ("0", "0")] {
         let rows = rows(&daemon, &[], "a", "3")?;
         assert_eq!(rows[0], format!("0 48 0 0.0 48 {peak} 70 1"));
-        assert_eq!(rows[2], format!("100 0 0.0 100 {headroom_peak}"));
+        assert_eq!(rows[2], format!("100 0 0.0 100 {headroom_peak} 0"));
     }
     daemon.stop()?;
     Ok(())
