@@ -186,8 +186,8 @@ pub(crate) struct PoolExcess<'p> {
     meeting: Meeting,
 }
 
-/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. A queue with a dynamic maximum
-/// keeps within its pool by itself.
+/// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. But for a frame, a queue with a
+/// dynamic maximum keeps within its pool by itself.
 pub(crate) fn pool_excesses<'p>(
     buffer: &'p Buffer,
     ports: &'p [Port],
