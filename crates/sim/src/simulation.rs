@@ -150,6 +150,14 @@ impl<'s> Simulation<'s> {
         self.devices.iter().map(|device| device.received).sum()
     }
 
+    /// The first switch that the system has refused memory for what it holds: the run is of no more use.
+    pub fn switch_without_memory(&self) -> Option<&str> {
+        let refused = self.devices.iter().position(Device::is_refused_memory)?;
+        let is_it = |place: &Place| matches!(place, Place::Switch(device) if *device == refused);
+        let node = self.places.iter().position(is_it)?;
+        Some(&self.scenario.nodes[node].name)
+    }
+
     /// Runs until `at_ns`; frames of captured links go to `tap`.
     pub fn run_until(&mut self, at_ns: u64, tap: &mut dyn FnMut(&Captured)) {
         let until = of_ns(at_ns.min(self.scenario.duration_ns));

@@ -54,8 +54,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0. Port i sends PFC from
-    /// `macs[i]`.
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
+    /// the start). Port i sends PFC from `macs[i]`.
     ///
     /// # Panics
     /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
