@@ -72,7 +72,7 @@ impl<'s> Simulation<'s> {
                     let line = wires.lines.iter().position(|line| line.from.node == node);
                     let line = line.expect("the reader refuses hosts without a link");
                     places.push(Place::Host(hosts.len()));
-                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), settings.no_drop));
+                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), *settings));
                 }
             }
         }
@@ -349,7 +349,7 @@ impl<'s> Simulation<'s> {
         // Pauses that came over it are over.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {
-            self.hosts[host].pauses.clear(instant(now));
+            self.hosts[host].clear_pauses(instant(now));
         }
         if let Place::Switch(device) = self.places[from.node] {
             self.devices[device].port_down(from.port, &mut self.wires);
