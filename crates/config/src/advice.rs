@@ -23,6 +23,7 @@ use switch::limits::EgressLimits;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 
 use crate::buffer::{Buffer, PoolTables};
+use crate::congestion::QueueWred;
 use crate::meeting;
 use crate::mistakes::{Place, Report};
 use crate::ports::Port;
@@ -131,7 +132,11 @@ impl Advice {
         let pools = settings.buffer.ingress_pools();
         for (number, port) in ports.iter().enumerate() {
             for queue in 0..PRIORITIES {
-                let Some((wred, place)) = port.tables().congestion().of_queue(queue) else { continue };
+                let Some(QueueWred { settings: wred, place, .. }) =
+                    port.tables().congestion().of_queue(queue)
+                else {
+                    continue;
+                };
                 let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
                 let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
                 let groups = others.flat_map(|(other, port)| {

@@ -143,14 +143,22 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     changes.restart_value("switch: seed", &old.seed, seed);
 
     // The key is none of the file's.
-    let BridgeSettings { max_entries, max_entries_per_port, key: _, aging_ns, unknown_unicast_to_queue } =
-        bridge;
+    let BridgeSettings {
+        max_entries,
+        max_entries_per_port,
+        key: _,
+        aging_ns,
+        unknown_unicast_to_queue,
+        multicast_to_queue,
+    } = bridge;
     changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
     let what = "bridge: max_entries_per_port";
     changes.live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
     changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
     let what = "bridge: queues of unknown unicast";
     changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
+    let what = "bridge: queues of multicast";
+    changes.live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
 }
 
 /// What pools have of their own in cells, and "–" where they have nothing.
@@ -186,6 +194,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         burst_bytes,
         overhead_bytes,
         in_flight_bytes,
+        flow_control,
     } = new;
     let of = |what: &str| format!("port.{name}: {what}");
     let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));
@@ -200,6 +209,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
     changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
+    changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
     let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
     changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
     changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);

@@ -4,9 +4,10 @@ use std::collections::HashMap;
 
 use switch::classify::queues_of_priorities;
 use switch::pfc_sent::Timing;
-use switch::settings::{BridgeSettings, BufferSettings, Guaranteed, POOLS, PRIORITIES, Trust};
+use switch::settings::{BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, Trust};
 
 use crate::buffer::{Buffer, PoolTables, last_share};
+use crate::congestion::QueueWred;
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::ports::{Port, PortTable};
@@ -32,7 +33,10 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
 
 /// XOFF can be refreshed before the pause has passed.
 pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
-    for port in ports.iter().filter(|port| port.settings.pfc.tx && port.settings.pfc.no_drop != 0) {
+    let tells = |port: &&Port| {
+        port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
+    };
+    for port in ports.iter().filter(tells) {
         if Timing::of(&port.settings).refresh_ns() == 0 {
             let quanta = port.settings.pfc.pause_quanta;
             let time = port.tables().pfc().setting(|table| &table.pause_quanta);
@@ -40,6 +44,22 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
             let what = format!("{quanta} quanta are over before the pause could be refreshed at this speed");
             report.add(place, what, "raise pause_time; 65535 is the default");
         }
+    }
+}
+
+/// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022 clause 36 has PFC take its place).
+pub(crate) fn one_flow_control(ports: &[Port], report: &mut Report) {
+    let mut told = Vec::new();
+    for port in ports {
+        let tables = port.tables();
+        let Some(setting) = tables.setting(|table| &table.flow_control) else { continue };
+        if setting.value == FlowControl::Off || !tables.pfc().is_on() || told.contains(&setting.place.span) {
+            continue;
+        }
+        let (value, name) = (setting.value.name(), &port.settings.name);
+        let what = format!("\"{value}\" while port {name} has PFC on: a link has one or the other");
+        report.add(&setting.place, what, "write flow_control = \"off\" or pfc.mode = \"off\" there");
+        told.push(setting.place.span.clone());
     }
 }
 
@@ -130,7 +150,9 @@ fn needs_rate(table: &PortTable, effective: &[Layers<PortTable>], report: &mut R
 /// the list, not the mode: PFC can be switched off for a while without touching its settings. A profile may be bound to
 /// lossy priorities too: it says more than they need.
 fn needs_no_drop(table: &PortTable, effective: &[Layers<PortTable>], priority: usize, report: &mut Report) {
-    if effective.iter().any(|port| port.pfc().list() & 1 << priority != 0) {
+    let protects =
+        |port: &Layers<PortTable>| port.pfc().list() & 1 << priority != 0 || port.flow_control().sends();
+    if effective.iter().any(protects) {
         return;
     }
     let group = &table.groups[priority];
@@ -151,7 +173,11 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
     let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
     for port in ports {
         for q in 0..PRIORITIES {
-            let Some((wred, place)) = port.tables().congestion().of_queue(q) else { continue };
+            let Some(QueueWred { settings: wred, place, is_written: true }) =
+                port.tables().congestion().of_queue(q)
+            else {
+                continue;
+            };
             if wred.drop_not_ect && listed & 1 << q == 0 {
                 let what = format!("queue {q} is no-drop on no port, and drops what is not ECT anyway");
                 report.add(place, what, "leave drop_not_ect out");
@@ -164,10 +190,41 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
     }
 }
 
+/// A pause of a priority stops every queue that its frames may be in. A map that puts flooded frames of a no-drop priority into a queue
+/// of another priority's known unicast would have each of its pauses stop that priority as well: a warning, since nothing is lost by it.
+pub(crate) fn flooded_queues(
+    ports: &[Port],
+    bridge: &BridgeSettings,
+    places: &[Option<Place>; 2],
+    report: &mut Report,
+) {
+    for (place, map) in places.iter().zip([bridge.unknown_unicast_to_queue, bridge.multicast_to_queue]) {
+        let (Some(place), Some(map)) = (place, map) else { continue };
+        let clash = ports.iter().find_map(|port| {
+            let own = queues_of_priorities(&port.settings.classify, &[]);
+            let no_drop = (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0);
+            let mut flooded = no_drop.map(|p| (p, usize::from(map[p])));
+            flooded.find_map(|(p, q)| {
+                let other = (0..PRIORITIES).find(|&other| other != p && own[other].contains(q))?;
+                (!own[p].contains(q)).then_some((p, q, other))
+            })
+        });
+        if let Some((p, q, other)) = clash {
+            let what = format!(
+                "priority {p} is no-drop, and its flooded frames would be in queue {q} with unicast of priority {other}: a pause of {p} \
+                 would stop {other}, too"
+            );
+            let cure =
+                format!("give {p} the queue of its own unicast here, or one that no other priority has");
+            report.add(place, what, cure);
+        }
+    }
+}
+
 /// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
 fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
     let of_port = |port: &Port| {
-        let queues = queues_of_priorities(&port.settings.classify, bridge.unknown_unicast_to_queue);
+        let queues = queues_of_priorities(&port.settings.classify, &bridge.flood_maps());
         let mask = mask(port);
         (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p].bits())
     };

@@ -6,15 +6,18 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{DSCPS, DropLevel, PRIORITIES, Trust};
+use switch::settings::{DEFAULT_DOT1P_TO_QUEUE, DSCPS, DropLevel, HUAWEI_DOT1P_TO_QUEUE, PRIORITIES, Trust};
 
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
+use crate::policy::{Policies, Policy};
 use crate::section::{Section, Setting};
 use crate::values;
 use crate::words::quoted;
 
-const POLICY_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }]";
+/// Maps under a name, one setting for several: what a vendor's switches have by default.
+const MAPS: [(&str, [u8; PRIORITIES]); 2] =
+    [("h3c", DEFAULT_DOT1P_TO_QUEUE), ("huawei", HUAWEI_DOT1P_TO_QUEUE)];
 
 /// A map by DSCP, of which the file has some.
 pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
@@ -24,31 +27,34 @@ pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
 pub(crate) struct ClassifyTable {
     pub(crate) trust: Option<Setting<Trust>>,
     pub(crate) port_priority: Option<Setting<u8>>,
+    /// `maps`: the map dot1p → queue of that name, in place of which a map of the same table counts.
+    pub(crate) maps: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_queue: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dot1p_to_drop_level: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) dscp_to_dot1p: Option<DscpMap>,
     pub(crate) dscp_to_queue: Option<DscpMap>,
     pub(crate) dscp_to_drop_level: Option<DscpMap>,
     pub(crate) dei_drop_level: Option<Setting<u8>>,
-    pub(crate) policy: Option<Setting<[Option<u8>; PRIORITIES]>>,
+    pub(crate) policy: Option<Setting<Policy>>,
     pub(crate) rewrite_dot1p: Option<Setting<[u8; PRIORITIES]>>,
     pub(crate) rewrite_dscp: Option<Setting<[u8; PRIORITIES]>>,
 }
 
 impl ClassifyTable {
     /// Reads a port's settings of these names.
-    pub(crate) fn read(port: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Report) -> Self {
         let trust = [("dot1p", Trust::Dot1p), ("dscp", Trust::Dscp), ("none", Trust::None)];
         let mut table = Self {
             trust: port.choice("trust", &trust, &[], report),
             port_priority: port.number("port_priority", 0..=7, report),
+            maps: port.choice("maps", &MAPS, &[], report),
             dot1p_to_queue: port.eight("dot1p_to_queue", 0..=7, "priority", report),
             dot1p_to_drop_level: port.eight("dot1p_to_drop_level", 0..=2, "priority", report),
             dscp_to_dot1p: read_dscp_map(port, "dscp_to_dot1p", 0..=7, report),
             dscp_to_queue: read_dscp_map(port, "dscp_to_queue", 0..=7, report),
             dscp_to_drop_level: read_dscp_map(port, "dscp_to_drop_level", 0..=2, report),
             dei_drop_level: port.number("dei_drop_level", 0..=2, report),
-            policy: read_policy(port, report),
+            policy: policies.of_port(port, report),
             ..Self::default()
         };
         if let Some(mut rewrite) = port.section("rewrite", report) {
@@ -71,7 +77,9 @@ impl Layers<'_, ClassifyTable> {
         let classify = &mut port.classify;
         classify.trust = self.trust();
         classify.port_priority = self.value(|table| &table.port_priority, classify.port_priority);
-        classify.dot1p_to_queue = self.value(|table| &table.dot1p_to_queue, classify.dot1p_to_queue);
+        if let Some(map) = self.look_up(|table| table.dot1p_to_queue.as_ref().or(table.maps.as_ref())) {
+            classify.dot1p_to_queue = map.value;
+        }
         if let Some(map) = self.optional(|table| &table.dot1p_to_drop_level) {
             classify.dot1p_to_drop_level = map.map(drop_level);
         }
@@ -147,26 +155,4 @@ fn read_dscps(key: &str, place: &Place, report: &mut Report) -> Option<RangeIncl
         return None;
     }
     Some(first as usize..=last as usize)
-}
-
-/// Takes the policy: a list of what it matches and what it sets.
-fn read_policy(port: &mut Section, report: &mut Report) -> Option<Setting<[Option<u8>; PRIORITIES]>> {
-    let list = port.list_of_sections("policy", POLICY_CURE, report)?;
-    let mut policy = [None; PRIORITIES];
-    for mut rule in list.value {
-        let dot1p = rule.number("dot1p", 0..=7u8, report);
-        let local_precedence = rule.number("local_precedence", 0..=7, report);
-        for name in ["dot1p", "local_precedence"] {
-            if !rule.has(name) {
-                report.add(&rule.place, format!("no {name}"), POLICY_CURE);
-            }
-        }
-        rule.finish(&[], report);
-        let (Some(dot1p), Some(local_precedence)) = (dot1p, local_precedence) else { continue };
-        if policy[usize::from(dot1p.value)].replace(local_precedence.value).is_some() {
-            let what = format!("dot1p {} is matched twice", dot1p.value);
-            report.add(&dot1p.place, what, "leave one of the two rules out");
-        }
-    }
-    Some(Setting { value: policy, place: list.place })
 }

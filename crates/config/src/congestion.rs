@@ -1,8 +1,9 @@
 //! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the same mechanism
 //! ([`switch::wred`]), so a queue has one of them.
 //!
-//! A WRED table says all queues of a port, so a port that binds one leaves nothing of the defaults' table. A profile is
-//! bound queue by queue, and each queue is a setting of its own. What the port itself binds wins.
+//! A WRED table says all eight queues of a port: each has the defaults until the table says otherwise. So a port that binds one
+//! leaves nothing of the defaults' table. A profile is bound queue by queue, and each queue is a setting of its own. What the port
+//! itself binds wins; for a queue that its table does not write, a profile of the defaults does.
 //! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
 //! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
@@ -32,8 +33,18 @@ struct Levels {
     default: Curve,
 }
 
-/// The WRED of each queue that a table has.
+/// The WRED of each queue that a table writes; the others have the defaults.
 type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
+
+/// The WRED of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueWred<'t> {
+    pub(crate) settings: WredSettings,
+    /// What says it.
+    pub(crate) place: &'t Place,
+    /// The file writes this queue; else it has the defaults, being in a table.
+    pub(crate) is_written: bool,
+}
 
 /// `[wred]` and `[queue-profile]`.
 #[derive(Debug, Default)]
@@ -78,12 +89,7 @@ fn at_most<'d>(
 
 fn read_table(mut section: Section, cell_bytes: u32, report: &mut Report) -> WredTable {
     let mut table = WredTable::default();
-    let place = section.place.clone();
-    let queues = section.numbered("queue", PRIORITIES - 1, report);
-    if queues.is_empty() && !section.has("queue") {
-        report.add(&place, "no queue", format!("write [{}.queue.N] for each queue with WRED", place.setting));
-    }
-    for (number, queue) in queues {
+    for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
         table[number] = Some(read_queue(queue, cell_bytes, report));
     }
     section.finish(&[], report);
@@ -231,25 +237,31 @@ impl CongestionBinding {
 }
 
 impl<'t> Layers<'t, CongestionBinding> {
-    /// The WRED of a queue, and the place that says it.
-    pub(crate) fn of_queue(self, q: usize) -> Option<(WredSettings, &'t Place)> {
+    /// The WRED of a queue.
+    pub(crate) fn of_queue(self, q: usize) -> Option<QueueWred<'t>> {
         // Of two tables one counts: a port that binds one leaves nothing of the defaults'.
         let counts = self.setting(|binding| &binding.table);
-        let (settings, place) = self.look_up(|binding| match &binding.profiles[q] {
+        let written = self.look_up(|binding| match &binding.profiles[q] {
             Some(profile) => Some((profile.value, &profile.place)),
             None => {
                 let table =
                     binding.table.as_ref().filter(|table| counts.is_some_and(|it| ptr::eq(it, *table)));
                 table?.value[q].as_ref().map(|queue| (Some(queue.value), &queue.place))
             }
-        })?;
-        Some((settings?, place))
+        });
+        match (written, counts) {
+            (Some((settings, place)), _) => Some(QueueWred { settings: settings?, place, is_written: true }),
+            (None, Some(table)) => {
+                Some(QueueWred { settings: WredSettings::default(), place: &table.place, is_written: false })
+            }
+            (None, None) => None,
+        }
     }
 
     /// Puts the WRED of queues into `queues`.
     pub(crate) fn fill(self, queues: &mut [QueueSettings; PRIORITIES]) {
         for (q, queue) in queues.iter_mut().enumerate() {
-            queue.wred = self.of_queue(q).map(|(settings, _)| settings);
+            queue.wred = self.of_queue(q).map(|wred| wred.settings);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::alarm::AlarmTable;
 use crate::buffer::Buffer;
 use crate::congestion::Congestion;
 use crate::mistakes::{Mistakes, Place, Report};
+use crate::policy::Policies;
 use crate::ports::{Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
@@ -144,11 +145,12 @@ fn read<T>(
     let recorder = read_recorder(&mut file, report);
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
-    let bridge = read_bridge(&mut file, report);
+    let policies = Policies::read(&mut file, report);
+    let (bridge, flood_places) = read_bridge(&mut file, report);
     let pfc_enabled = read_pfc(&mut file, report);
     let alarm = AlarmTable::read(&mut file, report);
-    let defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
-    let mut ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    let defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
+    let mut ports = read_ports(&mut file, &buffer, &congestion, &policies, &defaults, report);
     for port in &mut ports {
         port.settings.alarms = alarm.of_port(port.tables().alarm());
     }
@@ -168,6 +170,7 @@ fn read<T>(
     if report.is_empty() {
         checks::no_drop_queues(&ports, &bridge, report);
         checks::pause_times(&ports, report);
+        checks::one_flow_control(&ports, report);
         checks::buffer(&buffer, &ports, &place, report);
     }
 
@@ -189,6 +192,7 @@ fn read<T>(
         advice::advise(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
+        checks::flooded_queues(&ports, &bridge, &flood_places, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
@@ -280,9 +284,10 @@ fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf 
     PathBuf::from(socket.value)
 }
 
-fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
+/// The bridge, and the places of its maps: unknown unicast, multicast.
+fn read_bridge(file: &mut Section, report: &mut Report) -> (BridgeSettings, [Option<Place>; 2]) {
     let mut bridge = BridgeSettings::default();
-    let Some(mut section) = file.section("bridge", report) else { return bridge };
+    let Some(mut section) = file.section("bridge", report) else { return (bridge, [None, None]) };
     if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
         bridge.max_entries = entries.value;
         bridge.max_entries_per_port = BridgeSettings::share_of_a_port(entries.value);
@@ -294,10 +299,12 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
     if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }
-    let queues = section.eight("unknown_unicast_to_queue", 0..=7, "priority", report);
-    bridge.unknown_unicast_to_queue = queues.map(|queues| queues.value);
+    let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
+        .map(|name| section.eight(name, 0..=7, "priority", report));
     section.finish(&[], report);
-    bridge
+    [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] =
+        maps.each_ref().map(|map| map.as_ref().map(|map| map.value));
+    (bridge, maps.map(|map| map.map(|map| map.place)))
 }
 
 /// Whether PFC may work.
@@ -312,19 +319,21 @@ fn read_port_defaults(
     file: &mut Section,
     buffer: &Buffer,
     congestion: &Congestion,
+    policies: &Policies,
     report: &mut Report,
 ) -> PortTable {
     let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
     if let Some(place) = section.place_of("interface") {
         report.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
     }
-    PortTable::read(section, buffer, congestion, report)
+    PortTable::read(section, buffer, congestion, policies, report)
 }
 
 fn read_ports<'f>(
     file: &mut Section,
     buffer: &Buffer,
     congestion: &Congestion,
+    policies: &Policies,
     defaults: &'f PortTable,
     report: &mut Report,
 ) -> Vec<Port<'f>> {
@@ -342,7 +351,7 @@ fn read_ports<'f>(
     let (count, first_too_many) =
         (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
     for (name, section) in sections.into_iter().take(MAX_PORTS) {
-        ports.push(read_port(name, section, buffer, congestion, defaults, report));
+        ports.push(read_port(name, section, buffer, congestion, policies, defaults, report));
     }
     if ports.is_empty() {
         report.add(&place, "no port", example);
@@ -358,6 +367,7 @@ fn read_port<'f>(
     section: Section,
     buffer: &Buffer,
     congestion: &Congestion,
+    policies: &Policies,
     defaults: &'f PortTable,
     report: &mut Report,
 ) -> Port<'f> {
@@ -372,6 +382,6 @@ fn read_port<'f>(
             "write interface = \"…\", the network interface that the port uses",
         );
     }
-    let own = PortTable::read(section, buffer, congestion, report);
+    let own = PortTable::read(section, buffer, congestion, policies, report);
     Port::new(name, place, own, defaults, buffer)
 }

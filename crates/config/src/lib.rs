@@ -71,6 +71,16 @@
 //! max_entries_per_port = 8192      # learned on one port; default: half of max_entries
 //! aging_s              = 300
 //! unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]  # by priority; left out: to the queues of all other frames
+//! multicast_to_queue       = [2, 0, 1, 3, 4, 5, 6, 7]  # of frames to group addresses
+//!
+//! [classifier.roce]                # for policies: frames with any of these priorities in their tag
+//! description = "RoCE data and what answers it"
+//! operator    = "or"               # "and" would match no frame that "or" does not
+//! dot1p       = [5]
+//!
+//! [policy.rdma]                    # a port's policy = "rdma" is the same as its rules written there
+//! description = "RoCE has queue 3"
+//! rules       = [{ classifier = "roce", local_precedence = 3 }]
 //!
 //! [port-defaults]                  # the same settings as a port has, but for its interface
 //! trust         = "dot1p"          # the default | "dscp" | "none": then port_priority counts
@@ -84,6 +94,8 @@
 //! cable_m         = 10             # for advice only, as is mtu
 //! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
+//! flow_control    = "off"          # 802.3x PAUSE, not together with PFC: "off" | "receive" | "send" | "both"
+//! maps            = "h3c"          # dot1p_to_queue by name: "h3c", the default, or "huawei": one to one
 //! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]
 //! dot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 0]  # 0 green, 1 yellow, 2 red
 //! dei_drop_level  = 0              # of tagged frames with DEI, if it is higher than the map's
@@ -185,6 +197,7 @@ mod lasting;
 mod layers;
 mod meeting;
 mod mistakes;
+mod policy;
 mod ports;
 mod preset;
 pub mod reader;

@@ -6,7 +6,7 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
+use switch::settings::{FlowControl, PRIORITIES, WIRE_OVERHEAD_BYTES};
 
 use crate::alarm::PortAlarmTable;
 use crate::buffer::Buffer;
@@ -14,6 +14,7 @@ use crate::classify::ClassifyTable;
 use crate::congestion::{Congestion, CongestionBinding};
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
+use crate::policy::Policies;
 use crate::schedule::{ScheduleTable, burst};
 use crate::section::{Section, Setting};
 use crate::thresholds::{GroupTable, QueueTable};
@@ -58,6 +59,7 @@ pub(crate) struct PortTable {
     pub(crate) mtu_bytes: Option<Setting<u32>>,
     pub(crate) in_flight_bytes: Option<Setting<u32>>,
     pub(crate) alarm: PortAlarmTable,
+    pub(crate) flow_control: Option<Setting<FlowControl>>,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -90,6 +92,7 @@ impl PortTable {
         mut section: Section,
         buffer: &Buffer,
         congestion: &Congestion,
+        policies: &Policies,
         report: &mut Report,
     ) -> Self {
         let mistakes = report.count();
@@ -103,7 +106,8 @@ impl PortTable {
             cable_m: section.number("cable_m", CABLE_M, report),
             mtu_bytes: section.number("mtu", MTU_BYTES, report),
             in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
-            classify: ClassifyTable::read(&mut section, report),
+            flow_control: section.choice("flow_control", &FlowControl::ALL, &[], report),
+            classify: ClassifyTable::read(&mut section, policies, report),
             congestion: CongestionBinding::read(&mut section, congestion, report),
             ..Self::default()
         };
@@ -228,9 +232,10 @@ impl<'t> Layers<'t, PortTable> {
         port.pfc.no_drop = pfc.no_drop();
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
+        port.flow_control = self.flow_control();
         for priority in 0..PRIORITIES {
-            let no_drop = port.pfc.no_drop & 1 << priority != 0;
-            port.groups[priority] = self.group(priority).settings(no_drop, port.groups[priority]);
+            let protected = port.pfc.no_drop & 1 << priority != 0 || port.flow_control.sends();
+            port.groups[priority] = self.group(priority).settings(protected, port.groups[priority]);
         }
         for q in 0..PRIORITIES {
             port.queues[q] = self.queue(q).settings(port.queues[q]);
@@ -239,6 +244,11 @@ impl<'t> Layers<'t, PortTable> {
         self.schedule().fill_rates(&mut port.queues);
         port.schedule = self.schedule().settings();
         port
+    }
+
+    /// 802.3x PAUSE.
+    pub(crate) fn flow_control(self) -> FlowControl {
+        self.value(|table| &table.flow_control, FlowControl::Off)
     }
 
     /// The cable and what it carries.

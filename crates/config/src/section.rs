@@ -192,14 +192,7 @@ impl<'d> Section<'d> {
         cure: &str,
         report: &mut Report,
     ) -> Option<Setting<Vec<Section<'d>>>> {
-        let item = self.item(name)?;
-        let Some(elements) = item.list() else { return item.wrong(cure, report) };
-        let mut sections = Vec::new();
-        for element in elements {
-            let place = element.place.clone();
-            sections.extend(element.section(place, cure, report));
-        }
-        Some(Setting { value: sections, place: item.place })
+        self.item(name)?.sections(cure, report)
     }
 
     /// Takes a table.
@@ -316,6 +309,17 @@ impl<'d> Item<'d> {
             Item { value: element.get_ref(), place }
         };
         Some(list.iter().map(item).collect())
+    }
+
+    /// The elements as tables; `cure` says what to write instead of anything else.
+    pub(crate) fn sections(self, cure: &str, report: &mut Report) -> Option<Setting<Vec<Section<'d>>>> {
+        let Some(elements) = self.list() else { return self.wrong(cure, report) };
+        let mut sections = Vec::new();
+        for element in elements {
+            let place = element.place.clone();
+            sections.extend(element.section(place, cure, report));
+        }
+        Some(Setting { value: sections, place: self.place })
     }
 
     /// The value as a whole number.

@@ -75,17 +75,17 @@ impl GroupTable {
 }
 
 impl Layers<'_, GroupTable> {
-    /// A no-drop group starts from `defaults`, those for the port's speed; a lossy one has no headroom, takes all that its pool
-    /// has left, and reserves what [`crate::fixed`] gives it.
-    pub(crate) fn settings(self, no_drop: bool, defaults: GroupSettings) -> GroupSettings {
-        let defaults = if no_drop { defaults } else { GroupSettings::lossy() };
+    /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's speed; another one has no
+    /// headroom, takes all that its pool has left, and reserves what [`crate::fixed`] gives it.
+    pub(crate) fn settings(self, protected: bool, defaults: GroupSettings) -> GroupSettings {
+        let defaults = if protected { defaults } else { GroupSettings::lossy() };
         GroupSettings {
             pool: self.value(|table| &table.pool, defaults.pool),
             reserved_cells: self.value(|table| &table.reserved_cells, defaults.reserved_cells),
             xoff: self.value(|table| &table.xoff, defaults.xoff),
             xon_offset_cells: self.value(|table| &table.xon_offset_cells, defaults.xon_offset_cells),
             resume_cells: self.value(|table| &table.resume_cells, defaults.resume_cells),
-            headroom_cells: match no_drop {
+            headroom_cells: match protected {
                 true => self.value(|table| &table.headroom_cells, defaults.headroom_cells),
                 false => 0,
             },

@@ -101,7 +101,10 @@ fn a_file_with_everything() {
         ..defaults
     };
     let drop = WredSettings { exponent: 0, curves: [all; 3], ..defaults };
-    for (q, wred) in [(0, mark), (1, mark), (2, drop), (3, early), (7, late)] {
+    // Queues that the table does not write have the defaults.
+    let all =
+        [(0, mark), (1, mark), (2, drop), (3, early), (4, defaults), (5, defaults), (6, defaults), (7, late)];
+    for (q, wred) in all {
         expected.queues[q].wred = Some(wred);
     }
     expected.queues[5].rate = rate(2_500_000_000, Some(3000));
@@ -195,11 +198,149 @@ fn a_ports_own_wred_wins() {
     let expected = [
         [Some(10), Some(10), Some(5), Some(5), Some(5)],
         [Some(10), Some(6), Some(6), Some(5), None],
-        [Some(11), None, Some(5), Some(11), Some(5)],
-        [Some(11), None, Some(5), Some(11), Some(6)],
+        [Some(11), Some(9), Some(5), Some(11), Some(5)],
+        [Some(11), Some(9), Some(5), Some(11), Some(6)],
     ];
     for (exponents, expected) in exponents.zip(expected) {
-        assert_eq!((&exponents[..5], &exponents[5..]), (&expected[..], &[None; 3][..]));
+        // A table has all eight queues, those that it does not write with the default exponent.
+        assert_eq!((&exponents[..5], &exponents[5..]), (&expected[..], &[Some(9); 3][..]));
+    }
+}
+
+/// Row 209: a WRED table has all eight queues, each with the defaults until it says otherwise; a profile for a queue that the table
+/// does not write takes it out again. Without a table there is tail drop only.
+#[test]
+fn a_wred_table_has_all_eight_queues() {
+    let config = parse(
+        r#"
+        [wred.plain]
+        [wred.five]
+        queue.5 = { ecn = true, weighting_exponent = 12 }
+        [queue-profile.tail]
+        action = "none"
+        [port.none]
+        interface = "veth0"
+        [port.plain]
+        interface = "veth1"
+        wred = "plain"
+        pfc = { mode = "on", no_drop = [3] }
+        [port.five]
+        interface = "veth2"
+        wred = "five"
+        queue_profile = { tail = [0] }
+        "#,
+    );
+    let defaults = Some(WredSettings::default());
+    let wred = |port: usize| config.switch.ports[port].queues.map(|queue| queue.wred);
+    assert_eq!((wred(0), wred(1)), ([None; 8], [defaults; 8]));
+    let five = Some(WredSettings { ecn: true, exponent: 12, ..WredSettings::default() });
+    assert_eq!(wred(2), [None, defaults, defaults, defaults, defaults, five, defaults, defaults]);
+    assert_eq!(WredSettings::default().curves, [curve(100, 1000, 10); 3]);
+}
+
+/// Row 223: classifiers and policies with names and descriptions, bound by name; the same rules in place come to the same.
+#[test]
+fn named_policies() {
+    let text = r#"
+        [classifier.roce]
+        description = "RDMA and what answers it"
+        operator = "or"
+        dot1p = [5, 6]
+        [classifier.rest]
+        operator = "and"
+        dot1p = [0]
+        [policy.rdma]
+        description = "As for Device A"
+        rules = [{ classifier = "roce", local_precedence = 3 }, { classifier = "rest", local_precedence = 1 }]
+        [port-defaults]
+        policy = "rdma"
+        [port.a]
+        interface = "veth0"
+        [port.b]
+        interface = "veth1"
+        policy = [{ dot1p = 5, local_precedence = 3 }, { dot1p = 6, local_precedence = 3 }, { dot1p = 0, local_precedence = 1 }]
+        [port.c]
+        interface = "veth2"
+        policy = []
+        "#;
+    let policies: Vec<_> = parse(text).switch.ports.iter().map(|port| port.classify.policy).collect();
+    let rdma = [Some(1), None, None, None, None, Some(3), Some(3), None];
+    assert_eq!(policies, [rdma, rdma, [None; 8]]);
+    for (right, wrong, said) in [
+        (
+            "operator = \"or\"",
+            "operator = \"and\"",
+            "classifier.roce.operator: no frame has 2 priorities at once; write operator = \"or\", which is the default",
+        ),
+        (
+            "dot1p = [0]",
+            "dot1p = [0, 5]",
+            "policy.rdma.rules.classifier: dot1p 5 is matched by roce already; leave it out of one of the two classifiers",
+        ),
+        (
+            "policy = \"rdma\"",
+            "policy = \"rmda\"",
+            "port-defaults.policy: there is no policy \"rmda\"; did you mean \"rdma\"?",
+        ),
+        (
+            "classifier = \"rest\"",
+            "classifier = \"best\"",
+            "policy.rdma.rules.classifier: there is no classifier \"best\"; did you mean \"rest\"?",
+        ),
+        (
+            "dot1p = [0]",
+            "",
+            "classifier.rest: no dot1p; write dot1p = [3, 4], the priorities that it matches",
+        ),
+        (
+            "As for Device A",
+            &"x".repeat(128),
+            "policy.rdma.description: 128 characters are too many; a description has at most 127",
+        ),
+    ] {
+        let mistakes = config::parse("x.toml", &text.replacen(right, wrong, 1)).unwrap_err().to_string();
+        assert!(mistakes.contains(said), "{mistakes}");
+    }
+}
+
+/// Rows 278 and 280: Huawei's maps by name; the queues of flooded frames, which must not have a pause stop another priority.
+#[test]
+fn maps_of_huawei() {
+    assert_eq!(port("maps = \"huawei\"").classify.dot1p_to_queue, [0, 1, 2, 3, 4, 5, 6, 7]);
+    assert_eq!(port("maps = \"h3c\"").classify, port("").classify);
+    let map = "dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0]\n";
+    assert_eq!(port(&format!("maps = \"huawei\"\n{map}")).classify, port(map).classify, "a map in full wins");
+    let own = parse(
+        "[port-defaults]\ndot1p_to_queue = [1, 1, 1, 1, 1, 1, 1, 1]\n[port.a]\ninterface = \"a\"\nmaps = \"huawei\"",
+    );
+    assert_eq!(own.switch.ports[0].classify.dot1p_to_queue[7], 7, "and a port's own before the defaults'");
+
+    // Table 10-10: with priority 3 no-drop, its unknown unicast in queue 1 would have a pause stop priority 1 as well.
+    let flooded = |maps: &str, setting: &str, queues: [u8; 8]| {
+        let text = format!(
+            "[bridge]\n{setting} = {queues:?}\n[port.a]\ninterface = \"a\"\n{maps}\npfc = {{ mode = \"on\", no_drop = [3] }}"
+        );
+        let config = parse(&text);
+        let said = config.warnings.to_string();
+        (config, said)
+    };
+    let table = switch::settings::UNKNOWN_UNICAST_TO_QUEUE;
+    for setting in ["unknown_unicast_to_queue", "multicast_to_queue"] {
+        let (_, said) = flooded("maps = \"huawei\"", setting, table);
+        let expected = format!(
+            "bridge.{setting}: priority 3 is no-drop, and its flooded frames would be in queue 1 with unicast of priority 1: a pause of 3 \
+             would stop 1, too; give 3 the queue of its own unicast here, or one that no other priority has"
+        );
+        assert!(said.contains(&expected), "{said}");
+        let (own_queue, said) = flooded("maps = \"huawei\"", setting, [0, 1, 1, 3, 2, 2, 6, 6]);
+        assert!(!said.contains("bridge."), "{said}");
+        let bridge = own_queue.switch.bridge;
+        let maps = [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue];
+        assert_eq!(maps.iter().flatten().count(), 1);
+        // A queue of its own: seven queues are enough for unicast here.
+        let spare = "dot1p_to_queue = [0, 1, 2, 3, 4, 4, 6, 7]";
+        let (_, said) = flooded(spare, setting, [0, 1, 1, 5, 2, 2, 6, 6]);
+        assert!(!said.contains("bridge."), "{said}");
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link, RecorderSettings};
 use switch::settings::{
-    AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings,
-    Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings, Threshold, Trust,
-    UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
+    AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, FlowControl,
+    GroupSettings, Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
+    Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 
@@ -175,6 +175,7 @@ fn every_setting() {
         max_entries: 100,
         aging_ns: 10_000_000_000,
         unknown_unicast_to_queue: Some(UNKNOWN_UNICAST_TO_QUEUE),
+        ..BridgeSettings::default()
     };
     assert_eq!(config.switch.bridge, bridge);
     // In the order of the file, not of the alphabet.
@@ -370,6 +371,33 @@ fn rx_and_tx_follow_the_mode() {
     }
 }
 
+/// Row 288: 802.3x PAUSE. Where it is sent groups have thresholds as no-drop ones do; defaults hold but for ports of their own.
+#[test]
+fn flow_control_of_the_whole_link() {
+    for (name, flow_control) in FlowControl::ALL {
+        let own = port(&format!("speed = \"25G\"\nflow_control = \"{name}\""));
+        assert_eq!((own.flow_control, own.flow_control.name()), (flow_control, name));
+        assert_eq!((own.pfc.rx, own.pfc.tx, own.pfc.no_drop), (false, false, 0));
+        let group = if flow_control.sends() {
+            GroupSettings::default_for(25_000_000_000)
+        } else {
+            GroupSettings::lossy()
+        };
+        assert_eq!(own.groups, [group; 8], "{name}");
+    }
+    let own = port(
+        "flow_control = \"send\"\npfc.pause_time = 100\n\
+                    pfc.priority.5 = { xoff = { static_cells = 70 }, headroom_cells = 9, resume_cells = 8 }",
+    );
+    assert_eq!((own.pfc.pause_quanta, own.groups[5].headroom_cells, own.groups[5].resume_cells), (100, 9, 8));
+    let config = parse(
+        "[port-defaults]\nflow_control = \"both\"\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\
+                        flow_control = \"off\"\npfc = { mode = \"on\", no_drop = [3] }",
+    );
+    let [a, b] = [0, 1].map(|port: usize| config.switch.ports[port].flow_control);
+    assert_eq!((a, b), (FlowControl::Both, FlowControl::Off));
+}
+
 #[test]
 fn headroom_follows_the_speed() {
     for (speed, headroom_cells) in [("1G", 100), ("10G", 100), ("25G", 125), ("100G", 491), ("400G", 1000)] {
@@ -530,6 +558,8 @@ fn the_ecn_file() {
     for port in &mut incast.ports {
         let green = Curve { low_cells: 256, high_cells: 2048, probability_percent: 20 };
         let [_, yellow, red] = WredSettings::default().curves;
+        // A table has all eight queues (row 209).
+        port.queues.iter_mut().for_each(|queue| queue.wred = Some(WredSettings::default()));
         port.queues[3].wred = Some(WredSettings {
             exponent: 0,
             ecn: true,

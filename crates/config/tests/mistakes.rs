@@ -160,6 +160,11 @@ const WRONG_PORTS: &[&str] = &[
     "pfc.rx = true\npfc.tx = false",
     "pfc = { mode = \"off\", tx = true }",
     "pfc.no_drop = [3]",
+    // a link has PFC or PAUSE (row 288)
+    "flow_control = \"tx\"",
+    "flow_control = \"both\"\npfc = { mode = \"on\", no_drop = [3] }",
+    "flow_control = \"receive\"\npfc.priority.3.headroom_cells = 10",
+    "flow_control = \"send\"\nspeed = \"800G\"\npfc.pause_time = 1",
     "pfc = { mode = \"on\", no_drop = [3], priority.4 = { headroom_cells = 5, resume_cells = 1, xon_offset_cells = 2 } }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3 = { xoff = { static_cells = 9 }, resume_cells = 9 } }",
     "pfc = { mode = \"on\", no_drop = [3], priority.3.headroom_cells = 12289 }",

@@ -9,11 +9,13 @@ use dataplane::{
     mailbox,
 };
 use proptest::prelude::*;
-use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
+use switch::settings::{
+    BridgeSettings, BufferSettings, FlowControl, PortSettings, SwitchSettings, Threshold,
+};
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
-use wire::pause::Pfc;
+use wire::pause::{Pause, Pfc};
 
 const PORTS: usize = 3;
 /// Few enough that flooding runs out of them.
@@ -23,11 +25,14 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// Priority 3 is no-drop; port 2 is slow.
+/// Priority 3 is no-drop; port 2 is slow; port 1 has PAUSE in place of PFC.
 fn settings(xoff_cells: u32) -> SwitchSettings {
     let ports = (0..PORTS).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
-        (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
+        match n {
+            1 => port.flow_control = FlowControl::Both,
+            _ => (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000),
+        }
         let group = &mut port.groups[3];
         (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
         group.xoff = Threshold::Static(xoff_cells);
@@ -152,7 +157,10 @@ impl Lab {
             }
             Step::Pfc { port, quanta } => {
                 let mut bytes = [0; 60];
-                Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes);
+                match port {
+                    1 => Pause { quanta }.encode(mac(port), &mut bytes),
+                    _ => Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes),
+                }
                 self.wires[port].inject(bytes);
             }
             Step::Hold { port, on_hold } => drop(self.tell(Command::Hold { port, held: on_hold })),
@@ -249,6 +257,7 @@ fn an_incast_is_replayed_to_the_nanosecond() {
     let (recording, last, events) = lab.end();
     let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
     assert!(last.ports[0].groups[3].xoff_episodes > 3, "the test would show nothing: {last:?}");
+    assert!(last.ports[1].pause_sent_frames > 3, "and of PAUSE: {last:?}");
     assert_eq!(difference(&last, &replayed), None);
     assert_eq!(replayed_events, events);
     assert_eq!((totals.turns, totals.received_frames, totals.checkpoints), (402, 800, 2));

@@ -52,6 +52,10 @@ pub struct Args {
     #[arg(long)]
     pub no_pfc: bool,
 
+    /// Obey 802.3x PAUSE, which stops all priorities (a port of the switch with flow_control sends it)
+    #[arg(long)]
+    pub flow_control: bool,
+
     /// Tell senders of frames that came marked (ECN), and slow down a flow when told so: DCQCN
     ///
     /// To be given to both ends. As a receiver: answer a flow whose frames come marked with congestion notification

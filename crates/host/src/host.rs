@@ -60,6 +60,8 @@ pub struct HostSettings {
     pub speed_bps: Option<u64>,
     /// Bit i: a pause of priority i is obeyed.
     pub obeyed: u8,
+    /// 802.3x PAUSE is obeyed, which stops all priorities.
+    pub obeys_pause: bool,
     /// It tells senders of congestion marks, and its own flows slow down when it is told of theirs.
     pub reacts: bool,
     /// Time between reading a pause and stopping.
@@ -105,6 +107,7 @@ pub struct Host<P: Port> {
     cnps_sent: u64,
     cnps_received: u64,
     pfc_received: u64,
+    pause_received: u64,
     control_ignored: u64,
     /// What the kernel counted when the port was closed.
     closed_counters: Option<KernelCounters>,
@@ -144,6 +147,7 @@ impl<P: Port> Host<P> {
             announcements: 0,
             announce_at: now,
             pfc_received: 0,
+            pause_received: 0,
             control_ignored: 0,
             closed_counters: None,
             received: Vec::with_capacity(RECEIVE_BATCH),
@@ -232,6 +236,10 @@ impl<P: Port> Host<P> {
                         self.pfc_received += 1;
                         self.receive_pfc(pfc, now);
                     }
+                    Ok(Control::Pause { quanta }) if self.settings.obeys_pause => {
+                        self.pause_received += 1;
+                        (0..PRIORITIES).for_each(|priority| self.receive_pause(priority, quanta, now));
+                    }
                     _ => self.control_ignored += 1,
                 },
                 header => {
@@ -262,7 +270,6 @@ impl<P: Port> Host<P> {
     }
 
     fn receive_pfc(&mut self, pfc: wire::pause::Pfc, now: Instant) {
-        let speed_bps = self.settings.speed_bps.unwrap_or(ASSUMED_SPEED_BPS);
         for (priority, quanta) in pfc.quanta.into_iter().enumerate() {
             if pfc.enable & 1 << priority == 0 {
                 continue;
@@ -270,11 +277,16 @@ impl<P: Port> Host<P> {
             let count = &mut self.pauses[priority];
             *if quanta == 0 { &mut count.xon } else { &mut count.xoff } += 1;
             if self.settings.obeyed & 1 << priority != 0 {
-                let was_paused = self.egress.is_paused(priority);
-                self.egress.receive_pause(priority, quanta_ns(quanta, speed_bps), now);
-                self.note_late_frames(priority, was_paused);
+                self.receive_pause(priority, quanta, now);
             }
         }
+    }
+
+    fn receive_pause(&mut self, priority: usize, quanta: u16, now: Instant) {
+        let speed_bps = self.settings.speed_bps.unwrap_or(ASSUMED_SPEED_BPS);
+        let was_paused = self.egress.is_paused(priority);
+        self.egress.receive_pause(priority, quanta_ns(quanta, speed_bps), now);
+        self.note_late_frames(priority, was_paused);
     }
 
     /// A pause may just have begun: what the kernel holds of the priority leaves late.
@@ -433,6 +445,7 @@ impl<P: Port> Host<P> {
             cnps_sent: self.cnps_sent,
             cnps_received: self.cnps_received,
             pfc_received: self.pfc_received,
+            pause_received: self.pause_received,
             control_ignored: self.control_ignored,
             kernel_lost: lost(&kernel),
             ..Report::default()

@@ -44,7 +44,10 @@ pub struct Report {
     pub other_received: u64,
     /// PFC frames that arrived.
     pub pfc_received: u64,
-    /// Other MAC control frames that arrived (802.3x PAUSE, unknown or cut-off ones): not obeyed.
+    /// 802.3x PAUSE frames that arrived and were obeyed (`--flow-control`).
+    #[serde(default)]
+    pub pause_received: u64,
+    /// Other MAC control frames that arrived (802.3x PAUSE without `--flow-control`, unknown or cut-off ones): not obeyed.
     pub control_ignored: u64,
     /// Frames of ours whose payload check failed and which claim to be of no flow known here.
     pub corrupted_unattributed: u64,

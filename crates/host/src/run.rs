@@ -94,6 +94,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
         flows: args.flows.clone(),
         speed_bps: args.speed,
         obeyed: args.obeyed(),
+        obeys_pause: args.flow_control,
         reacts: args.react_to_ecn,
         reaction_delay_ns: args.reaction_delay,
         duration_ns: args.duration.or(sends.then_some(DEFAULT_DURATION_NS)),

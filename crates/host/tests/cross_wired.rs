@@ -30,6 +30,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         flows,
         speed_bps: None,
         obeyed: 1 << 3,
+        obeys_pause: false,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: Some(SECOND),

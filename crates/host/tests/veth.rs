@@ -194,6 +194,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         flows,
         speed_bps: None,
         obeyed: 0,
+        obeys_pause: false,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: None,

@@ -100,7 +100,7 @@ impl Device {
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
-        let mut switch = Switch::new(&settings, &macs, memory_frames);
+        let mut switch = Switch::new(&settings, &macs, 0);
         let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
         for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
             switch.port_down(port, Instant(0), &mut memory);
@@ -124,8 +124,9 @@ impl Device {
     pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
         self.received += 1;
         if self.software.is_none() {
-            let received = put(packet, &mut self.memory);
-            self.switch.receive(port, received, instant(now), &mut self.memory);
+            if let Some(received) = put(packet, &mut self.memory) {
+                self.switch.receive(port, received, instant(now), &mut self.memory);
+            }
         } else {
             self.ports[port].arrived.push_back(*packet);
         }
@@ -272,14 +273,14 @@ impl Device {
     }
 
     /// Data frames that the switch has counted as received and not as gone: those that lines are sending are among them.
-    pub(crate) fn data_frames_held(&mut self) -> u64 {
+    pub(crate) fn data_frames_held(&self) -> u64 {
         let mut frames = 0;
         self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
         frames
     }
 
     /// Every frame that it holds and no line is sending.
-    pub(crate) fn for_each_held(&mut self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
+    pub(crate) fn for_each_held(&self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
         let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
         let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
         self.for_each_used(|index, bytes| {
@@ -291,15 +292,15 @@ impl Device {
     }
 
     /// Every frame of its memory that is not free.
-    fn for_each_used(&mut self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
-        let mut used = vec![true; self.memory_frames];
-        let all: Vec<_> = std::iter::from_fn(|| self.memory.alloc()).collect();
-        all.iter().for_each(|frame| used[frame.index()] = false);
-        all.into_iter().rev().for_each(|frame| self.memory.free(frame));
-        for index in (0..self.memory_frames).filter(|&index| used[index]) {
-            let frame = FrameId::new(index as u32);
-            look(index, carried(&self.memory, &frame));
+    fn for_each_used(&self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
+        for index in self.memory.taken() {
+            look(index, carried(&self.memory, &FrameId::new(index as u32)));
         }
+    }
+
+    /// The system had no memory for a frame that came in, or for a copy of one: what the switch did since is wrong.
+    pub(crate) fn is_refused_memory(&self) -> bool {
+        self.memory.is_refused()
     }
 
     /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice there.
@@ -314,7 +315,7 @@ impl Port for PortLine {
 
     fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
         let batch = max.min(self.arrived.len());
-        out.extend(self.arrived.drain(..batch).map(|packet| put(&packet, memory)));
+        out.extend(self.arrived.drain(..batch).filter_map(|packet| put(&packet, memory)));
     }
 
     /// What is with a line is bounded by the switch, in bytes.
@@ -342,14 +343,17 @@ impl Port for PortLine {
     }
 }
 
-/// Puts a frame that has come in into memory.
+/// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run must end.
 #[inline]
-fn put(packet: &Packet, memory: &mut HeapMemory) -> Received {
-    // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
-    let frame = memory.alloc().expect("memory for every cell");
+fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<Received> {
+    let Some(frame) = memory.alloc() else {
+        // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
+        assert!(memory.is_refused(), "memory for every cell");
+        return None;
+    };
     let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
     *bytes.expect("frames of memory have room for that") = packet.bytes;
-    Received { frame, len: packet.len }
+    Some(Received { frame, len: packet.len })
 }
 
 /// What a frame of memory carries.

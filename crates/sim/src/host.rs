@@ -1,12 +1,13 @@
 //! A host: one port that sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers
 //! marks with CNPs.
 //!
-//! Rule: whenever the line is free, the next priority in turn that has a frame due and is not paused sends one; the flows
-//! of a priority take turns. PFC of a storm goes first, CNPs next.
+//! Rule: whenever the line is free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due and
+//! is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs next.
 
 use std::collections::VecDeque;
 
 use switch::Instant;
+use switch::link_pause::LinkPause;
 use switch::pfc_received::{Pauses, quanta_ns};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 use wire::set::Set8;
@@ -15,6 +16,7 @@ use crate::flow::Flow;
 use crate::line::Wires;
 use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
 use crate::queue::Event;
+use crate::scenario::HostNode;
 use crate::time::{NS, Picos, instant, of_ns, picos};
 
 /// Pause time of a storm's frames.
@@ -28,6 +30,8 @@ pub(crate) struct Host {
     pub(crate) line: usize,
     /// What its neighbour has paused.
     pub(crate) pauses: Pauses,
+    /// … of the whole link, if the host obeys 802.3x PAUSE.
+    pub(crate) link_pause: Option<LinkPause>,
     /// Flows with a frame that is due, by priority.
     ready: [VecDeque<u32>; 8],
     /// Bit p: `ready[p]` is not empty.
@@ -52,12 +56,13 @@ struct Storm {
 }
 
 impl Host {
-    /// The host that is node `node` and sends over `line` at `speed_bps`, obeying pauses of the priorities in `no_drop`.
-    pub(crate) fn new(node: usize, line: usize, speed_bps: u64, no_drop: u8) -> Self {
+    /// The host that is node `node` and sends over `line` at `speed_bps`, obeying pauses as `settings` say.
+    pub(crate) fn new(node: usize, line: usize, speed_bps: u64, settings: HostNode) -> Self {
         Self {
             node,
             line,
-            pauses: Pauses::new(Set8::from_bits(no_drop), speed_bps),
+            pauses: Pauses::new(Set8::from_bits(settings.no_drop), speed_bps),
+            link_pause: settings.obeys_pause.then(|| LinkPause::new(speed_bps)),
             ready: Default::default(),
             ready_mask: 0,
             last: 7,
@@ -104,7 +109,14 @@ impl Host {
             wires.send(self.line, packet.len, &packet.bytes);
             return;
         }
-        let paused = self.pauses.paused(instant(wires.now)).bits();
+        let now = instant(wires.now);
+        if let Some(link) = &mut self.link_pause
+            && link.is_paused(now)
+        {
+            wires.wake(self.line, picos(link.ends_at()));
+            return;
+        }
+        let paused = self.pauses.paused(now).bits();
         if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
             let Some(flow) = self.cnps.pop_front() else { return };
             self.sent_frames += 1;
@@ -162,12 +174,20 @@ impl Host {
         Some(Packet { len: FRAME_BYTES as u16, bytes })
     }
 
-    /// Obeys a PFC frame.
+    /// Obeys a PFC, or PAUSE, frame.
     pub(crate) fn obey(&mut self, packet: &Packet, now: Instant) {
         self.received_control += 1;
-        if let Ok(Control::Pfc(pfc)) = decode(&packet.bytes[..FRAME_BYTES]) {
-            self.pauses.apply(&pfc, now);
+        match (decode(&packet.bytes[..FRAME_BYTES]), &mut self.link_pause) {
+            (Ok(Control::Pfc(pfc)), _) => self.pauses.apply(&pfc, now),
+            (Ok(Control::Pause { quanta }), Some(link)) => link.apply(quanta, now),
+            _ => {}
         }
+    }
+
+    /// All pauses end, as when its cable is cut.
+    pub(crate) fn clear_pauses(&mut self, now: Instant) {
+        self.pauses.clear(now);
+        self.link_pause.iter_mut().for_each(|link| link.clear(now));
     }
 
     /// The sender of `flow` is to be told of marks.

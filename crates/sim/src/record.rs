@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{PortSettings, Switch};
-use wire::pause::{Control, FRAME_BYTES, decode};
+use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
 use crate::device::Device;
 use crate::line::{Line, Wires};
@@ -196,6 +196,7 @@ pub(crate) struct PauseLog {
 struct PausedPort {
     name: String,
     honoured: u8,
+    obeys_pause: bool,
     speed_bps: u64,
     /// When each priority's pause began and when it ends by itself; none: [`NEVER`].
     since: [Picos; PRIORITIES],
@@ -207,6 +208,7 @@ impl PauseLog {
         let port = |line: &Line| PausedPort {
             name: scenario.end_name(line.to),
             honoured: honoured(scenario, line.to),
+            obeys_pause: obeys_pause(scenario, line.to),
             speed_bps: pause_speed_bps(scenario, line),
             since: [NEVER; PRIORITIES],
             until: [NEVER; PRIORITIES],
@@ -214,10 +216,16 @@ impl PauseLog {
         Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new() }
     }
 
-    /// A PFC frame that came over a line is obeyed.
+    /// A PFC, or PAUSE, frame that came over a line is obeyed. A PAUSE is one of every priority.
     pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
-        let Ok(Control::Pfc(pfc)) = decode(&packet.bytes[..FRAME_BYTES]) else { return };
-        let honoured = pfc.enable & self.lines[line].honoured;
+        let port = &self.lines[line];
+        let (pfc, honoured) = match decode(&packet.bytes[..FRAME_BYTES]) {
+            Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honoured),
+            Ok(Control::Pause { quanta }) if port.obeys_pause => {
+                (Pfc { enable: 0xff, quanta: [quanta; PRIORITIES] }, 0xff)
+            }
+            _ => return,
+        };
         for p in (0..PRIORITIES).filter(|p| honoured & 1 << p != 0) {
             let port = &self.lines[line];
             let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
@@ -257,6 +265,14 @@ fn honoured(scenario: &Scenario, end: End) -> u8 {
             if pfc.rx { pfc.no_drop } else { 0 }
         }
         NodeKind::Host(host) => host.no_drop,
+    }
+}
+
+/// Whether a port obeys PAUSE.
+fn obeys_pause(scenario: &Scenario, end: End) -> bool {
+    match &scenario.nodes[end.node].kind {
+        NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.obeys(),
+        NodeKind::Host(host) => host.obeys_pause,
     }
 }
 

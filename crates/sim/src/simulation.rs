@@ -72,7 +72,7 @@ impl<'s> Simulation<'s> {
                     let line = wires.lines.iter().position(|line| line.from.node == node);
                     let line = line.expect("the reader refuses hosts without a link");
                     places.push(Place::Host(hosts.len()));
-                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), settings.no_drop));
+                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), *settings));
                 }
             }
         }
@@ -148,6 +148,14 @@ impl<'s> Simulation<'s> {
     /// Frames that came into switches so far, PFC included.
     pub fn frame_hops(&self) -> u64 {
         self.devices.iter().map(|device| device.received).sum()
+    }
+
+    /// The first switch that the system has refused memory for what it holds: the run is of no more use.
+    pub fn switch_without_memory(&self) -> Option<&str> {
+        let refused = self.devices.iter().position(Device::is_refused_memory)?;
+        let is_it = |place: &Place| matches!(place, Place::Switch(device) if *device == refused);
+        let node = self.places.iter().position(is_it)?;
+        Some(&self.scenario.nodes[node].name)
     }
 
     /// Runs until `at_ns`; frames of captured links go to `tap`.
@@ -341,7 +349,7 @@ impl<'s> Simulation<'s> {
         // Pauses that came over it are over.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {
-            self.hosts[host].pauses.clear(instant(now));
+            self.hosts[host].clear_pauses(instant(now));
         }
         if let Place::Switch(device) = self.places[from.node] {
             self.devices[device].port_down(from.port, &mut self.wires);

@@ -216,6 +216,46 @@ fn a_software_switch_carries_as_much_a_little_later() {
     assert!(headroom(&software) > headroom(&chip), "the loop is part of the cable");
 }
 
+/// Pauses so short that PFC is to be refreshed faster than its line can send it: what has not left is not repeated, so what is
+/// with the line is bounded, and there is memory for every cell (it once was not, and the run ended in a panic).
+#[test]
+fn pfc_that_is_refreshed_faster_than_its_line_sends_it_is_bounded() {
+    let mut config = "[buffer]\ntotal_cells = 2000\nheadroom_cells = 500\n[port-defaults]\nspeed = \"3.3G\"\ntrust = \"dot1p\"\n\
+                      [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\npause_time = 1\n"
+        .to_owned();
+    (0..3).for_each(|port| config += &format!("[port.p{port}]\ninterface = \"i{port}\"\n"));
+    let mut device = switch("switch", &config);
+    let NodeKind::Switch(settings) = &mut device.kind else { panic!("a switch") };
+    settings.turn_ns = 50;
+    let nodes = vec![device, host("h1"), host("h2"), host("h3")];
+    let links = (1..=3).map(|n| cable((n, 0), (0, n - 1), 3_300_000_000, 10)).collect();
+    let traffic = vec![constant("a", 1, 3, 3, 64), constant("b", 2, 3, 3, 64)];
+    let outcome = run(&scenario(nodes, links, traffic, 2 * MS));
+    let ports = &outcome.switches[0].ports;
+    // A PFC frame of 60 bytes takes 145 ns of the line, so there is no time for more; a refresh every 51 ns would be 39,000.
+    for port in &ports[..2] {
+        let sent = port.counts.pfc_sent.frames;
+        assert!((1_000..=2 * MS / 145 + 1).contains(&sent), "{sent} PFC frames");
+    }
+}
+
+/// Memory is taken as it is used: switches of 2²⁴ cells, 16 GiB of frames' headers if they were all full, for one frame.
+#[test]
+fn a_large_buffer_costs_what_it_holds() {
+    let config =
+        "[buffer]\ntotal_cells = 16777216\n[port.p0]\ninterface = \"a\"\n[port.p1]\ninterface = \"b\"\n";
+    let mut nodes: Vec<_> = (0..16).map(|n| switch(&format!("s{n}"), config)).collect();
+    nodes.extend([host("h1"), host("h2")]);
+    let mut links: Vec<_> = (0..15).map(|n| cable((n, 1), (n + 1, 0), 10 * GBPS, 1)).collect();
+    links.extend([cable((16, 0), (0, 0), 10 * GBPS, 1), cable((17, 0), (15, 1), 10 * GBPS, 1)]);
+    let outcome = run(&scenario(nodes, links, vec![one_frame("one", 16, 17, 0, 1000, 0)], MS));
+    assert_eq!(outcome.traffic[0].received_frames, 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmPeak:")).unwrap();
+    let peak_kb: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak_kb < 4 << 20, "{peak_kb} kB of addresses");
+}
+
 /// A switch of many hosts, some slow, in a network of two or three switches in a row.
 #[derive(Debug, Clone)]
 struct Random {

@@ -254,3 +254,27 @@ fn long_files_are_refused() {
     assert_eq!(code, 2);
     assert!(err.contains("the file has 100 MiB; 1 MiB is the most"), "{err}");
 }
+
+/// A switch that holds more than there is memory for ends the run with an error that says which, when, and what helps.
+#[test]
+fn memory_that_cannot_be_had_is_an_error() {
+    let folder = folder();
+    let device = "[buffer]\ntotal_cells = 16777216\n[port-defaults]\nspeed = \"400G\"\n\
+        [port-defaults.buffer.egress.queue.2]\nshared_percent = 100\n\
+        [port.p1]\ninterface = \"a\"\n[port.p2]\ninterface = \"b\"\n[port.p3]\ninterface = \"c\"\n";
+    fs::write(folder.path().join("configs/large.toml"), device).unwrap();
+    let scenario = "duration = \"20ms\"\n[switch.s]\nconfig = \"configs/large.toml\"\n[host.\"h[1-3]\"]\n\
+        [[link]]\nends = [\"h[1-3]\", \"s.p[1-3]\"]\n\
+        [[traffic]]\nname = \"t\"\nfrom = [\"h1\", \"h2\"]\nto = \"h3\"\nframe_bytes = 64\n";
+    fs::write(folder.path().join("large.toml"), scenario).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 120000; exec \"$0\" sim large.toml", env!("CARGO_BIN_EXE_sluice")]);
+    let output = command.current_dir(folder.path()).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{err}");
+    assert!(err.contains("sluice: no memory is left for the frames that s holds at "), "{err}");
+    assert!(
+        err.contains(" µs: lower its total_cells, or run the scenario where there is more memory"),
+        "{err}"
+    );
+}

@@ -34,6 +34,7 @@ impl Switch {
         }
         self.bridge.apply(&settings.bridge);
         self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
+        self.multicast_to_queue = settings.bridge.multicast_to_queue;
         for port in 0..settings.ports.len() {
             (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
             self.ingress[port].tell_again();

@@ -7,8 +7,8 @@
 //!
 //! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
 //! unless the map DSCP → local precedence has an entry for the trusted DSCP; the policy, which matches the PCP of a
-//! tagged frame, wins over both. A unicast frame to an unknown destination goes to the queue of a map of its own, if
-//! there is one. The drop level comes from the map of the trusted field, or from the tag's DEI where that is higher.
+//! tagged frame, wins over both. A unicast frame to an unknown destination, and one to a group address, goes to the queue of a
+//! map of its own, if there is one. The drop level comes from the map of the trusted field, or from the tag's DEI where that is higher.
 //!
 //! ```text
 //!              trust dot1p: PCP ─────────────┐
@@ -118,10 +118,11 @@ fn with_tag(
     Class { queue, drop_level, ..class }
 }
 
-/// The queues that frames of each priority may be in on a port with these settings: what a pause of that priority stops.
+/// The queues that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
+/// a pause of that priority stops.
 pub fn queues_of_priorities(
     settings: &ClassifySettings,
-    unknown_unicast: Option<[u8; PRIORITIES]>,
+    flood_maps: &[[u8; PRIORITIES]],
 ) -> [Set8; PRIORITIES] {
     let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
@@ -134,9 +135,7 @@ pub fn queues_of_priorities(
         if queues.is_empty() {
             queues.set(settings.dot1p_to_queue[priority].into(), true);
         }
-        if let Some(map) = unknown_unicast {
-            queues.set(map[priority].into(), true);
-        }
+        flood_maps.iter().for_each(|map| queues.set(map[priority].into(), true));
     }
     queues
 }
@@ -298,13 +297,13 @@ mod tests {
     fn a_pause_stops_every_queue_that_the_priority_may_be_in() {
         let mut settings = ClassifySettings::default();
         let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
-        assert_eq!(queues_of_priorities(&settings, None), by_map.map(Set8::from_bits));
+        assert_eq!(queues_of_priorities(&settings, &[]), by_map.map(Set8::from_bits));
         settings.policy[3] = Some(6);
-        assert_eq!(queues_of_priorities(&settings, None)[3].bits(), 0b100_0000);
+        assert_eq!(queues_of_priorities(&settings, &[])[3].bits(), 0b100_0000);
         settings.policy[3] = None;
         (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
-        assert_eq!(queues_of_priorities(&settings, None)[5].bits(), 0b10_0001);
-        let unknown = Some(crate::settings::UNKNOWN_UNICAST_TO_QUEUE);
+        assert_eq!(queues_of_priorities(&settings, &[])[5].bits(), 0b10_0001);
+        let unknown = &[crate::settings::UNKNOWN_UNICAST_TO_QUEUE];
         assert_eq!(queues_of_priorities(&settings, unknown)[3].bits(), 0b1010);
     }
 }

@@ -217,8 +217,16 @@ pub struct PortSnapshot {
     pub pfc_sent: PfcCount,
     /// Frames of ethertype 0x8808 that are no PFC or PAUSE (another destination, wrong opcode, too short).
     pub pfc_malformed_frames: u64,
-    /// 802.3x PAUSE frames that came in (counted, not obeyed).
+    /// 802.3x PAUSE frames that came in; obeyed where `flow_control` says so.
     pub pause_received_frames: u64,
+    /// 802.3x PAUSE frames that went out.
+    pub pause_sent_frames: u64,
+    /// The neighbour has paused the whole link by 802.3x PAUSE.
+    pub link_paused: bool,
+    /// Times that a pause of the whole link began.
+    pub link_pauses: u64,
+    /// Nanoseconds that the whole link was paused, in all.
+    pub link_paused_ns: u64,
     /// Times that frames piled up in the RX rings, so that every no-drop priority was in XOFF.
     pub rx_ring_episodes: u64,
     /// Addresses learned on this port.

@@ -9,6 +9,7 @@ use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
+use crate::link_pause::LinkPause;
 use crate::pfc_received::Pauses;
 use crate::pool::Pools;
 use crate::queue::Queue;
@@ -67,6 +68,8 @@ pub struct Egress {
     shaped: Vec<Shaped>,
     /// What the neighbour has paused.
     pauses: Pauses,
+    /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
+    link_pause: Option<Box<LinkPause>>,
     /// For WRED: the same on every run of the same port number.
     random: Random,
     /// What a pause of each priority stops.
@@ -94,6 +97,7 @@ impl Egress {
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
             pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
+            link_pause: obeys_pause(settings),
             random: Random::new(seed),
             queues_of_priorities: stopped_by_pauses(settings, limits),
             rewrite: settings.rewrite,
@@ -270,7 +274,13 @@ impl Egress {
                 self.pauses.apply(&pfc, now);
                 return self.is_backlogged();
             }
-            Ok(Control::Pause { .. }) => self.pause_received += 1,
+            Ok(Control::Pause { quanta }) => {
+                self.pause_received += 1;
+                if let Some(link) = &mut self.link_pause {
+                    link.apply(quanta, now);
+                    return self.is_backlogged();
+                }
+            }
             Ok(Control::Unknown { .. }) | Err(_) => self.pfc_malformed += 1,
         }
         false
@@ -279,6 +289,7 @@ impl Egress {
     /// All pauses end, as when the port goes down.
     pub fn clear_pauses(&mut self, now: Instant) {
         self.pauses.clear(now);
+        self.link_pause.iter_mut().for_each(|link| link.clear(now));
     }
 
     /// Holds transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
@@ -292,9 +303,14 @@ impl Egress {
         !self.backlogged.is_empty()
     }
 
-    /// Queues whose priority is paused.
+    /// Queues whose priority is paused, or their link.
     #[inline]
     fn paused_queues(&mut self, now: Instant) -> Set8 {
+        if let Some(link) = &mut self.link_pause
+            && link.is_paused(now)
+        {
+            return Set8::ALL;
+        }
         let priorities = self.pauses.paused(now);
         priorities.into_iter().fold(Set8::EMPTY, |set, p| set.with(self.queues_of_priorities[p & 7]))
     }
@@ -318,7 +334,8 @@ impl Egress {
             rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()
         };
         let some_queue = unpaused.into_iter().map(free_at).min().unwrap_or(Instant::NEVER);
-        some_queue.min(self.pauses.next_end()).max(self.shaper.free_at()).max(now)
+        let link_free = self.link_pause.as_ref().map_or(Instant::NEVER, |link| link.ends_at());
+        some_queue.min(self.pauses.next_end()).min(link_free).max(self.shaper.free_at()).max(now)
     }
 
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
@@ -339,6 +356,13 @@ impl Egress {
             queue.reconfigure(queue_limits, limits.usage_percent, pools);
         }
         self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
+        self.link_pause = match (obeys_pause(settings), self.link_pause.take()) {
+            (Some(_), Some(mut link)) => {
+                link.reconfigure(settings.pause_speed_bps(), now);
+                Some(link)
+            }
+            (new, _) => new,
+        };
         self.queues_of_priorities = stopped_by_pauses(settings, limits);
         self.rewrites = settings.rewrite != RewriteSettings::default();
         self.rewrite = settings.rewrite;
@@ -401,6 +425,10 @@ impl Egress {
         out.pause_received_frames = self.pause_received;
         let paused = self.paused_queues(now);
         let (episodes, paused_ns) = self.pauses.history(now);
+        let (link_episodes, link_paused_ns) =
+            self.link_pause.as_ref().map_or((0, 0), |link| link.history(now));
+        out.link_paused = self.link_pause.as_mut().is_some_and(|link| link.is_paused(now));
+        (out.link_pauses, out.link_paused_ns) = (link_episodes, link_paused_ns);
         for (q, out) in out.queues.iter_mut().enumerate() {
             let priorities = (0..PRIORITIES).filter(|&p| self.queues_of_priorities[p].contains(q));
             *out = QueueSnapshot {
@@ -438,6 +466,11 @@ fn shaped(settings: &PortSettings) -> Vec<Shaped> {
 /// Priorities whose pauses are obeyed.
 fn honoured(settings: &PortSettings) -> Set8 {
     if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
+}
+
+/// The pause of the whole link, where it is obeyed.
+fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
+    settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
 }
 
 /// What a pause of each priority stops: the neighbour means the priorities that it sees.

@@ -4,7 +4,7 @@
 //! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved, the rest shared):
 //! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has room;
 //! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in use, every frame is;
-//! - otherwise it drops. A lossy group has no headroom.
+//! - otherwise it drops. A group whose neighbour is told nothing (neither PFC nor PAUSE) has no headroom.
 //! - Cells leave in the reverse order: headroom, shared, reserved.
 //! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
 //!
@@ -22,6 +22,7 @@
 
 use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, GroupSnapshot};
+use crate::link_pause::Protection;
 use crate::pool::{Pool, Pools};
 use crate::settings::{GroupSettings, Threshold};
 use crate::threshold::Limit;
@@ -58,7 +59,7 @@ pub struct Group {
     own_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
-    no_drop: bool,
+    protection: Protection,
     xoff: bool,
     /// Frames were dropped since headroom was last empty: the event has been told.
     losing: bool,
@@ -92,14 +93,14 @@ struct Peaks {
 
 impl Group {
     /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
-    pub fn new(settings: GroupSettings, no_drop: bool, usage_percent: u8) -> Self {
+    pub fn new(settings: GroupSettings, protection: Protection, usage_percent: u8) -> Self {
         let mut group = Self {
             received: Count::default(),
             used_cells: 0,
             own_cells: 0,
             headroom_cells: 0,
             peaks: Peaks::default(),
-            no_drop,
+            protection,
             xoff: false,
             losing: false,
             pool: settings.pool & 3,
@@ -130,7 +131,13 @@ impl Group {
 
     /// PFC protects this group.
     pub fn is_no_drop(&self) -> bool {
-        self.no_drop
+        self.protection == Protection::Pfc
+    }
+
+    /// Its neighbour is told to stop when it fills, by PFC or by PAUSE.
+    #[inline]
+    pub fn is_protected(&self) -> bool {
+        self.protection != Protection::None
     }
 
     /// The neighbour is told to stop.
@@ -190,7 +197,7 @@ impl Group {
                 return Some(Area::ReservedAndShared);
             }
         }
-        let fits = self.no_drop
+        let fits = self.is_protected()
             && self.headroom_cells + cells <= self.rest.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
         fits.then_some(Area::Headroom)
@@ -276,18 +283,18 @@ impl Group {
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
     pub fn count_drop(&mut self, len: u16) -> bool {
         self.rest.dropped.add(len);
-        self.no_drop && !std::mem::replace(&mut self.losing, true)
+        self.is_no_drop() && !std::mem::replace(&mut self.losing, true)
     }
 
     /// Compares use with the thresholds, and says what, if anything, the neighbour must be told. Where RX rings are long, a
-    /// no-drop group is in XOFF whatever it holds.
+    /// protected group is in XOFF whatever it holds.
     #[inline]
     pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<Change> {
         let pool = self.pool(pools);
         let threshold = self.xoff_limit.cells(pool.free_cells());
         let shared = self.shared_cells();
         let full = self.headroom_cells > 0 || (shared > 0 && (shared >= threshold || pool.wants_pause()));
-        let over = self.no_drop && (full || rings_are_long);
+        let over = self.is_protected() && (full || rings_are_long);
         if over != self.xoff {
             if over {
                 self.xoff = true;
@@ -297,7 +304,7 @@ impl Group {
             let offset = self.rest.settings.xon_offset_cells;
             let low = shared <= self.rest.settings.resume_cells.max(threshold.saturating_sub(offset));
             let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
-            if (low && pool_is_low) || !self.no_drop {
+            if (low && pool_is_low) || !self.is_protected() {
                 self.xoff = false;
                 return Some(Change::Xon);
             }
@@ -308,7 +315,7 @@ impl Group {
     /// Whether `examine` may find something though this group itself does not move: other groups move a dynamic T.
     #[inline]
     pub fn depends_on_others(&self) -> bool {
-        self.no_drop && (self.xoff || self.shared_cells() > 0)
+        self.is_protected() && (self.xoff || self.shared_cells() > 0)
     }
 
     /// Other settings are coming: gives the shared cells back until `reconfigure` takes them again.
@@ -320,14 +327,14 @@ impl Group {
     pub(crate) fn reconfigure(
         &mut self,
         settings: GroupSettings,
-        no_drop: bool,
+        protection: Protection,
         usage_percent: u8,
         pools: &mut Pools,
     ) {
-        (self.rest.settings, self.no_drop) = (settings, no_drop);
+        (self.rest.settings, self.protection) = (settings, protection);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
         self.xoff_limit = Limit::of(settings.xoff);
-        self.losing &= no_drop;
+        self.losing &= self.is_no_drop();
         self.rest.usage.set_percent(usage_percent);
         self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());
@@ -364,7 +371,7 @@ impl Group {
     pub fn snapshot(&self, pools: &Pools) -> GroupSnapshot {
         let [shared, headroom, total] = self.rest.watermarks;
         GroupSnapshot {
-            no_drop: self.no_drop,
+            no_drop: self.is_no_drop(),
             pool: self.rest.settings.pool,
             xoff: self.xoff,
             xoff_episodes: self.rest.xoff_episodes,
@@ -372,7 +379,7 @@ impl Group {
             reserved_size_cells: self.rest.settings.reserved_cells,
             shared: shared.level(self.shared_cells(), self.peaks.shared),
             headroom: headroom.level(self.headroom_cells, self.peaks.headroom),
-            headroom_size_cells: if self.no_drop { self.rest.settings.headroom_cells } else { 0 },
+            headroom_size_cells: if self.is_protected() { self.rest.settings.headroom_cells } else { 0 },
             total: total.level(self.cells(), self.peaks.total),
             threshold_cells: self.threshold_cells(pools),
             is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
@@ -408,7 +415,8 @@ mod tests {
                 headroom_cells: 100,
                 ..BufferSettings::default()
             };
-            Self { group: Group::new(settings, no_drop, 100), pools: Pools::new(&buffer) }
+            let protection = if no_drop { Protection::Pfc } else { Protection::None };
+            Self { group: Group::new(settings, protection, 100), pools: Pools::new(&buffer) }
         }
 
         fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {

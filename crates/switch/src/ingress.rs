@@ -10,7 +10,8 @@ use crate::classify::Classifier;
 use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
 use crate::group::{Area, Change, Group};
-use crate::pfc_sent::{PfcSender, Timing};
+use crate::link_pause::{LINK, Protection};
+use crate::pfc_sent::{PfcSender, Timing, Told};
 use crate::pool::Pools;
 use crate::rx_rings::RxRings;
 use crate::settings::{AlarmKind, AlarmSettings, DropLevel, PRIORITIES, PortAlarmSettings, PortSettings};
@@ -30,7 +31,7 @@ pub struct Ingress {
     classifier: Classifier,
     /// Groups that must be examined each turn, as others move their threshold.
     watched: Set8,
-    /// PFC frames are sent.
+    /// PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
     rx_rings: RxRings,
     pfc: PfcSender,
@@ -46,14 +47,13 @@ pub struct Ingress {
 impl Ingress {
     /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent` counts violations.
     pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
-        let no_drop = settings.pfc.no_drop;
         Self {
             groups: std::array::from_fn(|p| {
-                Group::new(settings.groups[p], no_drop & (1 << p) != 0, usage_percent)
+                Group::new(settings.groups[p], protection(settings, p), usage_percent)
             }),
             classifier: Classifier::new(&settings.classify),
             watched: Set8::EMPTY,
-            sends_pfc: settings.pfc.tx,
+            sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
             rx_rings: RxRings::default(),
             pfc: PfcSender::new(Timing::of(settings)),
             mac,
@@ -81,7 +81,7 @@ impl Ingress {
             DropLevel::Yellow => self.coloured[0] += 1,
             DropLevel::Red => self.coloured[1] += 1,
         }
-        is_xoff && self.pfc.insist(priority, now)
+        is_xoff && self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, now)
     }
 
     /// Counts a frame that came in and that no bridge forwards.
@@ -120,7 +120,7 @@ impl Ingress {
     pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
         group.charge(charge.cells(), area, pools);
-        group.is_no_drop()
+        group.is_protected()
     }
 
     /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
@@ -140,9 +140,18 @@ impl Ingress {
         if let Some(change) = change
             && self.sends_pfc
         {
-            self.pfc.set(priority, change == Change::Xoff);
+            self.tell(priority, change == Change::Xoff);
         }
         change
+    }
+
+    /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.
+    fn tell(&mut self, priority: usize, xoff: bool) {
+        if self.pfc.is_of_link() {
+            self.pfc.set(LINK, self.groups.iter().any(Group::is_xoff));
+        } else {
+            self.pfc.set(priority, xoff);
+        }
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.
@@ -163,9 +172,11 @@ impl Ingress {
         self.pfc.next_deadline()
     }
 
-    /// Nothing more is forwarded: no-drop groups are in XOFF for good.
+    /// Nothing more is forwarded: no-drop groups, or a link that is told by PAUSE, are in XOFF for good.
     pub fn stop(&mut self) {
-        if self.sends_pfc {
+        if self.sends_pfc && self.pfc.is_of_link() {
+            self.pfc.set(LINK, true);
+        } else if self.sends_pfc {
             let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
             no_drop.for_each(|p| self.pfc.set(p, true));
         }
@@ -190,15 +201,18 @@ impl Ingress {
 
     /// A guard sent `frames` PFC frames for us, the last one at `at`: every no-drop priority is paused.
     pub fn told_by_guard(&mut self, frames: u64, at: Instant) {
-        if self.sends_pfc {
+        if self.sends_pfc && !self.pfc.is_of_link() {
             let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop()).collect();
             self.pfc.told_by_guard(no_drop, frames, at);
         }
     }
 
-    /// Writes the PFC frame that is due.
+    /// Writes the PFC, or PAUSE, frame that is due.
     pub fn send_pfc(&mut self, frame: &mut [u8; pause::FRAME_BYTES], now: Instant) {
-        self.pfc.send(now).encode(self.mac, frame);
+        match self.pfc.send(now) {
+            Told::Pfc(pfc) => pfc.encode(self.mac, frame),
+            Told::Pause(pause) => pause.encode(self.mac, frame),
+        }
     }
 
     /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
@@ -209,18 +223,20 @@ impl Ingress {
     /// Other settings; the groups must be examined after.
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::new(&settings.classify);
-        self.sends_pfc = settings.pfc.tx;
+        self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
         self.pfc.reconfigure(Timing::of(settings));
         for (p, group) in self.groups.iter_mut().enumerate() {
-            let no_drop = settings.pfc.no_drop & (1 << p) != 0;
-            group.reconfigure(settings.groups[p], no_drop, usage_percent, pools);
+            group.reconfigure(settings.groups[p], protection(settings, p), usage_percent, pools);
         }
     }
 
     /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
     pub(crate) fn tell_again(&mut self) {
-        for (p, group) in self.groups.iter().enumerate() {
-            self.pfc.set(p, self.sends_pfc && group.is_xoff());
+        let is_xoff = self.groups.each_ref().map(|group| self.sends_pfc && group.is_xoff());
+        let of_link = self.pfc.is_of_link();
+        let any = is_xoff.contains(&true);
+        for (p, is_xoff) in is_xoff.into_iter().enumerate() {
+            self.pfc.set(p, if of_link { p == LINK && any } else { is_xoff });
         }
     }
 
@@ -286,6 +302,18 @@ impl Ingress {
         }
         out.input_dropped = Count::sum(&self.drops);
         out.pfc_sent = self.pfc.count();
+        out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();
+    }
+}
+
+/// How the neighbour is told to stop a priority.
+fn protection(settings: &PortSettings, priority: usize) -> Protection {
+    if settings.pfc.no_drop & (1 << priority) != 0 {
+        Protection::Pfc
+    } else if settings.flow_control.sends() {
+        Protection::Pause
+    } else {
+        Protection::None
     }
 }

@@ -18,6 +18,7 @@ pub mod headroom;
 pub mod ingress;
 pub mod limits;
 mod link;
+pub mod link_pause;
 pub mod memory;
 pub mod pfc_received;
 pub mod pfc_sent;

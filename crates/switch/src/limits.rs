@@ -75,5 +75,5 @@ fn typical_frame_ns(port: &PortSettings) -> Nanos {
 }
 
 fn queues_of(settings: &SwitchSettings, port: &PortSettings) -> [Set8; PRIORITIES] {
-    queues_of_priorities(&port.classify, settings.bridge.unknown_unicast_to_queue)
+    queues_of_priorities(&port.classify, &settings.bridge.flood_maps())
 }

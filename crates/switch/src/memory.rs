@@ -38,33 +38,86 @@ pub trait Memory {
     fn free_frames(&self) -> usize;
 }
 
-/// Frames on the heap.
+/// Bytes that memory on the heap grows by at least.
+const LEAST_GROWTH_BYTES: usize = 1 << 16;
+
+/// Frames on the heap, taken from it as they are used: a buffer of millions of cells costs what it holds at most.
 #[derive(Debug)]
 pub struct HeapMemory {
     bytes: Vec<u8>,
     frame_bytes: usize,
     free: Vec<u32>,
+    /// Frames from this one up to `frames` were never used.
+    fresh: u32,
+    frames: u32,
+    is_refused: bool,
 }
 
 impl HeapMemory {
     /// `frames` frames of `frame_bytes` bytes each, all free.
     pub fn new(frames: usize, frame_bytes: usize) -> Self {
         let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
-        Self { bytes: vec![0; frames as usize * frame_bytes], frame_bytes, free: (0..frames).rev().collect() }
+        Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames, is_refused: false }
     }
 
     /// The same, but for the frames that `is_taken` says somebody holds already.
     pub fn with_taken(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
         let mut memory = Self::new(frames, frame_bytes);
-        memory.free.retain(|&frame| !is_taken(frame as usize));
+        memory.bytes.resize(frames * frame_bytes, 0);
+        memory.fresh = memory.frames;
+        memory.free = (0..memory.frames).rev().filter(|&frame| !is_taken(frame as usize)).collect();
         memory
+    }
+
+    /// The system had no more memory to give when a frame was asked for.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The frames that somebody holds (checks only: slow).
+    pub fn taken(&self) -> Vec<usize> {
+        let mut is_taken = vec![true; self.fresh as usize];
+        self.free.iter().for_each(|&frame| is_taken[frame as usize] = false);
+        (0..is_taken.len()).filter(|&frame| is_taken[frame]).collect()
+    }
+
+    /// A frame that was never used.
+    #[cold]
+    fn alloc_fresh(&mut self) -> Option<FrameId> {
+        if self.fresh == self.frames {
+            return None;
+        }
+        let needed = (self.fresh as usize + 1).checked_mul(self.frame_bytes);
+        if !needed.is_some_and(|needed| self.grow_to(needed)) {
+            self.is_refused = true;
+            return None;
+        }
+        self.fresh += 1;
+        Some(FrameId::new(self.fresh - 1))
+    }
+
+    /// Has `needed` bytes, if there is memory: twice as many each time, but not more than all frames have.
+    fn grow_to(&mut self, needed: usize) -> bool {
+        let len = self.bytes.len();
+        if needed > len {
+            let all = self.frame_bytes.saturating_mul(self.frames as usize);
+            let wanted = needed.max(2 * len).max(LEAST_GROWTH_BYTES).min(all);
+            if self.bytes.try_reserve_exact(wanted - len).is_err() {
+                return false;
+            }
+            self.bytes.resize(wanted, 0);
+        }
+        true
     }
 }
 
 impl Memory for HeapMemory {
     #[inline]
     fn alloc(&mut self) -> Option<FrameId> {
-        self.free.pop().map(FrameId::new)
+        match self.free.pop() {
+            Some(frame) => Some(FrameId::new(frame)),
+            None => self.alloc_fresh(),
+        }
     }
 
     #[inline]
@@ -94,6 +147,39 @@ impl Memory for HeapMemory {
     }
 
     fn free_frames(&self) -> usize {
-        self.free.len()
+        self.free.len() + (self.frames - self.fresh) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most frames that there can be: bytes are taken for those in use, in the order of their numbers.
+    #[test]
+    fn memory_is_taken_as_it_is_used() {
+        let mut memory = HeapMemory::new(u32::MAX as usize, 64);
+        let frames: Vec<FrameId> = (0..1500).filter_map(|_| memory.alloc()).collect();
+        assert!(frames.iter().map(FrameId::index).eq(0..1500));
+        assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1500));
+        frames.into_iter().for_each(|frame| memory.free(frame));
+        assert_eq!(memory.alloc().map(|frame| frame.index()), Some(1499), "the one freed last first");
+        assert_eq!(memory.taken(), [1499]);
+        assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1));
+    }
+
+    #[test]
+    fn memory_ends_with_its_frames() {
+        let mut memory = HeapMemory::new(2, 64);
+        let frames = [memory.alloc(), memory.alloc(), memory.alloc()];
+        assert_eq!(frames.each_ref().map(Option::is_some), [true, true, false]);
+        assert!(!memory.is_refused());
+    }
+
+    /// No machine has so much: the frame is refused, and that is told apart from memory that is used up.
+    #[test]
+    fn memory_that_cannot_be_had_is_refused() {
+        let mut memory = HeapMemory::new(4, 1 << 62);
+        assert!(memory.alloc().is_none() && memory.is_refused());
     }
 }

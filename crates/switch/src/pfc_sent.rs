@@ -9,16 +9,19 @@
 //!   that it reads our quanta faster still: XOFF is repeated at once, and from then on, until nothing is in XOFF, after half of
 //!   the time that the pause seems to have lasted.
 //! - XON is repeated once, should the first have been lost.
+//! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
+//!   ([`crate::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
 //! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
 //!
 //! Source: docs/law.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
 use crate::counters::PfcCount;
+use crate::link_pause::LINK;
 use crate::pfc_received::quanta_ns;
 use crate::settings::PortSettings;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
-use wire::pause::Pfc;
+use wire::pause::{Pause, Pfc};
 use wire::set::Set8;
 
 /// XON is repeated so much later.
@@ -32,6 +35,8 @@ const SHORTEST_REFRESH_NS: Nanos = 50_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
     pause_quanta: u16,
+    /// PAUSE, not PFC.
+    of_link: bool,
     refresh_ns: Nanos,
     response_ns: Nanos,
 }
@@ -42,6 +47,7 @@ impl Timing {
         let fastest_bps = settings.pause_speed_bps().max(settings.link_speed_bps.unwrap_or(0));
         Self {
             pause_quanta: settings.pfc.pause_quanta,
+            of_link: settings.flow_control.sends(),
             refresh_ns: quanta_ns(settings.pfc.pause_quanta, fastest_bps) / 3,
             response_ns: settings.response_ns,
         }
@@ -53,7 +59,16 @@ impl Timing {
     }
 }
 
-/// The PFC that one port sends.
+/// What a frame that is due says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Priority by priority.
+    Pfc(Pfc),
+    /// Of the whole link.
+    Pause(Pause),
+}
+
+/// The PFC, or PAUSE, that one port sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PfcSender {
     timing: Timing,
@@ -61,6 +76,8 @@ pub struct PfcSender {
     xoff: Set8,
     /// Those that the neighbour was last told of.
     announced: Set8,
+    /// … by PAUSE, not PFC.
+    announced_of_link: bool,
     /// Those whose XON is to be repeated.
     xon_again: Set8,
     /// Frames handed out that have not left the port yet.
@@ -71,6 +88,7 @@ pub struct PfcSender {
     /// As in `timing`, or what the neighbour has taught us since something is in XOFF.
     refresh_ns: Nanos,
     count: PfcCount,
+    pause_frames: u64,
 }
 
 impl PfcSender {
@@ -80,12 +98,14 @@ impl PfcSender {
             timing,
             xoff: Set8::EMPTY,
             announced: Set8::EMPTY,
+            announced_of_link: timing.of_link,
             xon_again: Set8::EMPTY,
             in_flight: 0,
             sent_at: Instant::default(),
             repeat_at: Instant::NEVER,
             refresh_ns: timing.refresh_ns,
             count: PfcCount::default(),
+            pause_frames: 0,
         }
     }
 
@@ -95,6 +115,15 @@ impl PfcSender {
             self.repeat_at = Instant::default();
         }
         (self.timing, self.refresh_ns) = (timing, timing.refresh_ns);
+        if self.announced.is_empty() && self.xon_again.is_empty() {
+            self.announced_of_link = timing.of_link;
+        }
+    }
+
+    /// Whole links are paused.
+    #[inline]
+    pub fn is_of_link(&self) -> bool {
+        self.timing.of_link
     }
 
     /// A priority enters or leaves XOFF.
@@ -144,15 +173,46 @@ impl PfcSender {
     }
 
     /// The frame that is due: the caller sends it now, and says when it has left.
-    pub fn send(&mut self, now: Instant) -> Pfc {
+    pub fn send(&mut self, now: Instant) -> Told {
+        if self.announced_of_link != self.timing.of_link {
+            return self.take_back(now);
+        }
+        let pfc = self.next(now);
+        self.tell(pfc)
+    }
+
+    /// The other kind of frames is sent from now on: what was told by the old kind ends by it.
+    #[cold]
+    fn take_back(&mut self, now: Instant) -> Told {
+        let xoff = std::mem::take(&mut self.xoff);
+        let pfc = self.next(now);
+        let told = self.tell(pfc);
+        (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
+        (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
+        told
+    }
+
+    /// Counts a frame, and says it in its kind.
+    fn tell(&mut self, pfc: Pfc) -> Told {
+        if self.announced_of_link {
+            self.pause_frames += 1;
+            return Told::Pause(Pause { quanta: pfc.quanta[LINK] });
+        }
+        self.count.frames += 1;
+        for p in Set8::from_bits(pfc.enable) {
+            let counter =
+                if pfc.quanta[p] == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
+            counter[p] += 1;
+        }
+        Told::Pfc(pfc)
+    }
+
+    fn next(&mut self, now: Instant) -> Pfc {
         let released = self.announced.without(self.xoff);
         let xon = released.with(self.xon_again).without(self.xoff);
         let enable = self.xoff.with(xon);
         let quanta =
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
-        self.count.frames += 1;
-        self.xoff.into_iter().for_each(|p| self.count.xoff_frames[p] += 1);
-        xon.into_iter().for_each(|p| self.count.xon_frames[p] += 1);
         (self.announced, self.xon_again) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
         if self.xoff.is_empty() {
@@ -174,15 +234,25 @@ impl PfcSender {
     pub fn count(&self) -> PfcCount {
         self.count
     }
+
+    /// PAUSE frames sent.
+    pub fn pause_frames(&self) -> u64 {
+        self.pause_frames
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn pfc(told: Told) -> Pfc {
+        let Told::Pfc(pfc) = told else { panic!("{told:?} is no PFC") };
+        pfc
+    }
+
     /// A pause time of 300 quanta.
     fn timing(refresh_ns: Nanos) -> Timing {
-        Timing { pause_quanta: 300, refresh_ns, response_ns: 300_000 }
+        Timing { pause_quanta: 300, of_link: false, refresh_ns, response_ns: 300_000 }
     }
 
     /// (port's speed, link's speed) in Gbit/s → the refresh of 65535 quanta, in µs.
@@ -256,12 +326,63 @@ mod tests {
         sender.told_by_guard(priorities, 5, Instant(1000));
         sender.set(4, true);
         assert!(sender.is_due(Instant(1001)));
-        let pfc = sender.send(Instant(1001));
+        let pfc = pfc(sender.send(Instant(1001)));
         assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
         assert_eq!(
             (sender.count().frames, sender.count().xoff_frames[3], sender.count().xoff_frames[4]),
             (6, 5, 6)
         );
+    }
+
+    /// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
+    #[test]
+    fn a_link_is_told_as_a_priority_is() {
+        let mut sender = PfcSender::new(Timing { of_link: true, ..timing(100) });
+        let mut at = |now, xoff: bool| {
+            sender.set(LINK, xoff);
+            sender.is_due(Instant(now)).then(|| {
+                let told = sender.send(Instant(now));
+                sender.sent();
+                told
+            })
+        };
+        let pause = |quanta| Some(Told::Pause(Pause { quanta }));
+        assert_eq!(
+            [at(0, false), at(10, true), at(109, true), at(110, true)],
+            [None, pause(300), None, pause(300)]
+        );
+        assert_eq!(
+            [at(120, false), at(121, false), at(1_000_120, false)],
+            [pause(0), None, pause(0)],
+            "XON, twice"
+        );
+        assert_eq!(at(9_000_000, false), None);
+        assert_eq!((sender.pause_frames(), sender.count()), (4, PfcCount::default()));
+    }
+
+    /// Settings that change PFC for PAUSE, or back: what the neighbour was told in one way ends in it, before the other begins.
+    #[test]
+    fn what_was_told_in_one_way_is_taken_back_in_it() {
+        for (of_link, old, new) in [
+            (false, Told::Pfc(Pfc { enable: 1, quanta: [0; 8] }), Told::Pause(Pause { quanta: 300 })),
+            (
+                true,
+                Told::Pause(Pause { quanta: 0 }),
+                Told::Pfc(Pfc { enable: 1, quanta: [300, 0, 0, 0, 0, 0, 0, 0] }),
+            ),
+        ] {
+            let mut sender = PfcSender::new(Timing { of_link, ..timing(100) });
+            sender.set(LINK, true);
+            sender.send(Instant(0));
+            sender.sent();
+            sender.reconfigure(Timing { of_link: !of_link, ..timing(100) });
+            let mut told = Vec::new();
+            while sender.is_due(Instant(1)) {
+                told.push(sender.send(Instant(1)));
+                sender.sent();
+            }
+            assert_eq!(told, [old, new], "from PAUSE: {of_link}");
+        }
     }
 
     /// A life of two priorities: (time, change) → the frame sent at that time, if one is due.
@@ -273,7 +394,7 @@ mod tests {
                 sender.set(priority, xoff);
             }
             sender.is_due(Instant(now)).then(|| {
-                let pfc = sender.send(Instant(now));
+                let pfc = pfc(sender.send(Instant(now)));
                 sender.sent();
                 (pfc.enable, pfc.quanta[3], pfc.quanta[5])
             })

@@ -79,6 +79,15 @@ pub struct BridgeSettings {
     pub aging_ns: Nanos,
     /// 802.1p priority → queue of unicast frames whose destination is unknown; `None`: as all others.
     pub unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
+    /// 802.1p priority → queue of frames to group addresses (multicast, broadcast); `None`: as all others.
+    pub multicast_to_queue: Option<[u8; PRIORITIES]>,
+}
+
+impl BridgeSettings {
+    /// The maps of frames that are flooded.
+    pub fn flood_maps(&self) -> Vec<[u8; PRIORITIES]> {
+        self.unknown_unicast_to_queue.into_iter().chain(self.multicast_to_queue).collect()
+    }
 }
 
 /// The queues of unknown unicast, by 802.1p priority: docs/sources.md, "Huawei PFC" (table 3-1).
@@ -92,6 +101,7 @@ impl Default for BridgeSettings {
             key: 0,
             aging_ns: 300 * 1_000_000_000,
             unknown_unicast_to_queue: None,
+            multicast_to_queue: None,
         }
     }
 }
@@ -125,6 +135,8 @@ pub struct PortSettings {
     pub rewrite: RewriteSettings,
     /// Priority flow control.
     pub pfc: PfcSettings,
+    /// 802.3x PAUSE; not together with PFC.
+    pub flow_control: FlowControl,
     /// Buffer thresholds of each priority group.
     pub groups: [GroupSettings; PRIORITIES],
     /// The egress queues.
@@ -159,6 +171,7 @@ impl PortSettings {
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
+            flow_control: FlowControl::Off,
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
@@ -171,6 +184,45 @@ impl PortSettings {
     /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is assumed without any.
     pub fn pause_speed_bps(&self) -> u64 {
         self.pfc.pause_speed_bps.or(self.speed_bps).or(self.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS)
+    }
+}
+
+/// 802.3x PAUSE, which stops all that a link carries: see [`crate::link_pause`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum FlowControl {
+    /// PAUSE frames are counted, neither obeyed nor sent.
+    #[default]
+    Off,
+    /// They are obeyed.
+    Receive,
+    /// They are sent.
+    Send,
+    /// Both.
+    Both,
+}
+
+impl FlowControl {
+    /// All of them, with their names in the configuration.
+    pub const ALL: [(&'static str, FlowControl); 4] = [
+        ("off", FlowControl::Off),
+        ("receive", FlowControl::Receive),
+        ("send", FlowControl::Send),
+        ("both", FlowControl::Both),
+    ];
+
+    /// Received PAUSE frames are obeyed.
+    pub fn obeys(self) -> bool {
+        matches!(self, FlowControl::Receive | FlowControl::Both)
+    }
+
+    /// PAUSE frames are sent.
+    pub fn sends(self) -> bool {
+        matches!(self, FlowControl::Send | FlowControl::Both)
+    }
+
+    /// Its name in the configuration.
+    pub fn name(self) -> &'static str {
+        Self::ALL[self as usize].0
     }
 }
 

@@ -1,8 +1,8 @@
-//! The rate of a port, a scheduler group or a queue: a token bucket, kept as the time at which its line is free again.
+//! The rate of a port, a scheduler group or a queue: a token bucket, kept as the time at which it is full again.
 //!
 //! Rule: a frame of L bytes occupies the line for 8·(L + overhead) / rate; the next may start once the line is free. A
 //! line that was idle, or whose owner came late, may catch up by at most its burst, so that the long-run rate is exact
-//! although a software loop does not come to the nanosecond. On an emulated wire the overhead is what Ethernet adds to a
+//! although a software loop does not come to the nanosecond. The bucket is full at first: a line that never sent was idle. On an emulated wire the overhead is what Ethernet adds to a
 //! frame (preamble, FCS and gap: 24 bytes), so that 10G is 14.88 million frames of 64 bytes (60 without FCS) a second.
 //! Source: docs/law.md, "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
 
@@ -19,8 +19,9 @@ pub const BURST_NS: Nanos = 4_000_000;
 pub struct Shaper {
     /// Line time of a byte in units of 2^-32 ns; 0: no limit.
     byte_time: u64,
-    free_at: Instant,
-    /// Fraction of a nanosecond beyond `free_at`, in units of 2^-32 ns.
+    /// When the line is free, and its whole burst saved up: no earlier than the last frame, whatever the clock began with.
+    full_at: Instant,
+    /// Fraction of a nanosecond beyond `full_at`, in units of 2^-32 ns.
     fraction: u64,
     burst_ns: Nanos,
     overhead_bytes: u16,
@@ -30,29 +31,15 @@ impl Shaper {
     /// A line of this rate, on which each frame takes `overhead_bytes` beyond its own; `None`: as fast as frames are
     /// taken.
     pub fn new(rate: Option<Rate>, overhead_bytes: u16) -> Self {
-        let mut shaper = Self {
-            byte_time: 0,
-            free_at: Instant::default(),
-            fraction: 0,
-            burst_ns: BURST_NS,
-            overhead_bytes,
-        };
-        shaper.set_rate(rate, overhead_bytes);
-        shaper
+        let (byte_time, burst_ns) = byte_time_and_burst(rate);
+        Self { byte_time, full_at: Instant::default(), fraction: 0, burst_ns, overhead_bytes }
     }
 
-    /// Another rate, from the next frame on.
+    /// Another rate, from the next frame on: the line is free when it would have been.
     pub fn set_rate(&mut self, rate: Option<Rate>, overhead_bytes: u16) {
-        let byte_time = |bps: u64| {
-            let units = (8_000_000_000_u128 << 32) / u128::from(bps.max(1));
-            units.min(u64::MAX.into()) as u64
-        };
-        self.byte_time = rate.map_or(0, |rate| byte_time(rate.bps));
-        self.burst_ns = match rate.and_then(|rate| rate.burst_bytes) {
-            Some(bytes) => ((u128::from(bytes) * u128::from(self.byte_time)) >> 32) as Nanos,
-            None => BURST_NS,
-        };
-        self.overhead_bytes = overhead_bytes;
+        let (byte_time, burst_ns) = byte_time_and_burst(rate);
+        self.full_at = (self.full_at + burst_ns) - self.burst_ns;
+        (self.byte_time, self.burst_ns, self.overhead_bytes) = (byte_time, burst_ns, overhead_bytes);
     }
 
     /// There is a limit.
@@ -69,12 +56,12 @@ impl Shaper {
     /// A frame may start now.
     #[inline]
     pub fn is_free(&self, now: Instant) -> bool {
-        self.free_at <= now
+        self.full_at <= now + self.burst_ns
     }
 
     /// When the line is free.
     pub fn free_at(&self) -> Instant {
-        self.free_at
+        self.full_at - self.burst_ns
     }
 
     /// A frame of `len` bytes starts now.
@@ -87,15 +74,22 @@ impl Shaper {
 
     #[inline(never)] // most lines have no rate, and need the registers
     fn occupy(&mut self, len: u16, now: Instant) {
-        let earliest = now - self.burst_ns;
-        if self.free_at < earliest {
-            (self.free_at, self.fraction) = (earliest, 0);
+        if self.full_at < now {
+            (self.full_at, self.fraction) = (now, 0);
         }
         let bytes = u64::from(len) + u64::from(self.overhead_bytes);
         let total = u128::from(self.byte_time) * u128::from(bytes) + u128::from(self.fraction);
-        self.free_at = self.free_at + (total >> 32) as u64;
+        self.full_at = self.full_at + (total >> 32) as u64;
         self.fraction = total as u64 & 0xffff_ffff;
     }
+}
+
+/// Line time of a byte in units of 2^-32 ns, and how far the line may catch up.
+fn byte_time_and_burst(rate: Option<Rate>) -> (u64, Nanos) {
+    let Some(Rate { bps, burst_bytes }) = rate else { return (0, BURST_NS) };
+    let byte_time = ((8_000_000_000_u128 << 32) / u128::from(bps.max(1))).min(u64::MAX.into()) as u64;
+    let burst_ns = |bytes: u64| ((u128::from(bytes) * u128::from(byte_time)) >> 32) as Nanos;
+    (byte_time, burst_bytes.map_or(BURST_NS, burst_ns))
 }
 
 #[cfg(test)]
@@ -107,7 +101,7 @@ mod tests {
         let mut shaper = Shaper::new(Some(Rate { bps: rate_bps, burst_bytes: None }), 0);
         let (mut bytes, mut now) = (0, 1_000_000_000);
         shaper.take(0, Instant(now));
-        shaper.free_at = Instant(now); // begin without credit
+        shaper.full_at = Instant(now + BURST_NS); // begin without credit
         while now < 2_000_000_000 {
             while shaper.is_free(Instant(now)) {
                 shaper.take(len, Instant(now));
@@ -148,6 +142,35 @@ mod tests {
             free
         });
         assert_eq!(sent.count(), 11, "1000 ns of credit and the frame that starts now");
+    }
+
+    /// Wherever the clock begins (that of a simulation: at 0), the bucket is full.
+    #[test]
+    fn a_bucket_is_full_at_first() {
+        let rate = Rate { bps: 8_000_000_000, burst_bytes: Some(1_000) }; // a byte a nanosecond
+        for begin in [0, 1, 999, 1_000_000_000] {
+            let mut shaper = Shaper::new(Some(rate), 0);
+            let sent = (0..100).take_while(|_| {
+                let free = shaper.is_free(Instant(begin));
+                if free {
+                    shaper.take(100, Instant(begin));
+                }
+                free
+            });
+            assert_eq!(sent.count(), 11, "the burst and the frame that starts now, at {begin} ns");
+            assert_eq!(shaper.free_at(), Instant(begin + 100));
+        }
+    }
+
+    /// Whatever the new rate's burst, the line is free when the frame that it carries is over.
+    #[test]
+    fn another_rate_does_not_touch_what_is_on_the_line() {
+        for burst_bytes in [Some(0), Some(100_000), None] {
+            let mut shaper = Shaper::new(Some(Rate { bps: 8_000_000_000, burst_bytes: Some(0) }), 0);
+            shaper.take(500, Instant(1_000_000_000));
+            shaper.set_rate(Some(Rate { bps: 1_000_000, burst_bytes }), 0);
+            assert_eq!(shaper.free_at(), Instant(1_000_000_500));
+        }
     }
 
     #[test]

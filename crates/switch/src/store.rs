@@ -1,7 +1,7 @@
 //! The frames that the switch stores until they have left: what is charged for each, and the order of each queue.
 //!
-//! One slot a frame of the memory, made at the start. A queue is a list through the slots, so any queue may hold any
-//! number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
+//! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue is a list through the slots,
+//! so any queue may hold any number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
 //! either here or with somebody else.
 
 use crate::classify::Class;
@@ -116,7 +116,7 @@ impl List {
     }
 }
 
-/// A slot for each frame of the memory.
+/// A slot for each frame of the memory that was ever in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
     #[serde(with = "sparse")]
@@ -124,7 +124,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Slots for frames 0 to `frames` − 1, all empty.
+    /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
     pub fn new(frames: usize) -> Self {
         Self { slots: vec![EMPTY; frames] }
     }
@@ -133,8 +133,7 @@ impl Store {
     #[inline]
     pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
         let index = frame.index();
-        debug_assert_eq!(self.slots[index].charge.in_port, ABSENT, "frame {index} is stored twice");
-        self.slots[index] = Slot { charge: *charge, next: NONE };
+        *self.empty_slot(index) = Slot { charge: *charge, next: NONE };
         match list.tail {
             NONE => list.head = index as u32,
             tail => self.slots[tail as usize].next = index as u32,
@@ -172,8 +171,24 @@ impl Store {
 
     /// Notes a frame that the switch made itself and hands out to be sent.
     pub fn lend_own(&mut self, frame: &FrameId) {
-        debug_assert_eq!(self.slots[frame.index()].charge.in_port, ABSENT);
-        self.slots[frame.index()].charge.in_port = OWN;
+        self.empty_slot(frame.index()).charge.in_port = OWN;
+    }
+
+    /// The slot of a frame that is not here yet.
+    #[inline]
+    fn empty_slot(&mut self, index: usize) -> &mut Slot {
+        if index >= self.slots.len() {
+            self.grow(index);
+        }
+        let slot = &mut self.slots[index];
+        debug_assert_eq!(slot.charge.in_port, ABSENT, "frame {index} is stored twice");
+        slot
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, index: usize) {
+        self.slots.resize((index + 1).next_power_of_two(), EMPTY);
     }
 
     /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
@@ -188,10 +203,10 @@ impl Store {
 
     /// Whether it has frame number `index`, in a queue or handed out.
     pub fn has(&self, index: usize) -> bool {
-        self.slots[index].charge.in_port != ABSENT
+        self.slots.get(index).is_some_and(|slot| slot.charge.in_port != ABSENT)
     }
 
-    /// Frames of the memory.
+    /// Frames of the memory, or of as much of it as there are slots for.
     pub fn memory_frames(&self) -> usize {
         self.slots.len()
     }

@@ -39,6 +39,8 @@ pub struct Switch {
     pub(crate) bridge: Bridge,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
+    /// … and of frames to group addresses.
+    pub(crate) multicast_to_queue: Option<[u8; PRIORITIES]>,
     /// Ports that carry frames.
     pub(crate) up: Set64,
     /// Ports that may have something to send: frames that wait, or PFC.
@@ -56,8 +58,8 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0. Port i sends PFC from
-    /// `macs[i]`.
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
+    /// the start). Port i sends PFC from `macs[i]`.
     ///
     /// # Panics
     /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
@@ -76,6 +78,7 @@ impl Switch {
             cell: CellSize::new(settings.buffer.cell_bytes),
             bridge: Bridge::new(&settings.bridge),
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
+            multicast_to_queue: settings.bridge.multicast_to_queue,
             up: Set64::first_of(count),
             work: Set64::EMPTY,
             fresh: Set64::EMPTY,
@@ -228,7 +231,11 @@ impl Switch {
     #[cold]
     fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        if let (Some(map), false) = (&self.unknown_unicast_to_queue, arrival.dst.is_group()) {
+        let map = match arrival.dst.is_group() {
+            true => &self.multicast_to_queue,
+            false => &self.unknown_unicast_to_queue,
+        };
+        if let Some(map) = map {
             arrival.charge.class.queue = map[arrival.charge.priority()] & 7;
         }
         let targets = self.up.without(Set64::of(port));

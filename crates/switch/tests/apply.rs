@@ -178,3 +178,24 @@ fn a_rewriting_port() {
         lab.complete(1, 10);
     }
 }
+
+/// Row 280: frames to group addresses have queues of their own where the map says so, unknown unicast by its own map; a pause of
+/// their priority stops those queues, too.
+#[test]
+fn multicast_has_queues_of_its_own() {
+    let mut settings = settings(3, 1 << 3, 1000, 100);
+    settings.bridge.multicast_to_queue = Some([0, 1, 2, 6, 4, 5, 6, 7]);
+    settings.bridge.unknown_unicast_to_queue = Some([0, 1, 2, 7, 4, 5, 6, 7]);
+    let mut lab = Lab::new(&settings);
+    (1..3).for_each(|port| lab.switch.hold(port, true));
+    for dst in [wire::mac::MacAddr::BROADCAST, wire::mac::MacAddr([1, 0, 0x5e, 0, 0, 1]), mac(100), mac(1)] {
+        lab.arrive(Frame { port: 0, dst, priority: 3, len: 100 });
+    }
+    let waiting =
+        |lab: &mut Lab, port: usize| lab.snapshot().ports[port].queues.map(|queue| queue.waiting_frames);
+    assert_eq!(waiting(&mut lab, 1), [0, 0, 0, 1, 0, 0, 2, 1]);
+    assert_eq!(waiting(&mut lab, 2), [0, 0, 0, 0, 0, 0, 2, 1]);
+    lab.send_pfc(1, wire::pause::Pfc { enable: 1 << 3, quanta: [1000; 8] });
+    let paused = lab.snapshot().ports[1].queues.map(|queue| queue.paused);
+    assert_eq!(paused, [false, false, false, true, false, false, true, true]);
+}

@@ -251,6 +251,27 @@ fn an_idle_second_forgets_a_burst() {
     }
 }
 
+/// The average goes by every arrival (RED), not only by those that the queue had room for: with accepted frames alone it would
+/// stay where the last of them left it.
+#[test]
+fn the_average_counts_every_arrival() {
+    let curve = Curve { low_cells: 3_000, high_cells: 4_000, probability_percent: 100 };
+    let wred = WredSettings { exponent: 9, curves: [curve; 3], ..WredSettings::default() };
+    let mut settings = with_wred(wred);
+    settings.ports[1].queues[QUEUE].guaranteed = switch::settings::Guaranteed::Cells(0);
+    settings.ports[1].queues[QUEUE].shared = Some(Threshold::Static(100));
+    let mut lab = Lab::with_frames(&settings, 128);
+    lab.switch.hold(1, true);
+    let mut expected = 0.0;
+    for arrival in 1..=1_000 {
+        lab.arrive_bytes(0, &packet(IPV4, DSCP[0], 0b10, None));
+        expected += (f64::from(arrival.min(101)) - expected) / 512.0;
+        let queue = lab.snapshot().ports[1].queues[QUEUE];
+        assert_eq!(queue.average_cells, Some(expected as u32), "after {arrival} arrivals");
+    }
+    assert_eq!(lab.snapshot().ports[1].queues[QUEUE].dropped.frames, 900);
+}
+
 /// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken promise but WRED's.
 #[test]
 fn not_ect_on_a_no_drop_queue() {

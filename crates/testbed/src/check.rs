@@ -182,7 +182,8 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
     let announcements = frames(&port.queues[ANNOUNCEMENT_QUEUE].transmitted);
     let data_sent = frames(&port.transmitted) - announcements;
     let data_arrived = of_flows.sum::<u64>() + host.cnps_received + others;
-    let pfc_sent = port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames);
+    let pfc_sent = port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames) + port.pause_sent_frames;
+    let pfc_received = host.pfc_received + host.pause_received;
     if host.kernel_lost == 0 {
         ledger.equal(
             format!("{name}: transmitted, but for announcements = arrived"),
@@ -190,9 +191,9 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
             data_arrived,
         );
         ledger.equal(
-            format!("{name}: PFC frames sent = PFC frames at the host"),
+            format!("{name}: PFC and PAUSE frames sent = PFC and PAUSE frames at the host"),
             pfc_sent,
-            host.pfc_received,
+            pfc_received,
         );
     } else {
         // A kernel does not say of what kind the frames were that it lost.
@@ -201,7 +202,7 @@ fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
                 "{name}: transmitted, but for announcements, and PFC = arrived + lost by the host's kernel"
             ),
             data_sent + pfc_sent,
-            data_arrived + host.pfc_received + host.kernel_lost,
+            data_arrived + pfc_received + host.kernel_lost,
         );
     }
     if host.announcements_received > announcements {

@@ -196,7 +196,7 @@ fn counted(port: &Port) -> Packets {
     let control = pfc(&port.pfc_received) + port.pfc_malformed_frames + port.pause_received_frames;
     Packets {
         received: frames(port.received) + control + lost_on_receipt(port),
-        sent: frames(port.transmitted) + pfc(&port.pfc_sent),
+        sent: frames(port.transmitted) + pfc(&port.pfc_sent) + port.pause_sent_frames,
     }
 }
 

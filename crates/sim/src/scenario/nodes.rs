@@ -317,8 +317,9 @@ fn read_switch(mut section: Section, devices: &mut Devices, load: Load, report: 
 
 fn read_host(mut section: Section, report: &mut Report) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
+    let obeys_pause = section.boolean("obeys_pause", report).is_none_or(|obeys| obeys.value);
     section.finish(&[], report);
-    TableKind::Host(HostNode { no_drop })
+    TableKind::Host(HostNode { no_drop, obeys_pause })
 }
 
 /// Bit p: priority p is in the list.

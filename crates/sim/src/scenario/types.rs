@@ -85,6 +85,8 @@ pub struct SwitchNode {
 pub struct HostNode {
     /// Bit p: it obeys pauses of priority p.
     pub no_drop: u8,
+    /// It obeys 802.3x PAUSE, which stops all priorities.
+    pub obeys_pause: bool,
 }
 
 /// A port of a node.

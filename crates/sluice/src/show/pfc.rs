@@ -6,8 +6,16 @@ use super::text::{self, grouped};
 
 /// For people: the frames of each port, then the priorities that are no-drop or ever saw PFC.
 pub fn table(snapshot: &Snapshot) -> String {
-    let headings =
-        ["Port", "PFC sent\nframes", "PFC received\nframes", "Malformed\nframes", "PAUSE received\nframes"];
+    let headings = [
+        "Port",
+        "PFC sent\nframes",
+        "PFC received\nframes",
+        "Malformed\nframes",
+        "PAUSE sent\nframes",
+        "PAUSE received\nframes",
+        "Link pauses",
+        "Link paused\nms",
+    ];
     let mut ports = text::table(&headings, 1);
     for port in &snapshot.ports {
         ports.add_row([
@@ -15,7 +23,14 @@ pub fn table(snapshot: &Snapshot) -> String {
             grouped(count(&port.pfc_sent).frames),
             grouped(count(&port.pfc_received).frames),
             grouped(port.pfc_malformed_frames),
+            grouped(port.pause_sent_frames),
             grouped(port.pause_received_frames),
+            if port.link_paused {
+                format!("{} (now)", grouped(port.link_pauses))
+            } else {
+                grouped(port.link_pauses)
+            },
+            grouped(port.link_paused_ns / 1_000_000),
         ]);
     }
     let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
@@ -45,9 +60,9 @@ fn priorities(snapshot: &Snapshot) -> String {
                 continue;
             }
             let state = match (group.no_drop, group.xoff) {
-                (true, true) => "XOFF",
+                (_, true) => "XOFF",
                 (true, false) => "no-drop",
-                (false, _) => "lossy",
+                (false, false) => "lossy",
             };
             let words = [port.name.clone(), priority.to_string(), state.to_owned()];
             let numbers = [group.xoff_episodes].into_iter().chain(frames).map(grouped);

@@ -30,7 +30,7 @@ pub struct Run {
 /// Runs a scenario and captures links that are given by one of their ends.
 ///
 /// # Errors
-/// There is no such link, or a capture cannot be written.
+/// There is no such link, a capture cannot be written, or switches hold more than there is memory for.
 pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Result<Run> {
     let mut captures = Captures::new(scenario, pcap)?;
     let mut simulation = Simulation::new(scenario);
@@ -42,6 +42,14 @@ pub fn run(scenario: &Scenario, pcap: &[(String, PathBuf)], quiet: bool) -> Resu
         simulation.run_until(until_ns, &mut |frame| captures.add(frame));
         if captures.failed.is_some() {
             break;
+        }
+        if let Some(switch) = simulation.switch_without_memory() {
+            progress.end();
+            bail!(
+                "no memory is left for the frames that {switch} holds at {} µs: lower its total_cells, or run the scenario where \
+                 there is more memory",
+                simulation.now_ns() / 1000
+            );
         }
         progress.at(simulation.now_ns(), simulation.frame_hops());
     }

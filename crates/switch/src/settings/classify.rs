@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 /// The default map 802.1p → local precedence: docs/sources.md, "H3C reference" (table 11).
 pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 
+/// The map of docs/sources.md, "Huawei DCB" (table 10-10): one to one.
+pub const HUAWEI_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7];
+
 /// What received frames are treated as: see [`crate::classify`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifySettings {

@@ -84,6 +84,8 @@ pub struct Lab {
     pub sequence: u64,
     /// PFC frames seen to leave each port since they were last taken.
     pub pfc: Vec<Vec<Pfc>>,
+    /// The times of PAUSE frames seen to leave each port.
+    pub pauses: Vec<Vec<u16>>,
     /// Last sequence number that left, by (source port, priority, egress port).
     last: HashMap<(u8, u8, usize), u64>,
     snapshot: Snapshot,
@@ -109,6 +111,7 @@ impl Lab {
             sent: 0,
             sequence: 0,
             pfc: vec![Vec::new(); ports],
+            pauses: vec![Vec::new(); ports],
             last: HashMap::new(),
             snapshot: Snapshot::default(),
         };
@@ -154,8 +157,11 @@ impl Lab {
             let bytes = self.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
             let header = Header::parse(bytes).expect("a whole frame");
             if header.ethertype == MAC_CONTROL {
-                let Ok(Control::Pfc(pfc)) = pause::decode(bytes) else { panic!("no PFC frame: {bytes:?}") };
-                self.pfc[port].push(pfc);
+                match pause::decode(bytes) {
+                    Ok(Control::Pfc(pfc)) => self.pfc[port].push(pfc),
+                    Ok(Control::Pause { quanta }) => self.pauses[port].push(quanta),
+                    other => panic!("{other:?}: {bytes:?}"),
+                }
             } else if header.ethertype == EXPERIMENTAL {
                 let at = header.payload_offset;
                 let sequence = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
