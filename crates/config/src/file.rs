@@ -12,6 +12,7 @@ use crate::ports::{Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
 use crate::values::{NAME_CURE, is_name};
+use crate::watchdog::{self, EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
 use crate::{advice, checks};
 
@@ -144,9 +145,11 @@ fn read<T>(
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let bridge = read_bridge(&mut file, report);
-    let pfc_enabled = read_pfc(&mut file, report);
+    let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
     let usage_percent = read_alarm(&mut file, report);
-    let defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
+    let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
+    defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
+    defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
     let ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
     let place = file.place.clone();
     file.finish(&["telemetry"], report);
@@ -161,6 +164,7 @@ fn read<T>(
     if report.is_empty() {
         checks::no_drop_queues(&ports, &bridge, report);
         checks::pause_times(&ports, report);
+        watchdog::limits(&ports, report);
         checks::buffer(&buffer, &ports, &place, report);
     }
 
@@ -280,12 +284,16 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
     bridge
 }
 
-/// Whether PFC may work.
-fn read_pfc(file: &mut Section, report: &mut Report) -> bool {
-    let Some(mut section) = file.section("pfc", report) else { return true };
+/// Whether PFC may work, and what watches it on all ports.
+fn read_pfc(file: &mut Section, report: &mut Report) -> (bool, WatchdogTable, EarlyWarningTable) {
+    let Some(mut section) = file.section("pfc", report) else {
+        return (true, Default::default(), Default::default());
+    };
     let enabled = section.boolean("enabled", report);
-    section.finish(&["watchdog"], report);
-    enabled.is_none_or(|enabled| enabled.value)
+    let watchdog = WatchdogTable::read(&mut section, report);
+    let early_warning = EarlyWarningTable::read(&mut section, report);
+    section.finish(&[], report);
+    (enabled.is_none_or(|enabled| enabled.value), watchdog, early_warning)
 }
 
 /// The usage threshold in percent.

@@ -44,6 +44,8 @@ pub struct Report {
     pub other_received: u64,
     /// PFC frames that arrived.
     pub pfc_received: u64,
+    /// PFC frames sent. Only with `--storm`.
+    pub pfc_sent: u64,
     /// Other MAC control frames that arrived (802.3x PAUSE, unknown or cut-off ones): not obeyed.
     pub control_ignored: u64,
     /// Frames of ours whose payload check failed and which claim to be of no flow known here.

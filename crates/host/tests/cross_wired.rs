@@ -29,6 +29,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         flows,
         speed_bps: None,
         obeyed: 1 << 3,
+        stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: Some(SECOND),

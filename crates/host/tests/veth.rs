@@ -194,6 +194,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         flows,
         speed_bps: None,
         obeyed: 0,
+        stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: None,

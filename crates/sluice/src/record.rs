@@ -208,6 +208,32 @@ fn text(event: Event, names: &[&str]) -> String {
         Event::KernelDropped { port, frames } => {
             format!("{}: the kernel dropped {frames} frames", name(port))
         }
+        Event::StormBegan { port, priority } => {
+            format!("{}: a storm of priority {priority} begins", name(port))
+        }
+        Event::StormEnded { port, priority } => {
+            format!("{}: the storm of priority {priority} is over", name(port))
+        }
+        Event::RecoveryPending { port, priority } => {
+            format!("{}: the storm of priority {priority} waits to be ended by hand", name(port))
+        }
+        Event::StormLimitReached { port, priority, times } => {
+            format!("{}: {times} storms of priority {priority}: PFC is off for it", name(port))
+        }
+        Event::EarlyWarning { port, priority, sent, pps } => {
+            let way = if sent { "sent" } else { "received" };
+            format!(
+                "{}: early warning: {pps} PFC frames of priority {priority} {way} in a second",
+                name(port)
+            )
+        }
+        Event::EarlyWarningCleared { port, priority, sent, pps } => {
+            let way = if sent { "sent" } else { "received" };
+            format!(
+                "{}: no warning any more: {pps} PFC frames of priority {priority} {way} in a second",
+                name(port)
+            )
+        }
         Event::PortDown { port } => format!("{}: down", name(port)),
     }
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Request};
-use control::{DaemonFacts, Order, Outcome, PortFacts, convert, v1};
+use control::{DaemonFacts, Order, Outcome, PortFacts, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
 use switch::{Event, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -255,6 +255,7 @@ impl Conductor {
                     }
                     self.finish_order();
                 }
+                Reply::NotApplied(_, port) => self.refuse_order(port),
                 Reply::Event(_, event) => self.log_event(event),
                 Reply::Trouble(port, trouble) => self.log_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
@@ -319,6 +320,18 @@ impl Conductor {
             self.stalls.forget();
         }
         conclude(asked, Ok(changes));
+    }
+
+    /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
+    fn refuse_order(&mut self, port: usize) {
+        let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
+        let name = &self.ports[port];
+        let message = format!(
+            "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
+             a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
+             can be changed"
+        );
+        conclude(asked, Err(Refusal { reason: Reason::Precondition, message }));
     }
 
     /// A change of a port's interface.
@@ -387,6 +400,35 @@ impl Conductor {
                     "the kernel dropped frames that came in, whatever their priority: the loop had posted no empty frame \
                      for them"
                 );
+            }
+            Event::StormBegan { port, priority } => {
+                let port = &self.ports[port];
+                warn!(port, priority, "PFC Deadlock Recovery Event Begin.Port is {port}.");
+            }
+            Event::StormEnded { port, priority } => {
+                let port = &self.ports[port];
+                warn!(port, priority, "PFC Deadlock Recovery Event End.Port is {port}.");
+            }
+            Event::RecoveryPending { port, priority } => {
+                let port = &self.ports[port];
+                warn!(port, priority, "Please recover PFC deadlock.Port is {port}.");
+            }
+            Event::StormLimitReached { port, priority, times } => {
+                let cos = self.live.config().switch.ports[port].classify.dot1p_to_queue[priority];
+                let port = &self.ports[port];
+                warn!(
+                    port,
+                    priority,
+                    "PFC deadlock limit has been checked, Ifname: {port}, Cos: {cos}, times: {times}."
+                );
+            }
+            Event::EarlyWarning { port, priority, sent, pps } => {
+                let (port, way) = (&self.ports[port], if sent { "sent" } else { "received" });
+                warn!(port, priority, pps, "early warning: many PFC frames are {way}");
+            }
+            Event::EarlyWarningCleared { port, priority, sent, pps } => {
+                let (port, way) = (&self.ports[port], if sent { "sent" } else { "received" });
+                info!(port, priority, pps, "early warning is over: few PFC frames are {way} again");
             }
             Event::PortDown { port } => {
                 if let Some(guard) = &self.guard {

@@ -39,6 +39,7 @@ impl Switch {
             self.ingress[port].tell_again();
         }
         self.settings.clone_from(settings);
+        self.due_at = Instant::default(); // watchdogs look at what they are told now
         self.work = self.work.with(self.up); // PFC to tell, or a pause that has ended
     }
 }

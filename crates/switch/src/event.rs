@@ -38,6 +38,58 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// A priority of a port is stormed: the watchdog acts.
+    StormBegan {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// … and is as any other again.
+    StormEnded {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// … which somebody must restore by hand.
+    RecoveryPending {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// There were too many storms: PFC is off for the priority until the limit is lifted.
+    StormLimitReached {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// Storms in the period.
+        times: u32,
+    },
+    /// As many PFC frames of a priority a second as the early warning says, or more.
+    EarlyWarning {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// They were sent; otherwise received.
+        sent: bool,
+        /// Frames in a second.
+        pps: u64,
+    },
+    /// … and clearly fewer again.
+    EarlyWarningCleared {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// They were sent; otherwise received.
+        sent: bool,
+        /// Frames in a second.
+        pps: u64,
+    },
     /// The port no longer carries frames.
     PortDown {
         /// Port number.

@@ -7,12 +7,12 @@
 
 use crate::arrival::Arrival;
 use crate::classify::Classifier;
-use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
+use crate::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
 use crate::group::{Area, Change, Group};
 use crate::pfc_sent::{PfcSender, Timing};
 use crate::pool::Pools;
 use crate::rx_rings::RxRings;
-use crate::settings::{DropLevel, PRIORITIES, PortSettings};
+use crate::settings::{DropLevel, GroupSettings, PRIORITIES, PortSettings};
 use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -31,6 +31,10 @@ pub struct Ingress {
     watched: Set8,
     /// PFC frames are sent.
     sends_pfc: bool,
+    /// Priorities of which the neighbour is told nothing: the watchdog drops them, or PFC is off for them.
+    untold: Set8,
+    /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
+    unprotected: Set8,
     rx_rings: RxRings,
     pfc: PfcSender,
     /// Where PFC frames come from.
@@ -53,6 +57,8 @@ impl Ingress {
             classifier: Classifier::new(&settings.classify),
             watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx,
+            untold: Set8::EMPTY,
+            unprotected: Set8::EMPTY,
             rx_rings: RxRings::default(),
             pfc: PfcSender::new(Timing::of(settings)),
             mac,
@@ -96,16 +102,27 @@ impl Ingress {
         let group = &self.groups[charge.priority()];
         match group.admit(charge.cells(), pools) {
             Some(area) => Ok(area),
+            None if group.is_dropping() => Err(DropReason::Watchdog),
             None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
             None => Err(DropReason::IngressLossy),
         }
     }
 
-    /// Counts a frame that found no room. True: it is the first no-drop frame lost since headroom was last empty.
+    /// The watchdog drops what comes in for a group.
+    pub fn is_dropping(&self, priority: usize) -> bool {
+        self.groups[priority].is_dropping()
+    }
+
+    /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
     #[cold]
     pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
         self.count_drop(reason, charge.len);
-        self.groups[charge.priority()].count_drop(charge.len)
+        let group = &mut self.groups[charge.priority()];
+        if reason == DropReason::Watchdog {
+            group.count_storm_drop(charge.len);
+            return false;
+        }
+        group.count_drop(charge.len)
     }
 
     /// Counts a frame that came in here and was dropped.
@@ -137,11 +154,42 @@ impl Ingress {
         let change = group.examine(self.rx_rings.is_long(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
-            && self.sends_pfc
+            && self.tells(priority)
         {
             self.pfc.set(priority, change == Change::Xoff);
         }
         change
+    }
+
+    /// The neighbour is told of a priority's XOFF.
+    fn tells(&self, priority: usize) -> bool {
+        self.sends_pfc && !self.untold.contains(priority)
+    }
+
+    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True: something is different now, and the
+    /// groups must be examined.
+    pub(crate) fn obey_watchdog(
+        &mut self,
+        (dropping, off): (Set8, Set8),
+        settings: &PortSettings,
+        usage_percent: u8,
+        pools: &mut Pools,
+    ) -> bool {
+        let untold = dropping.with(off);
+        if (untold, off) == (self.untold, self.unprotected) {
+            return false;
+        }
+        self.untold = untold;
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            group.set_dropping(dropping.contains(p));
+            if off.contains(p) != self.unprotected.contains(p) {
+                group.withdraw(pools);
+                let (no_drop, of_group) = protection(settings, off, p);
+                group.reconfigure(of_group, no_drop, usage_percent, pools);
+            }
+        }
+        self.unprotected = off;
+        true
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.
@@ -211,15 +259,16 @@ impl Ingress {
         self.sends_pfc = settings.pfc.tx;
         self.pfc.reconfigure(Timing::of(settings));
         for (p, group) in self.groups.iter_mut().enumerate() {
-            let no_drop = settings.pfc.no_drop & (1 << p) != 0;
-            group.reconfigure(settings.groups[p], no_drop, usage_percent, pools);
+            let (no_drop, of_group) = protection(settings, self.unprotected, p);
+            group.reconfigure(of_group, no_drop, usage_percent, pools);
         }
     }
 
     /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
     pub(crate) fn tell_again(&mut self) {
-        for (p, group) in self.groups.iter().enumerate() {
-            self.pfc.set(p, self.sends_pfc && group.is_xoff());
+        for p in 0..PRIORITIES {
+            let xoff = self.tells(p) && self.groups[p].is_xoff();
+            self.pfc.set(p, xoff);
         }
     }
 
@@ -231,6 +280,16 @@ impl Ingress {
     /// What a group holds and has counted.
     pub(crate) fn group(&self, priority: usize, pools: &Pools) -> GroupSnapshot {
         self.groups[priority].snapshot(pools)
+    }
+
+    /// Frames of a group that found room, and those that the watchdog dropped.
+    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
+        self.groups[priority].storm_traffic()
+    }
+
+    /// PFC frames sent.
+    pub(crate) fn pfc_count(&self) -> PfcCount {
+        self.pfc.count()
     }
 
     /// A group's watermarks since they were last read begin anew.
@@ -251,4 +310,13 @@ impl Ingress {
         out.pfc_sent = self.pfc.count();
         out.rx_ring_episodes = self.rx_rings.episodes();
     }
+}
+
+/// Whether a group is no-drop, and its thresholds: those of any lossy one, where PFC is off for it.
+fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (bool, GroupSettings) {
+    let group = settings.groups[priority];
+    if off.contains(priority) {
+        return (false, GroupSettings { pool: group.pool, ..GroupSettings::lossy() });
+    }
+    (settings.pfc.no_drop & (1 << priority) != 0, group)
 }

@@ -60,6 +60,9 @@ struct Rest {
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
+    /// The watchdog drops whatever comes.
+    dropping: bool,
+    storm_dropped: Count,
     dropped: Count,
     marked: Count,
     wred_dropped: [Count; 3],
@@ -84,6 +87,8 @@ impl Queue {
                 pool: limits.pool & 3,
                 limits,
                 usage,
+                dropping: false,
+                storm_dropped: Count::default(),
                 dropped: Count::default(),
                 marked: Count::default(),
                 wred_dropped: [Count::default(); 3],
@@ -116,7 +121,7 @@ impl Queue {
 
     fn admit_to_pool(&self, cells: u32, pools: &Pools) -> bool {
         let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
-        after <= self.threshold_cells(pools)
+        after <= self.threshold_cells(pools) && !self.rest.dropping
     }
 
     /// Charges a frame that fits.
@@ -184,7 +189,34 @@ impl Queue {
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(used_cells, allowed);
-        self.own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
+        self.set_own_cells();
+    }
+
+    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
+    fn set_own_cells(&mut self) {
+        let own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
+        self.own_cells = if self.rest.dropping { 0 } else { own_cells };
+    }
+
+    /// From now on the watchdog drops whatever comes, or does so no more.
+    pub fn set_dropping(&mut self, dropping: bool) {
+        self.rest.dropping = dropping;
+        self.set_own_cells();
+    }
+
+    /// The watchdog drops whatever comes.
+    pub fn is_dropping(&self) -> bool {
+        self.rest.dropping
+    }
+
+    /// The watchdog dropped a frame.
+    pub fn count_storm_drop(&mut self, len: u16) {
+        self.rest.storm_dropped.add(len);
+    }
+
+    /// Frames that left, and those that the watchdog dropped.
+    pub fn storm_traffic(&self) -> (u64, u64) {
+        (self.transmitted.frames, self.rest.storm_dropped.frames)
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
@@ -206,7 +238,7 @@ impl Queue {
             }
         };
         self.rest.usage.set_percent(usage_percent);
-        self.own_cells = self.rest.usage.unnoted_cells(limits.guaranteed_cells);
+        self.set_own_cells();
         pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
     }
 
@@ -256,6 +288,7 @@ impl Queue {
             violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
             dropped: self.rest.dropped,
+            storm_dropped: self.rest.storm_dropped,
             marked: self.rest.marked,
             wred_dropped: self.rest.wred_dropped,
             average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),

@@ -4,11 +4,13 @@
 mod buffer;
 mod classify;
 mod congestion;
+mod watchdog;
 
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
 use serde::{Deserialize, Serialize};
+pub use watchdog::*;
 
 use crate::time::Nanos;
 
@@ -47,6 +49,15 @@ pub struct SwitchSettings {
 }
 
 impl SwitchSettings {
+    /// Time alone may make the switch act: some priority has a watchdog, or an early warning.
+    pub fn wants_waking(&self) -> bool {
+        let none = EarlyWarningSettings::default();
+        self.ports.iter().any(|port| {
+            port.watchdog.iter().any(Option::is_some)
+                || port.early_warning.iter().any(|warning| *warning != none)
+        })
+    }
+
     /// The same with PFC off on every port: what was no-drop is treated as any lossy priority.
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
@@ -100,6 +111,10 @@ pub struct PortSettings {
     pub rewrite: RewriteSettings,
     /// Priority flow control.
     pub pfc: PfcSettings,
+    /// The watchdog of each priority; `None`: it is not watched.
+    pub watchdog: [Option<WatchdogSettings>; PRIORITIES],
+    /// Rates of PFC frames of each priority that are told of.
+    pub early_warning: [EarlyWarningSettings; PRIORITIES],
     /// Buffer thresholds of each priority group.
     pub groups: [GroupSettings; PRIORITIES],
     /// The egress queues.
@@ -133,6 +148,8 @@ impl PortSettings {
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
+            watchdog: [None; PRIORITIES],
+            early_warning: [EarlyWarningSettings::default(); PRIORITIES],
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
@@ -140,6 +157,12 @@ impl PortSettings {
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
         }
+    }
+
+    /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed anyway.
+    pub fn watchdog_of(&self, priority: usize) -> Option<WatchdogSettings> {
+        let obeys = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
+        self.watchdog[priority].filter(|_| obeys)
     }
 
     /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is assumed without any.
