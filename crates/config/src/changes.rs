@@ -109,7 +109,7 @@ fn same_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings])
 }
 
 fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
-    let SwitchSettings { buffer, bridge, usage_percent, seed, ports: _ } = new;
+    let SwitchSettings { buffer, bridge, usage_percent, alarms, seed, ports: _ } = new;
     let BufferSettings {
         cell_bytes,
         total_cells,
@@ -127,6 +127,7 @@ fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSetting
     let what = "buffer: shares of the service pools at egress in percent";
     changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
     changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+    changes.live("alarms", &old.alarms, alarms);
 
     changes.restart_value("switch: seed", &old.seed, seed);
 
@@ -149,6 +150,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         link_speed_bps: _,
         response_ns: _,
         keeps_rate: _,
+        alarms,
         classify,
         rewrite,
         pfc,
@@ -166,6 +168,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     if old.speed_bps != *speed_bps {
         changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
     }
+    changes.live(of("alarm thresholds"), &old.alarms, alarms);
     changes.live(of("classification"), &old.classify, classify);
     changes.live(of("rewriting"), &old.rewrite, rewrite);
     changes.live(of("schedule"), &old.schedule, schedule);

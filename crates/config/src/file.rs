@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, MAX_PORTS};
 
+use crate::alarm::AlarmTable;
 use crate::buffer::Buffer;
 use crate::congestion::Congestion;
 use crate::mistakes::{Mistakes, Place, Report};
@@ -146,11 +147,14 @@ fn read<T>(
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let bridge = read_bridge(&mut file, report);
     let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
-    let usage_percent = read_alarm(&mut file, report);
+    let alarm = AlarmTable::read(&mut file, report);
     let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
     defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
     defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
-    let ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    let mut ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    for port in &mut ports {
+        port.settings.alarms = alarm.of_port(port.tables().alarm());
+    }
     let place = file.place.clone();
     file.finish(&["telemetry"], report);
 
@@ -172,11 +176,20 @@ fn read<T>(
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
-    let switch = SwitchSettings { buffer: buffer.settings, bridge, usage_percent, seed: 0, ports: settings };
+    let switch = SwitchSettings {
+        buffer: buffer.settings,
+        bridge,
+        usage_percent: alarm.usage_percent.as_ref().map_or(100, |percent| percent.value),
+        alarms: alarm.settings.clone(),
+        seed: 0,
+        ports: settings,
+    };
     let mut warnings = Report::default();
     let mut made = None;
     if report.is_empty() {
         advice::advise(&buffer, &ports, &switch, &mut warnings);
+        let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
+        alarm.warn_of_idle(tables, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
@@ -294,14 +307,6 @@ fn read_pfc(file: &mut Section, report: &mut Report) -> (bool, WatchdogTable, Ea
     let early_warning = EarlyWarningTable::read(&mut section, report);
     section.finish(&[], report);
     (enabled.is_none_or(|enabled| enabled.value), watchdog, early_warning)
-}
-
-/// The usage threshold in percent.
-fn read_alarm(file: &mut Section, report: &mut Report) -> u8 {
-    let Some(mut section) = file.section("alarm", report) else { return 100 };
-    let usage_percent = section.number("usage_percent", 1..=100, report);
-    section.finish(&["drop", "egress", "headroom", "ingress"], report);
-    usage_percent.map_or(100, |percent| percent.value)
 }
 
 fn read_port_defaults(

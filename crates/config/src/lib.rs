@@ -34,6 +34,10 @@
 //!
 //! [alarm]
 //! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation
+//! ingress  = { enabled = true, percent = 100, interval_s = 5 }   # events (docs/events.md); off unless enabled
+//! egress   = { enabled = true, percent = 100, pool.1.percent = 90 }
+//! headroom = { enabled = true, percent = 100 }
+//! drop     = { enabled = true, interval_s = 5 }
 //!
 //! [buffer]                         # each _cells can be _bytes instead; what fills no whole cell is left over
 //! preset         = "h3c-s6850"     # as on that switch: all of the following but fixed_cells; what is written here wins
@@ -161,6 +165,7 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod advice;
+mod alarm;
 mod amount;
 mod buffer;
 mod changes;

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 use switch::PortSettings;
 use switch::settings::{PRIORITIES, WIRE_OVERHEAD_BYTES};
 
+use crate::alarm::PortAlarmTable;
 use crate::buffer::Buffer;
 use crate::classify::ClassifyTable;
 use crate::congestion::{Congestion, CongestionBinding};
@@ -57,6 +58,7 @@ pub(crate) struct PortTable {
     pub(crate) cable_m: Option<Setting<u32>>,
     pub(crate) mtu_bytes: Option<Setting<u32>>,
     pub(crate) in_flight_bytes: Option<Setting<u32>>,
+    pub(crate) alarm: PortAlarmTable,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -116,6 +118,9 @@ impl PortTable {
         }
         if let Some(of_port) = section.section("buffer", report) {
             table.read_buffer(of_port, buffer, report);
+        }
+        if let Some(alarm) = section.section("alarm", report) {
+            table.alarm = PortAlarmTable::read(alarm, report);
         }
         section.finish(&["dcbx"], report);
         table.is_wrong = report.count() > mistakes;
@@ -184,6 +189,10 @@ impl<'f> Port<'f> {
 }
 
 impl<'t> Layers<'t, PortTable> {
+    pub(crate) fn alarm(self) -> Layers<'t, PortAlarmTable> {
+        self.part(|table| &table.alarm)
+    }
+
     pub(crate) fn classify(self) -> Layers<'t, ClassifyTable> {
         self.part(|table| &table.classify)
     }

@@ -120,6 +120,11 @@ const WARNED: &[(&str, &str)] = &[
         "[port-defaults]\ntrust = \"dscp\"\n[port.b]\ndscp_to_dot1p = { 26 = 5 }",
     ),
     (
+        "thresholds of alarms that are off",
+        "[alarm]\nheadroom.percent = 50\negress = { percent = 90, queue.2.percent = 9 }\n\
+         [port-defaults.alarm]\ningress.priority.3.percent = 9",
+    ),
+    (
         "shared cells in no pool",
         "[buffer]\ningress.pool = { 0.shared_percent = 40, 1.shared_percent = 50 }\negress.pool.0.shared_percent = 99",
     ),
@@ -137,6 +142,7 @@ const NOTHING_TO_SAY: &[(&str, &str)] = &[
         "[port-defaults.buffer.egress.queue.5]\nguaranteed_percent = 0\nshared_cells = 1\n\
          [port-defaults.pfc.priority.3]\nxoff.dynamic_percent = 100",
     ),
+    ("alarms that are off, and the file says so", "[alarm]\negress = { enabled = false, percent = 90 }"),
     ("all headroom fits", "[buffer]\nheadroom_cells = 200"),
     (
         "reserved cells hold a frame",

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use config::{Config, Dataplane, Link, RecorderSettings};
 use switch::settings::{
-    Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings, Guaranteed,
-    MarkAt, PfcSettings, QueueSettings, RewriteSettings, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
-    WredSettings,
+    AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings,
+    Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings, Threshold, Trust,
+    UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 
@@ -38,6 +38,7 @@ fn the_smallest_file() {
                 buffer: BufferSettings::default(),
                 bridge: BridgeSettings::default(),
                 usage_percent: 100,
+                alarms: Default::default(),
                 seed: 0,
                 ports: vec![port],
             },
@@ -70,6 +71,12 @@ fn every_setting() {
         enabled = false
         [alarm]
         usage_percent = 90
+        ingress = { enabled = true, percent = 80, interval_s = 7, priority.2.percent = 60, pool.3.percent = 30 }
+        egress = { enabled = false, queue.7.percent = 70 }
+        headroom = { enabled = true, pool.0.percent = 50 }
+        drop = { enabled = true, interval_s = 1 }
+        [port-defaults.alarm]
+        headroom.priority.3.percent = 40
         [buffer]
         cell_bytes = 208
         total_cells = 60000
@@ -94,6 +101,10 @@ fn every_setting() {
         dei_drop_level = 1
         policy = [{ dot1p = 5, local_precedence = 3 }, { dot1p = 0, local_precedence = 7 }]
         rewrite = { dot1p = [7, 6, 5, 4, 3, 2, 1, 0], dscp = [0, 1, 2, 3, 4, 5, 6, 63] }
+        [port.b.alarm]
+        ingress.priority.5.percent = 90
+        egress.queue.0.percent = 10
+        headroom.priority.3.percent = 20
         [port.b.pfc]
         mode = "on"
         rx = false
@@ -133,6 +144,20 @@ fn every_setting() {
     assert_eq!(config.recorder, recorder);
     assert!(!config.pfc_enabled, "the settings below stay as they are written");
     assert_eq!(config.switch.usage_percent, 90);
+    let alarms = AlarmSettings {
+        interval_ns: [Some(7_000_000_000), None, Some(5_000_000_000), Some(1_000_000_000)],
+        ingress_pool_percent: [100, 100, 100, 30],
+        egress_pool_percent: [100; 4],
+        headroom_pool_percent: 50,
+    };
+    assert_eq!(config.switch.alarms, alarms);
+    let of_b = PortAlarmSettings {
+        ingress_percent: [80, 80, 60, 80, 80, 90, 80, 80],
+        headroom_percent: [100, 100, 100, 20, 100, 100, 100, 100],
+        egress_percent: [10, 100, 100, 100, 100, 100, 100, 70],
+    };
+    assert_eq!(config.switch.ports[0].alarms, of_b, "its own, then the defaults, then [alarm]");
+    assert_eq!(config.switch.ports[1].alarms.headroom_percent[3], 40);
     let buffer = BufferSettings {
         cell_bytes: 208,
         total_cells: 60_000,
@@ -194,6 +219,7 @@ fn every_setting() {
         ..QueueSettings::default()
     };
     expected.queues[6].shared = Some(Threshold::Static(99));
+    expected.alarms = of_b;
     assert_eq!(config.switch.ports[0], expected);
 
     let mut expected = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };

@@ -205,8 +205,11 @@ const WRONG_FILES: &[&str] = &[
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port-defaults.pfc.priority.3]\nheadroom_cells = 13000\n\
      [port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"",
-    "[alarm]\nusage_percent = 90\ningress = { percent = 90 }\negress = {}\nheadroom = {}\n\
-     drop = {}\n[pfc.watchdog]\nprecision = \"high\"\n\
+    "[alarm]\ningress = { enabled = 1, percent = 0, interval_s = 0, queue.3 = {} }\n\
+     egress = { queue.8.percent = 3, pool.4 = {}, pool.1.size = 3 }\nheadroom = { pool.1 = {} }\n\
+     drop = { percent = 90, interval_s = 3601 }\nports = 3\n[port-defaults.alarm]\negress.priority.3.percent = 9\n\
+     ingress.enabled = true\nheadroom.interval_s = 3\ndrop.percent = 3\n[port.a]\ninterface = \"veth0\"",
+    "[pfc.watchdog]\nprecision = \"high\"\n\
      [telemetry.sensor-group.a]\npaths = []\n[port.a]\ninterface = \"veth0\"",
     "[port.a]\ninterface = \"veth0\"\n[swich]\nname = \"x\"",
     "[port.a]\ninterface = \"veth0\"\n[switch]\nname = \"a/b\"",

@@ -120,6 +120,13 @@ impl Client {
         Ok(Pieces { socket, stream })
     }
 
+    /// The events after number `since`, and what happens from then on if told to `follow`.
+    pub async fn events(&mut self, since: u64, follow: bool) -> Result<EventBatches, ClientError> {
+        let socket = self.socket.clone();
+        let stream = answer(socket.clone(), self.inner.events(v1::EventsRequest { since, follow })).await?;
+        Ok(EventBatches { socket, stream })
+    }
+
     /// Has an order carried out; what changed, where that is worth a line.
     pub async fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
@@ -159,6 +166,20 @@ impl Pieces {
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let piece = self.stream.message().await.map_err(|status| no(self.socket.clone(), status))?;
         Ok(piece.map(|piece| piece.bytes))
+    }
+}
+
+/// Events as they come.
+#[derive(Debug)]
+pub struct EventBatches {
+    socket: PathBuf,
+    stream: Streaming<v1::EventBatch>,
+}
+
+impl EventBatches {
+    /// The next events; `None` when there are no more, or the daemon has ended.
+    pub async fn next(&mut self) -> Result<Option<v1::EventBatch>, ClientError> {
+        self.stream.message().await.map_err(|status| no(self.socket.clone(), status))
     }
 }
 
@@ -207,6 +228,18 @@ impl BlockingClient {
     /// The same, and the watermarks since the last read begin anew.
     pub fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.runtime.block_on(self.client.read_watermarks())
+    }
+
+    /// The events after number `since` that are kept.
+    pub fn events(&mut self, since: u64) -> Result<Vec<v1::Event>, ClientError> {
+        self.runtime.block_on(async {
+            let mut batches = self.client.events(since, false).await?;
+            let mut events = Vec::new();
+            while let Some(batch) = batches.next().await? {
+                events.extend(batch.events);
+            }
+            Ok(events)
+        })
     }
 
     /// Records the loop for `duration`, or fetches what has been kept if that is nothing; the whole recording.

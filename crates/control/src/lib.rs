@@ -7,6 +7,7 @@ pub mod balance;
 pub mod client;
 pub mod convert;
 pub mod fields;
+pub mod journal;
 pub mod order;
 mod places;
 pub mod server;
@@ -14,6 +15,7 @@ pub mod server;
 pub use balance::Balance;
 pub use client::{BlockingClient, Client, ClientError};
 pub use convert::{DaemonFacts, LogCounts, PortFacts};
+pub use journal::Journal;
 pub use order::{Order, Outcome, Reason, Refusal};
 
 /// Messages, client and server of `sluice.v1`.

@@ -17,6 +17,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tonic::{Response, Status};
 
+use crate::journal::Journal;
 use crate::order::{Order, Outcome, Refusal};
 use crate::places::{Connection, Places};
 use crate::v1;
@@ -28,6 +29,8 @@ pub const MAX_CLIENTS: usize = 32;
 pub const MAX_STREAMS: u32 = 8;
 /// `Watch` streams at once, over all connections.
 pub const MAX_WATCHERS: usize = 32;
+/// Readers of events at once, over all connections.
+pub const MAX_EVENT_READERS: usize = 32;
 /// Requests on their way to the owner of the loop.
 pub const MAX_REQUESTS: usize = 64;
 /// Bytes of a request; none has more than a port's name and a number in it.
@@ -93,9 +96,16 @@ pub async fn serve(
     listener: UnixListener,
     about: About,
     requests: mpsc::Sender<Request>,
+    journal: Journal,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
-    let api = Api { about, owner: Owner(requests), watchers: Arc::new(Semaphore::new(MAX_WATCHERS)) };
+    let api = Api {
+        about,
+        owner: Owner(requests),
+        watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
+        journal,
+        event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
+    };
     let service = ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES);
     tonic::transport::Server::builder()
         .max_concurrent_streams(MAX_STREAMS)
@@ -168,6 +178,8 @@ struct Api {
     about: About,
     owner: Owner,
     watchers: Arc<Semaphore>,
+    journal: Journal,
+    event_readers: Arc<Semaphore>,
 }
 
 #[tonic::async_trait]
@@ -267,6 +279,38 @@ impl Control for Api {
             messages.collect::<Vec<_>>()
         });
         Ok(Response::new(Box::pin(futures::stream::iter(pieces))))
+    }
+
+    type EventsStream = Pin<Box<dyn Stream<Item = Result<v1::EventBatch, Status>> + Send>>;
+
+    async fn events(
+        &self,
+        request: tonic::Request<v1::EventsRequest>,
+    ) -> Result<Response<Self::EventsStream>, Status> {
+        let place = self.event_readers.clone().try_acquire_owned().map_err(|_| {
+            Status::resource_exhausted(format!("{MAX_EVENT_READERS} clients are reading events already"))
+        })?;
+        let v1::EventsRequest { since, follow } = request.into_inner();
+        let last = self.journal.last();
+        if since > last {
+            return Err(Status::invalid_argument(format!(
+                "the last event is number {last}, not yet {since}: numbers begin at 1 when the daemon starts; leave `since` out"
+            )));
+        }
+        let reader = (self.journal.clone(), self.owner.clone(), since, place);
+        // A reader that is slow is asked for no more than it takes: what it misses meanwhile it is told.
+        let stream = futures::stream::unfold(reader, move |(journal, owner, since, place)| async move {
+            if follow {
+                tokio::select! {
+                    () = journal.later_than(since) => {}
+                    () = owner.0.closed() => {} // the switch is stopping: what is left, and the end
+                }
+            }
+            let batch = journal.read(since);
+            let last = batch.events.last()?.number;
+            Some((Ok(batch), (journal, owner, last, place)))
+        });
+        Ok(Response::new(Box::pin(stream)))
     }
 
     async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {

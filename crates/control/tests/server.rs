@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use control::server::{About, MAX_CLIENTS, MAX_WATCHERS, Request};
-use control::{BlockingClient, Client, ClientError, Order, Outcome, Reason, Refusal, server, v1};
+use control::server::{About, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Request};
+use control::{BlockingClient, Client, ClientError, Journal, Order, Outcome, Reason, Refusal, server, v1};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -22,6 +22,7 @@ struct Fake {
     stop: Option<oneshot::Sender<()>>,
     /// Snapshots made.
     made: Arc<AtomicU64>,
+    journal: Journal,
 }
 
 impl Fake {
@@ -60,10 +61,11 @@ impl Fake {
             started: Instant::now(),
         };
         let (stop, stopped) = oneshot::channel::<()>();
-        let api = tokio::spawn(server::serve(listener, about, requests, async {
+        let journal = Journal::default();
+        let api = tokio::spawn(server::serve(listener, about, requests, journal.clone(), async {
             let _ = stopped.await;
         }));
-        Self { _folder: folder, socket, switch, api, stop: Some(stop), made }
+        Self { _folder: folder, socket, switch, api, stop: Some(stop), made, journal }
     }
 }
 
@@ -87,6 +89,77 @@ async fn a_recording_arrives_whole_or_says_why_not() {
     assert!(recording == [vec![1; 5_000_000], vec![2; 3]].concat(), "{} bytes", recording.len());
     let refused = client.record(Duration::ZERO).await.unwrap_err();
     assert_eq!(refused.to_string(), "nothing is kept");
+}
+
+/// Notes events of this kind.
+fn note(journal: &Journal, kind: &str, count: usize) {
+    (0..count).for_each(|_| journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() }));
+}
+
+/// Kinds and numbers of what comes until there is no more, and how many were missed.
+async fn all(mut batches: control::client::EventBatches) -> (Vec<(u64, String)>, u64) {
+    let (mut events, mut missed) = (Vec::new(), 0);
+    while let Some(batch) = batches.next().await.unwrap() {
+        missed += batch.missed;
+        events.extend(batch.events.into_iter().map(|event| (event.number, event.kind)));
+    }
+    (events, missed)
+}
+
+#[tokio::test]
+async fn each_reader_of_events_has_its_own_place() {
+    let fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    assert_eq!(all(client.events(0, false).await.unwrap()).await, (vec![], 0), "nothing has happened");
+    note(&fake.journal, "early", 2);
+    note(&fake.journal, "late", 1);
+    let named = |number, kind: &str| (number, kind.to_owned());
+    let late = || vec![named(3, "late")];
+    let everything = vec![named(1, "early"), named(2, "early"), named(3, "late")];
+    assert_eq!(all(client.events(0, false).await.unwrap()).await, (everything.clone(), 0));
+    assert_eq!(
+        all(client.events(0, false).await.unwrap()).await,
+        (everything, 0),
+        "reading takes nothing away"
+    );
+    assert_eq!(all(client.events(2, false).await.unwrap()).await, (late(), 0));
+    let unborn = client.events(4, false).await.unwrap_err().to_string();
+    assert!(unborn.starts_with("the last event is number 3, not yet 4"), "{unborn}");
+
+    // More than are kept: the reader learns how many are gone.
+    note(&fake.journal, "many", 5000);
+    let (events, missed) = all(client.events(2, false).await.unwrap()).await;
+    assert_eq!((events[0].0, events.len(), missed), (908, 4096, 905), "3 to 907 are gone");
+}
+
+#[tokio::test]
+async fn a_reader_that_follows_gets_what_happens_and_the_end() {
+    let mut fake = Fake::start();
+    let mut client = Client::connect(&fake.socket).await.unwrap();
+    let mut batches = client.events(0, true).await.unwrap();
+    for number in 1..=3 {
+        note(&fake.journal, "x", 1);
+        let batch = batches.next().await.unwrap().unwrap();
+        assert_eq!((batch.events.len(), batch.events[0].number), (1, number));
+    }
+    // The readers have so many places, and no more.
+    let mut others = Vec::new();
+    for _ in 1..MAX_EVENT_READERS {
+        if others.len() % 4 == 0 {
+            client = Client::connect(&fake.socket).await.unwrap();
+        }
+        others.push(client.events(3, true).await.unwrap());
+    }
+    let refused = client.events(0, true).await.unwrap_err();
+    assert!(refused.to_string().contains("32 clients are reading events already"), "{refused}");
+    drop(others);
+    until("a place is free again", async || client.events(0, false).await.is_ok()).await;
+    // The switch ends: what happened last still arrives.
+    note(&fake.journal, "last", 1);
+    fake.switch.abort();
+    fake.stop.take().unwrap().send(()).unwrap();
+    let rest = tokio::time::timeout(Duration::from_secs(10), all(batches)).await.unwrap();
+    assert_eq!(rest, (vec![(4, "last".to_owned())], 0));
 }
 
 /// Says back what it was told, or no.

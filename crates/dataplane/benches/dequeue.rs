@@ -52,6 +52,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
         buffer: BufferSettings { total_cells: 32_768, fixed_cells: 4_096, ..BufferSettings::default() },
         bridge: BridgeSettings::default(),
         usage_percent: 100,
+        alarms: Default::default(),
         seed: 0,
         ports: (0..ports).map(port).collect(),
     };

@@ -103,6 +103,7 @@ impl Lab {
             buffer: BufferSettings::default(),
             bridge: BridgeSettings::default(),
             usage_percent: 100,
+            alarms: Default::default(),
             seed: 0,
             ports: (0..ports).map(port).collect(),
         };

@@ -33,6 +33,7 @@ fn lab(ports: Vec<PortSettings>) -> (Core<MemoryPort>, Vec<Wire>, Instant) {
         },
         bridge: BridgeSettings::default(),
         usage_percent: 100,
+        alarms: Default::default(),
         seed: 0,
         ports,
     };

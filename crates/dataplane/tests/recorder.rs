@@ -49,6 +49,7 @@ fn settings(xoff_cells: u32) -> SwitchSettings {
     SwitchSettings {
         buffer,
         usage_percent: 70,
+        alarms: Default::default(),
         seed: 0,
         bridge: BridgeSettings::default(),
         ports: ports.collect(),

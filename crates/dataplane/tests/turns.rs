@@ -41,6 +41,7 @@ fn settings() -> SwitchSettings {
             ..BufferSettings::default()
         },
         usage_percent: 100,
+        alarms: Default::default(),
         seed: 0,
         bridge: BridgeSettings::default(),
         ports: ports.collect(),

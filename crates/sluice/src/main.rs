@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod events;
 mod fix;
 mod headroom;
 mod nic;
@@ -37,6 +38,7 @@ enum Task {
     Pfc(orders::Pfc),
     Port(orders::Port),
     Clear(orders::Clear),
+    Events(events::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
     /// Say what is wrong with configuration files, and what cannot be lossless.
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Task::Pfc(arguments) => orders::pfc(&arguments),
         Task::Port(arguments) => orders::port(&arguments),
         Task::Clear(arguments) => orders::clear(&arguments),
+        Task::Events(arguments) => events::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),
         Task::Check(arguments) => return check::run(&arguments),

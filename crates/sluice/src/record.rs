@@ -19,7 +19,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use host::units::duration_ns;
 use serde_json::json;
-use switch::{Event, Instant};
+use switch::{Description, Event, Instant};
 
 use crate::output;
 use crate::show::{self, View};
@@ -198,44 +198,9 @@ fn seconds(nanos: u64) -> String {
 
 /// An event in words.
 fn text(event: Event, names: &[&str]) -> String {
-    let name = |port: usize| names.get(port).copied().unwrap_or("?");
-    match event {
-        Event::XoffBegan { port, priority } => format!("{}: XOFF of priority {priority}", name(port)),
-        Event::XoffEnded { port, priority } => format!("{}: XON of priority {priority}", name(port)),
-        Event::NoDropLost { port, priority } => {
-            format!("{}: frames of no-drop priority {priority} are lost", name(port))
-        }
-        Event::KernelDropped { port, frames } => {
-            format!("{}: the kernel dropped {frames} frames", name(port))
-        }
-        Event::StormBegan { port, priority } => {
-            format!("{}: a storm of priority {priority} begins", name(port))
-        }
-        Event::StormEnded { port, priority } => {
-            format!("{}: the storm of priority {priority} is over", name(port))
-        }
-        Event::RecoveryPending { port, priority } => {
-            format!("{}: the storm of priority {priority} waits to be ended by hand", name(port))
-        }
-        Event::StormLimitReached { port, priority, times } => {
-            format!("{}: {times} storms of priority {priority}: PFC is off for it", name(port))
-        }
-        Event::EarlyWarning { port, priority, sent, pps } => {
-            let way = if sent { "sent" } else { "received" };
-            format!(
-                "{}: early warning: {pps} PFC frames of priority {priority} {way} in a second",
-                name(port)
-            )
-        }
-        Event::EarlyWarningCleared { port, priority, sent, pps } => {
-            let way = if sent { "sent" } else { "received" };
-            format!(
-                "{}: no warning any more: {pps} PFC frames of priority {priority} {way} in a second",
-                name(port)
-            )
-        }
-        Event::PortDown { port } => format!("{}: down", name(port)),
-    }
+    let Description { port, message, .. } = event.describe();
+    let Some(name) = port.and_then(|port| names.get(port)) else { return message };
+    format!("{name}: {}", message.replace(switch::event::PORT, name))
 }
 
 #[cfg(test)]

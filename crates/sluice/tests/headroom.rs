@@ -40,7 +40,7 @@ fn daemon(socket: &Path) -> oneshot::Sender<()> {
         started: Instant::now(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(server::serve(listener, about, requests, async {
+    tokio::spawn(server::serve(listener, about, requests, control::Journal::default(), async {
         let _ = stopped.await;
     }));
     stop

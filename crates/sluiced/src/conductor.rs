@@ -1,5 +1,5 @@
 //! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the loop and the answers come
-//! back, changes of interfaces become commands, events become log lines, and signals reload the file or end it all.
+//! back, changes of interfaces become commands, events go to the journal and the log, and signals reload the file or end it all.
 //!
 //! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop does not wake this
 //! thread either; replies are looked for every few milliseconds.
@@ -12,12 +12,13 @@ use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Request};
 use control::{DaemonFacts, Order, Outcome, PortFacts, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
-use switch::{Event, Snapshot};
+use switch::{Description, Event, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{debug, error, info, warn};
+use tracing::{info, warn};
 
 use crate::carrier::{Change, Seen};
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::links::Notice;
 use crate::live::Live;
@@ -103,9 +104,9 @@ struct UnderWay {
 /// Both ways to the loop, and who waits for what.
 pub struct Conductor {
     handle: Handle,
-    ports: Vec<String>,
     facts: Vec<PortFacts>,
     log: Log,
+    events: Events,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
     recording: Recording,
@@ -136,12 +137,13 @@ impl Conductor {
         guard: Option<Guard>,
         log: Log,
         stalls: Stalls,
+        events: Events,
     ) -> Self {
         Self {
             handle,
-            ports: live.config().switch.ports.iter().map(|port| port.name.clone()).collect(),
             facts,
             log,
+            events,
             guard,
             recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
@@ -256,8 +258,8 @@ impl Conductor {
                     self.finish_order();
                 }
                 Reply::NotApplied(_, port) => self.refuse_order(port),
-                Reply::Event(_, event) => self.log_event(event),
-                Reply::Trouble(port, trouble) => self.log_trouble(port, trouble),
+                Reply::Event(at, event) => self.note_event(at, event),
+                Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
@@ -284,6 +286,7 @@ impl Conductor {
     }
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
+        self.events.note_lost(snapshot.events_lost);
         self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
         let message = self.message(&snapshot);
         for wish in self.asked.drain(..) {
@@ -319,13 +322,14 @@ impl Conductor {
             self.live = live;
             self.stalls.forget();
         }
+        self.events.keep_order(&asked.order, &changes);
         conclude(asked, Ok(changes));
     }
 
     /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
     fn refuse_order(&mut self, port: usize) {
         let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
-        let name = &self.ports[port];
+        let name = &self.live.config().switch.ports[port].name;
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
              a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
@@ -336,108 +340,48 @@ impl Conductor {
 
     /// A change of a port's interface.
     fn note(&mut self, Notice { port, change }: Notice) {
-        let name = &self.ports[port];
         let interface = &self.facts[port].interface;
-        match change {
-            Change::Came => info!(port = name, interface, "the interface has its carrier: the port forwards"),
+        let (kind, severity, what) = match change {
+            Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
             Change::Lost(seen) => {
-                let why = match seen {
-                    Seen::Gone => "is gone",
-                    Seen::Down => "is down",
-                    Seen::NoCarrier | Seen::Carrier => "has lost its carrier",
-                };
-                warn!(port = name, interface, "the interface {why}: the port goes down, the others go on");
                 self.commands.push_back(Command::PortDown(port));
+                let why = match seen {
+                    Seen::Gone => "is gone: the port goes down, the others go on",
+                    Seen::Down => "is down: the port goes down, the others go on",
+                    Seen::NoCarrier | Seen::Carrier => {
+                        "has lost its carrier: the port goes down, the others go on"
+                    }
+                };
+                ("interface_lost", Severity::Warning, why)
             }
             Change::Back => {
-                warn!(
-                    port = name,
-                    interface, "the interface is back; restart sluiced to use it as a port again"
-                );
+                ("interface_back", Severity::Warning, "is back; restart sluiced to use it as a port again")
             }
-        }
+        };
+        let message = format!("the interface {interface} {what}");
+        self.events.note_now(Description::new(kind, severity, message).of_port(port));
     }
 
-    fn log_trouble(&self, port: usize, trouble: Trouble) {
-        let (name, interface) = (&self.ports[port], &self.facts[port].interface);
-        match trouble {
-            Trouble::Down(errno) => {
-                let error = io::Error::from_raw_os_error(errno);
-                warn!(port = name, interface, %error, "the port cannot be used any more");
-            }
+    fn note_trouble(&self, port: usize, trouble: Trouble) {
+        let interface = &self.facts[port].interface;
+        let (kind, errno, what) = match trouble {
+            Trouble::Down(errno) => ("port_unusable", errno, "the port cannot be used any more"),
             Trouble::QdiscStays(errno) => {
-                let error = io::Error::from_raw_os_error(errno);
-                warn!(port = name, interface, %error, "the queueing discipline of the port stays on its interface");
+                ("qdisc_stays", errno, "the queueing discipline of the port stays on its interface")
             }
-        }
+        };
+        let message = format!("{interface}: {what}: {}", io::Error::from_raw_os_error(errno));
+        self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
     }
 
-    fn log_event(&mut self, event: Event) {
+    fn note_event(&mut self, at: switch::Instant, event: Event) {
         if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
             self.recording.note_loss(Instant::now());
         }
-        match event {
-            Event::XoffBegan { port, priority } => {
-                debug!(
-                    port = self.ports[port],
-                    priority, "XOFF: the neighbour is told to stop this priority"
-                );
-            }
-            Event::XoffEnded { port, priority } => {
-                debug!(port = self.ports[port], priority, "XON: the neighbour may go on");
-            }
-            Event::NoDropLost { port, priority } => {
-                let port = &self.ports[port];
-                error!(
-                    port,
-                    priority, "frames of a no-drop priority are lost: headroom is exhausted; give it more"
-                );
-            }
-            Event::KernelDropped { port, frames } => {
-                error!(
-                    port = self.ports[port],
-                    frames,
-                    "the kernel dropped frames that came in, whatever their priority: the loop had posted no empty frame \
-                     for them"
-                );
-            }
-            Event::StormBegan { port, priority } => {
-                let port = &self.ports[port];
-                warn!(port, priority, "PFC Deadlock Recovery Event Begin.Port is {port}.");
-            }
-            Event::StormEnded { port, priority } => {
-                let port = &self.ports[port];
-                warn!(port, priority, "PFC Deadlock Recovery Event End.Port is {port}.");
-            }
-            Event::RecoveryPending { port, priority } => {
-                let port = &self.ports[port];
-                warn!(port, priority, "Please recover PFC deadlock.Port is {port}.");
-            }
-            Event::StormLimitReached { port, priority, times } => {
-                let cos = self.live.config().switch.ports[port].classify.dot1p_to_queue[priority];
-                let port = &self.ports[port];
-                warn!(
-                    port,
-                    priority,
-                    "PFC deadlock limit has been checked, Ifname: {port}, Cos: {cos}, times: {times}."
-                );
-            }
-            Event::EarlyWarning { port, priority, sent, pps } => {
-                let (port, way) = (&self.ports[port], if sent { "sent" } else { "received" });
-                warn!(port, priority, pps, "early warning: many PFC frames are {way}");
-            }
-            Event::EarlyWarningCleared { port, priority, sent, pps } => {
-                let (port, way) = (&self.ports[port], if sent { "sent" } else { "received" });
-                info!(port, priority, pps, "early warning is over: few PFC frames are {way} again");
-            }
-            Event::PortDown { port } => {
-                if let Some(guard) = &self.guard {
-                    guard.forget(port);
-                }
-                let interface = &self.facts[port].interface;
-                warn!(port = self.ports[port], interface, "port down");
-            }
+        if let (Event::PortDown { port }, Some(guard)) = (event, &self.guard) {
+            guard.forget(port);
         }
+        self.events.note(at, event.describe());
     }
 }
 

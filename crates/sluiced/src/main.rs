@@ -4,6 +4,7 @@
 
 mod carrier;
 mod conductor;
+mod events;
 mod file;
 mod guard;
 mod links;
@@ -25,7 +26,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use config::Config;
 use file::Wrong;
-use log::Log;
+use log::{Format, Log};
 use run::End;
 
 /// The file is wrong, or cannot be read.
@@ -47,6 +48,9 @@ struct Arguments {
     /// [default: $RUST_LOG, or info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
+    /// How to log: text for people, or json, an object a line, for programs and journald.
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    log_format: Format,
 }
 
 const AFTER_HELP: &str = "\
@@ -59,7 +63,7 @@ Exit codes: 0 stopped when told to (or the file is right), 1 it could not start 
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let log = match Log::to_stderr(arguments.log_level.as_deref()) {
+    let log = match Log::to_stderr(arguments.log_level.as_deref(), arguments.log_format) {
         Ok(log) => log,
         Err(problem) => {
             eprintln!("sluiced: {problem}");

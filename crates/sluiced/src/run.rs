@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use config::Config;
+use control::Journal;
 use control::server::{self, About, MAX_REQUESTS};
 use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
@@ -19,6 +20,7 @@ use tracing::{error, info, warn};
 use xdp::Waiter;
 
 use crate::conductor::{self, Conductor, Signals};
+use crate::events::Events;
 use crate::guard::Guard;
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
@@ -85,9 +87,13 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
-    let api = tokio::spawn(server::serve(listener, about(&live, started), requests, async {
-        let _ = api_ends.await;
-    }));
+    let journal = Journal::default();
+    let api =
+        tokio::spawn(server::serve(listener, about(&live, started), requests, journal.clone(), async {
+            let _ = api_ends.await;
+        }));
+    let names = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let events = Events::new(journal, names, started);
 
     ports::log(config, &interfaces, &facts);
     warn_of_missing_carriers(config, &links);
@@ -102,7 +108,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let end = Conductor::new(handle, live, facts, guard, log.clone(), stalls)
+    let end = Conductor::new(handle, live, facts, guard, log.clone(), stalls, events)
         .run(requested, links.notices(), &machine, &mut signals)
         .await;
     drop(socket_file);

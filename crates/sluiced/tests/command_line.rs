@@ -129,6 +129,22 @@ fn a_log_level_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_log_for_programs_is_an_object_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = config(&folder.path().join("x.sock")) + "pfc = { mode = \"on\", no_drop = [3, 6] }\n";
+    let (code, said) = run(folder.path(), &text, &["--log-format", "json"]);
+    assert_eq!(code, 1, "{said}");
+    let lines: Vec<serde_json::Value> =
+        said.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let is_warning = |line: &&serde_json::Value| {
+        line["message"].as_str().unwrap().contains("port.right.pfc.no_drop: PFC is")
+    };
+    assert_eq!(lines.iter().find(is_warning).unwrap()["level"], "WARN", "{said}");
+    let last = lines.last().unwrap()["message"].as_str().unwrap();
+    assert_says(last, &["interface no-such-left: there is no such interface here"]);
+}
+
+#[test]
 fn the_help_tells_of_signals_and_exit_codes() {
     let output = sluiced(&["--help"]);
     assert_eq!(output.status.code(), Some(0));

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use control::v1::{Port, Snapshot};
+use control::v1::{Event, Port, Snapshot};
 use control::{Balance, BlockingClient};
 
 /// Ends a test that waits for what never comes; nothing is measured by it.
@@ -85,6 +85,10 @@ impl Lab {
 
     fn snapshot(&self) -> Snapshot {
         BlockingClient::connect(&self.socket()).unwrap().snapshot().unwrap()
+    }
+
+    fn events(&self) -> Vec<Event> {
+        BlockingClient::connect(&self.socket()).unwrap().events(0).unwrap()
     }
 
     /// Waits for a condition.
@@ -192,8 +196,14 @@ fn a_port_that_loses_its_carrier_goes_down_alone() {
     let host = lab.space("b");
     ip(&format!("-n {host} link set dev eth0 down"));
     lab.until("the port is down", |lab| !port(&lab.snapshot(), "b").up);
-    assert!(lab.said("err").contains("the interface has lost its carrier"), "{}", lab.said("err"));
+    assert!(lab.said("err").contains("the interface port-b has lost its carrier"), "{}", lab.said("err"));
     lab.ping("a", "c");
+    lab.until("the events are there", |lab| lab.events().len() >= 2);
+    let events = lab.events();
+    let kinds: Vec<_> =
+        events.iter().map(|event| (event.number, event.kind.as_str(), event.port.as_deref())).collect();
+    assert_eq!(kinds, [(1, "interface_lost", Some("b")), (2, "port_down", Some("b"))]);
+    assert!(events[0].at_ns > 0 && events[0].at_ns <= lab.snapshot().at_ns, "{events:?}");
 
     ip(&format!("-n {host} link set dev eth0 up"));
     lab.until("it says what to do", |lab| {
@@ -234,7 +244,9 @@ fn a_port_without_carrier_works_once_it_has_one() {
     lab.start("");
     assert!(lab.said("err").contains("no carrier yet"), "{}", lab.said("err"));
     ip(&format!("-n {host} link set dev eth0 up"));
-    lab.until("the carrier is noticed", |lab| lab.said("err").contains("the interface has its carrier"));
+    lab.until("the carrier is noticed", |lab| {
+        lab.said("err").contains("the interface port-b has its carrier")
+    });
     lab.ping("a", "b");
     let snapshot = lab.snapshot();
     assert!(port(&snapshot, "b").up, "{snapshot:#?}");

@@ -38,8 +38,13 @@ impl Switch {
             (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
             self.ingress[port].tell_again();
         }
+        let other_alarms = self.settings.alarms != settings.alarms
+            || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
         self.due_at = Instant::default(); // watchdogs look at what they are told now
+        if other_alarms {
+            self.set_alarms();
+        }
         self.work = self.work.with(self.up); // PFC to tell, or a pause that has ended
     }
 }

@@ -19,6 +19,8 @@ use wire::mac::MacAddr;
 const MAX_PROBES: usize = 32;
 /// Slots that one call of `age` looks at.
 const AGED_PER_CALL: usize = 16;
+/// Events about a full table are no closer together.
+const EVENT_NS: Nanos = 1_000_000_000;
 
 /// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
 const TICK_SHIFT: u32 = 26;
@@ -89,6 +91,9 @@ pub struct Bridge {
     entries: usize,
     /// Addresses not learned because the table, or their part of it, was full.
     full: u64,
+    /// … of which an event has told.
+    told_full: u64,
+    next_event: Instant,
     /// Addresses seen on another port than before.
     moves: u64,
     next_to_age: usize,
@@ -105,6 +110,8 @@ impl Bridge {
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
             full: 0,
+            told_full: 0,
+            next_event: Instant(0),
             moves: 0,
             next_to_age: 0,
         }
@@ -215,6 +222,17 @@ impl Bridge {
         }
     }
 
+    /// Frames whose source was not learned for want of room and of which an event must tell now: at once, and then once a
+    /// second at most while it lasts.
+    #[inline]
+    pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
+        if self.full == self.told_full || now < self.next_event {
+            return None;
+        }
+        self.next_event = now + EVENT_NS;
+        Some(self.full - std::mem::replace(&mut self.told_full, self.full))
+    }
+
     /// Addresses known, addresses not learned for want of room, and moves.
     pub fn counts(&self) -> (u64, u64, u64) {
         (self.entries as u64, self.full, self.moves)
@@ -312,6 +330,11 @@ mod tests {
         }
         let (entries, full, _) = bridge.counts();
         assert_eq!((entries + full, entries <= 100), (150, true));
+        assert_eq!(bridge.untold_full(Instant(0)), Some(full), "an event at once");
+        bridge.learn(mac(200), 0, Instant(1));
+        assert_eq!(bridge.untold_full(Instant(SECOND - 1)), None, "no more than one a second");
+        assert_eq!(bridge.untold_full(Instant(SECOND)), Some(1));
+        assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
     }
 
     proptest! {

@@ -258,6 +258,8 @@ pub struct GroupSnapshot {
     pub usage_percent: u8,
     /// Times that use outside headroom rose above the usage threshold.
     pub violations: u64,
+    /// Times that headroom use came to its alarm threshold (100 %: full), be there alarms or not.
+    pub headroom_violations: u64,
     /// Received frames.
     pub received: Count,
     /// Frames dropped at ingress (no room).

@@ -6,6 +6,7 @@
 //! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
 use crate::counters::{Count, DropReason, PfcCount, PortSnapshot, QueueSnapshot};
+use crate::event::{AlarmPlace, Event, Events};
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
 use crate::pfc_received::Pauses;
@@ -13,7 +14,10 @@ use crate::pool::Pools;
 use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
+use crate::settings::{
+    AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings, PortSettings, Rate, RewriteSettings,
+    ScheduleSettings,
+};
 use crate::shaper::Shaper;
 use crate::store::{Charge, Store};
 use crate::storm::Watchdog;
@@ -456,6 +460,37 @@ impl Egress {
     /// One watermark of every queue begins anew.
     pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
+    }
+
+    /// Other alarm thresholds.
+    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
+        for (queue, percent) in self.queues.iter_mut().zip(port.egress_percent) {
+            queue.set_alarm(alarms.percent(AlarmKind::Egress, percent));
+        }
+    }
+
+    /// Tells what alarms there are.
+    pub(crate) fn tell_alarms(
+        &mut self,
+        port: usize,
+        alarms: &AlarmSettings,
+        now: Instant,
+        events: &mut Events,
+    ) {
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            let place = AlarmPlace::Port { port, kind: AlarmKind::Egress, number };
+            let (used, drops, dropped) = queue.alarms();
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
+                && let Some(telling) = used.tell(now, interval_ns)
+            {
+                events.push(now, Event::Alarm { place, telling });
+            }
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
+                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+            {
+                events.push(now, Event::DropAlarm { place, dropped });
+            }
+        }
     }
 
     /// Fills in what this half counts.

@@ -1,8 +1,18 @@
-//! What happened that somebody should be told: a short list, drained by the owner each turn. Bounded: past
-//! [`MAX_PENDING`] the newest are counted, not kept.
+//! What happened that somebody should be told: a short list, drained by the owner each turn, and how each event reads.
+//!
+//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. An event has a name for programs, a
+//! severity, the place it belongs to, its numbers, and one line of text for people: all in [`Event::describe`], and nowhere
+//! else.
+//! Source: docs/events.md.
 
+use crate::alarm::Telling;
+use crate::counters::Count;
+use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
+
+/// Stands in a message for the name of the event's port, which the switch's owner knows.
+pub const PORT: &str = "{port}";
 
 /// Events kept between two drains.
 pub const MAX_PENDING: usize = 256;
@@ -65,6 +75,8 @@ pub enum Event {
         port: usize,
         /// 802.1p priority.
         priority: usize,
+        /// The local precedence of the priority: the CoS value of the message.
+        local_precedence: u8,
         /// Storms in the period.
         times: u32,
     },
@@ -95,6 +107,285 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
+    /// The use of a place came to its alarm threshold, or is down again.
+    Alarm {
+        /// Where.
+        place: AlarmPlace,
+        /// What there is to say.
+        telling: Telling,
+    },
+    /// Frames were dropped, and somebody wants to know.
+    DropAlarm {
+        /// Where: at ingress or egress.
+        place: AlarmPlace,
+        /// What was dropped since the last alarm.
+        dropped: Count,
+    },
+    /// Sources of frames were not learned, since the bridge table is full (one event a second at most).
+    BridgeFull {
+        /// Frames since the last such event.
+        frames: u64,
+    },
+}
+
+/// What an alarm is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AlarmPlace {
+    /// A part of a port: a priority (at ingress, in headroom) or a queue (at egress).
+    Port {
+        /// Port number.
+        port: usize,
+        /// The side of it.
+        kind: AlarmKind,
+        /// The priority, or the queue.
+        number: usize,
+    },
+    /// A pool.
+    Pool {
+        /// The side that it is seen from.
+        kind: AlarmKind,
+        /// Its number.
+        number: usize,
+    },
+}
+
+impl AlarmPlace {
+    /// In words, which do not name the port.
+    fn words(self) -> String {
+        match self {
+            Self::Port { kind: AlarmKind::Egress, number, .. } => format!("queue {number}"),
+            Self::Port { kind: AlarmKind::Headroom, number, .. } => format!("headroom of priority {number}"),
+            Self::Port { number, .. } => format!("priority {number} at ingress"),
+            Self::Pool { kind: AlarmKind::Egress, number } => format!("pool {number} at egress"),
+            Self::Pool { kind: AlarmKind::Headroom, .. } => "the headroom pool".to_owned(),
+            Self::Pool { number, .. } => format!("pool {number} at ingress"),
+        }
+    }
+
+    /// The beginning of a description.
+    fn describe(self, kind: &'static str, severity: Severity, message: String) -> Description {
+        let event = Description::new(kind, severity, message);
+        match self {
+            Self::Port { port, kind: AlarmKind::Egress, number } => {
+                Description { queue: Some(number), ..event.of_port(port) }
+            }
+            Self::Port { port, number, .. } => event.of_port(port).of_priority(number),
+            Self::Pool { number, .. } => event.with("pool", number as u64),
+        }
+    }
+
+    /// The side that it is on, as a number that programs know: docs/events.md.
+    fn side(self) -> u64 {
+        let (Self::Port { kind, .. } | Self::Pool { kind, .. }) = self;
+        match kind {
+            AlarmKind::Ingress | AlarmKind::Drop => 1,
+            AlarmKind::Egress => 2,
+            AlarmKind::Headroom => 3,
+        }
+    }
+}
+
+/// How much an event matters to somebody who watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// The switch does what it is there for.
+    Debug,
+    /// Something changed.
+    Info,
+    /// Somebody should look.
+    Warning,
+    /// A promise is broken.
+    Error,
+}
+
+impl Severity {
+    /// All, the least first.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warning, Self::Error];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// How an event reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Its name for programs.
+    pub kind: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The port it belongs to.
+    pub port: Option<usize>,
+    /// The 802.1p priority.
+    pub priority: Option<usize>,
+    /// The queue.
+    pub queue: Option<usize>,
+    /// Numbers that come with it, by name.
+    pub values: Vec<(&'static str, u64)>,
+    /// A line for people, which does not name the port, unless by [`PORT`].
+    pub message: String,
+}
+
+impl Description {
+    /// Of an event that belongs to no port.
+    pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            severity,
+            port: None,
+            priority: None,
+            queue: None,
+            values: Vec::new(),
+            message: message.into(),
+        }
+    }
+
+    /// It belongs to `port`.
+    pub fn of_port(self, port: usize) -> Self {
+        Self { port: Some(port), ..self }
+    }
+
+    /// … and there to `priority`.
+    pub fn of_priority(self, priority: usize) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// A number comes with it.
+    pub fn with(mut self, name: &'static str, value: u64) -> Self {
+        self.values.push((name, value));
+        self
+    }
+}
+
+impl Event {
+    /// How it reads.
+    pub fn describe(self) -> Description {
+        match self {
+            Event::XoffBegan { port, priority } => Description::new(
+                "xoff_began",
+                Severity::Debug,
+                format!("XOFF: the neighbour is told to stop priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::XoffEnded { port, priority } => Description::new(
+                "xoff_ended",
+                Severity::Debug,
+                format!("XON: the neighbour may go on with priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::NoDropLost { port, priority } => Description::new(
+                "no_drop_lost",
+                Severity::Error,
+                format!("frames of no-drop priority {priority} are lost: headroom is exhausted; give it more"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::KernelDropped { port, frames } => Description::new(
+                "kernel_dropped",
+                Severity::Error,
+                format!(
+                    "the kernel dropped {frames} frames that came in, whatever their priority: the loop had posted no \
+                     empty frame for them"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::StormBegan { port, priority } => Description::new(
+                "storm_began",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event Begin.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormEnded { port, priority } => Description::new(
+                "storm_ended",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event End.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::RecoveryPending { port, priority } => Description::new(
+                "recovery_pending",
+                Severity::Warning,
+                format!("Please recover PFC deadlock.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormLimitReached { port, priority, local_precedence, times } => Description::new(
+                "storm_limit_reached",
+                Severity::Warning,
+                format!(
+                    "PFC deadlock limit has been checked, Ifname: {PORT}, Cos: {local_precedence}, times: {times}."
+                ),
+            )
+            .of_port(port)
+            .of_priority(priority)
+            .with("cos", local_precedence.into())
+            .with("times", times.into()),
+            Event::EarlyWarning { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning" } else { "pfc_received_warning" };
+                Description::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
+            Event::EarlyWarningCleared { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message =
+                    format!("early warning is over: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning_cleared" } else { "pfc_received_warning_cleared" };
+                Description::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
+            Event::PortDown { port } => {
+                Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
+            }
+            Event::Alarm { place, telling } => describe_alarm(place, telling),
+            Event::DropAlarm { place, dropped: Count { frames, bytes } } => {
+                let message = format!("{}: {frames} frames were dropped", place.words());
+                place
+                    .describe("drop_alarm", Severity::Warning, message)
+                    .with("alarm_type", place.side())
+                    .with("frames", frames)
+                    .with("bytes", bytes)
+            }
+            Event::BridgeFull { frames } => Description::new(
+                "bridge_full",
+                Severity::Warning,
+                format!(
+                    "the bridge table is full: the senders of {frames} frames were not learned, and frames to them are \
+                     flooded; raise bridge.max_entries"
+                ),
+            )
+            .with("frames", frames),
+        }
+    }
+}
+
+fn describe_alarm(place: AlarmPlace, telling: Telling) -> Description {
+    let Telling { raised, most: (cells, allowed), crossings, percent } = telling;
+    let words = place.words();
+    if !raised {
+        let message = format!("{words}: use is down again from {percent} % of what is allowed");
+        let event = place.describe("use_alarm_cleared", Severity::Info, message);
+        return event.with("alarm_type", place.side()).with("percent", percent.into());
+    }
+    let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
+    let message =
+        format!("{words}: use came to {percent} % of what is allowed{times}: {cells} of {allowed} cells");
+    place
+        .describe("use_alarm", Severity::Warning, message)
+        .with("alarm_type", place.side())
+        .with("cells", cells.into())
+        .with("allowed_cells", allowed.into())
+        .with("percent", percent.into())
+        .with("crossings", crossings.into())
 }
 
 /// The events not yet drained.

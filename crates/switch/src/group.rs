@@ -19,6 +19,7 @@
 //! Source: docs/law.md, "Priority groups" and "XOFF and XON"; docs/sources.md, "H3C reference" (Setting PFC thresholds,
 //! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
 
+use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, GroupSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{GroupSettings, Threshold};
@@ -71,6 +72,9 @@ pub struct Group {
 #[derive(Debug, Serialize, Deserialize)]
 struct Rest {
     usage: Usage,
+    alarm: Watch,
+    headroom_alarm: Watch,
+    drop_alarm: DropWatch,
     settings: GroupSettings,
     /// The watchdog drops whatever comes.
     dropping: bool,
@@ -105,6 +109,9 @@ impl Group {
             xoff_limit: Limit::of(settings.xoff),
             rest: Box::new(Rest {
                 usage: Usage::new(usage_percent),
+                alarm: Watch::default(),
+                headroom_alarm: Watch::new(100),
+                drop_alarm: DropWatch::default(),
                 settings,
                 dropping: false,
                 storm_dropped: Count::default(),
@@ -121,7 +128,9 @@ impl Group {
     /// the watchdog drops, nothing at all.
     fn set_own_cells(&mut self) {
         let none = self.headroom_cells > 0 || self.rest.dropping;
-        self.own_cells = if none { 0 } else { self.rest.usage.unnoted_cells(self.reserved_cells) };
+        let Rest { usage, alarm, .. } = &*self.rest;
+        let unnoted = usage.unnoted_cells(self.reserved_cells).min(alarm.unnoted_cells(self.reserved_cells));
+        self.own_cells = if none { 0 } else { unnoted };
     }
 
     /// From now on the watchdog drops whatever comes, or does so no more.
@@ -247,6 +256,7 @@ impl Group {
         pools.headroom.take(cells);
         self.peaks.headroom.lift(self.headroom_cells);
         self.peaks.total.lift(self.cells());
+        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
     }
 
@@ -270,7 +280,7 @@ impl Group {
         debug_assert!(cells <= self.used_cells, "released more cells than were charged");
         self.used_cells -= cells;
         self.pool_mut(pools).give(before - self.shared_cells());
-        if self.rest.usage.is_above() {
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
             self.note_usage(pools);
         }
     }
@@ -282,6 +292,7 @@ impl Group {
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
         self.losing &= self.headroom_cells > 0;
+        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
         from_headroom
     }
@@ -289,6 +300,7 @@ impl Group {
     fn note_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(self.used_cells, allowed);
+        self.rest.alarm.note(self.used_cells, allowed);
         self.set_own_cells();
     }
 
@@ -350,6 +362,21 @@ impl Group {
         self.peaks.shared.lift(self.shared_cells());
     }
 
+    /// Other alarm thresholds, in percent; 0 for use outside headroom: none. Headroom has one always, since crossings count.
+    pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        self.rest.headroom_alarm.set_percent(headroom_percent);
+        self.rest.headroom_alarm.forget();
+        self.rest.drop_alarm.forget(self.rest.dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use, of its headroom, and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut Watch, &mut DropWatch, Count) {
+        let Rest { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
+        (alarm, headroom_alarm, drop_alarm, *dropped)
+    }
+
     /// One watermark begins anew.
     pub(crate) fn mark(&mut self, mark: Mark) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
@@ -379,6 +406,7 @@ impl Group {
             is_dynamic: matches!(self.rest.settings.xoff, Threshold::Dynamic(_)),
             usage_percent: self.rest.usage.percent(),
             violations: self.rest.usage.violations(),
+            headroom_violations: self.rest.headroom_alarm.crossings(),
             received: self.received,
             dropped: self.rest.dropped,
             storm_dropped: self.rest.storm_dropped,

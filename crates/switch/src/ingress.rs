@@ -8,11 +8,14 @@
 use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
+use crate::event::{AlarmPlace, Event, Events};
 use crate::group::{Area, Change, Group};
 use crate::pfc_sent::{PfcSender, Timing};
 use crate::pool::Pools;
 use crate::rx_rings::RxRings;
-use crate::settings::{DropLevel, GroupSettings, PRIORITIES, PortSettings};
+use crate::settings::{
+    AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
+};
 use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -269,6 +272,41 @@ impl Ingress {
         for p in 0..PRIORITIES {
             let xoff = self.tells(p) && self.groups[p].is_xoff();
             self.pfc.set(p, xoff);
+        }
+    }
+
+    /// Other alarm thresholds.
+    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            let percent = alarms.percent(AlarmKind::Ingress, port.ingress_percent[p]);
+            group.set_alarms(percent, port.headroom_percent[p]);
+        }
+    }
+
+    /// Tells what alarms there are.
+    pub(crate) fn tell_alarms(
+        &mut self,
+        port: usize,
+        alarms: &AlarmSettings,
+        now: Instant,
+        events: &mut Events,
+    ) {
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            let (used, headroom, drops, dropped) = group.alarms();
+            for (kind, watch) in [(AlarmKind::Ingress, used), (AlarmKind::Headroom, headroom)] {
+                if let Some(interval_ns) = alarms.interval_ns(kind)
+                    && let Some(telling) = watch.tell(now, interval_ns)
+                {
+                    events
+                        .push(now, Event::Alarm { place: AlarmPlace::Port { port, kind, number }, telling });
+                }
+            }
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
+                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+            {
+                let place = AlarmPlace::Port { port, kind: AlarmKind::Ingress, number };
+                events.push(now, Event::DropAlarm { place, dropped });
+            }
         }
     }
 

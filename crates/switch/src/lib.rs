@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod alarm;
 mod apply;
 pub mod arrival;
 pub mod bridge;
@@ -43,7 +44,7 @@ pub mod wred;
 pub use self::switch::Switch;
 pub use arrival::Arrival;
 pub use counters::{DropReason, KernelCounters, Snapshot};
-pub use event::Event;
+pub use event::{Description, Event, Severity};
 pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{HeapMemory, Memory, frames_needed};
 pub use settings::{PortSettings, SwitchSettings};

@@ -5,8 +5,10 @@
 //! take more than is free. Egress may: a no-drop queue without limit also holds the cells that ingress charged to
 //! reserved and headroom; then nothing is free. So may a pool that was made smaller while it was in use, until enough
 //! has left.
+//! Where an alarm watches a pool, use above its alarm threshold is noted.
 //! Source: docs/law.md, "Areas and pools"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
+use crate::alarm::Watch;
 use crate::counters::PoolSnapshot;
 use crate::settings::{BufferSettings, POOLS};
 use crate::watermark::{Level, Mark, Peak, Watermarks};
@@ -54,14 +56,24 @@ impl Pools {
 pub struct Pool {
     size_cells: u32,
     used_cells: u32,
+    /// Above this use there is something to note for an alarm.
+    unnoted_cells: u32,
     peak: Peak,
     watermarks: Watermarks,
+    alarm: Watch,
 }
 
 impl Pool {
     /// A pool of so many cells, none in use.
     pub fn new(size_cells: u32) -> Self {
-        Self { size_cells, used_cells: 0, peak: Peak::default(), watermarks: Watermarks::default() }
+        Self {
+            size_cells,
+            used_cells: 0,
+            unnoted_cells: u32::MAX,
+            peak: Peak::default(),
+            watermarks: Watermarks::default(),
+            alarm: Watch::default(),
+        }
     }
 
     /// Its size, cells in use, and the most there were.
@@ -85,6 +97,9 @@ impl Pool {
     pub fn take(&mut self, cells: u32) {
         self.used_cells += cells;
         self.peak.lift(self.used_cells);
+        if self.used_cells > self.unnoted_cells {
+            self.note_use();
+        }
     }
 
     /// Gives cells back.
@@ -92,5 +107,25 @@ impl Pool {
     pub fn give(&mut self, cells: u32) {
         debug_assert!(cells <= self.used_cells, "gave back {cells} of {} cells", self.used_cells);
         self.used_cells -= cells;
+        if self.alarm.is_above() {
+            self.note_use();
+        }
+    }
+
+    #[cold]
+    fn note_use(&mut self) {
+        self.alarm.note(self.used_cells, self.size_cells);
+        self.unnoted_cells = self.alarm.unnoted_cells(self.size_cells);
+    }
+
+    /// Another alarm threshold in percent of the pool; 0: none.
+    pub(crate) fn set_alarm(&mut self, percent: u8) {
+        self.alarm.set_percent(percent);
+        self.unnoted_cells = self.alarm.unnoted_cells(self.size_cells);
+    }
+
+    /// Its alarm.
+    pub(crate) fn alarm(&mut self) -> &mut Watch {
+        &mut self.alarm
     }
 }

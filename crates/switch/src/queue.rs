@@ -5,6 +5,7 @@
 //! ingress let in. Cells count until the frame has left: frames with the kernel are still in the queue.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
+use crate::alarm::{DropWatch, Watch};
 use crate::counters::{Count, QueueSnapshot};
 use crate::pool::{Pool, Pools};
 use crate::settings::{DropLevel, Threshold, WredSettings};
@@ -57,6 +58,8 @@ struct Rest {
     guaranteed_cells: u32,
     maximum: Limit,
     usage: Usage,
+    alarm: Watch,
+    drop_alarm: DropWatch,
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
@@ -89,6 +92,8 @@ impl Queue {
                 usage,
                 dropping: false,
                 storm_dropped: Count::default(),
+                alarm: Watch::default(),
+                drop_alarm: DropWatch::default(),
                 dropped: Count::default(),
                 marked: Count::default(),
                 wred_dropped: [Count::default(); 3],
@@ -180,7 +185,7 @@ impl Queue {
     fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
         self.pool_mut(pools).give(shared);
-        if self.rest.usage.is_above() {
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
             self.note_usage(self.used_cells - cells, pools);
         }
     }
@@ -189,13 +194,15 @@ impl Queue {
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.rest.guaranteed_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(used_cells, allowed);
+        self.rest.alarm.note(used_cells, allowed);
         self.set_own_cells();
     }
 
     /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
     fn set_own_cells(&mut self) {
-        let own_cells = self.rest.usage.unnoted_cells(self.rest.guaranteed_cells);
-        self.own_cells = if self.rest.dropping { 0 } else { own_cells };
+        let Rest { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
+        let unnoted = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+        self.own_cells = if *dropping { 0 } else { unnoted };
     }
 
     /// From now on the watchdog drops whatever comes, or does so no more.
@@ -217,6 +224,26 @@ impl Queue {
     /// Frames that left, and those that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
         (self.transmitted.frames, self.rest.storm_dropped.frames)
+    }
+
+    /// Another alarm threshold, in percent of what the queue may hold; 0: none.
+    pub(crate) fn set_alarm(&mut self, percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        let dropped = self.all_dropped();
+        self.rest.drop_alarm.forget(dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut DropWatch, Count) {
+        let dropped = self.all_dropped();
+        let Rest { alarm, drop_alarm, .. } = &mut *self.rest;
+        (alarm, drop_alarm, dropped)
+    }
+
+    /// Dropped at the tail or by WRED.
+    fn all_dropped(&self) -> Count {
+        self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.

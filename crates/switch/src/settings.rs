@@ -1,11 +1,13 @@
 //! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
 //! those of docs/law.md, and there is no other place for them.
 
+mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
 mod watchdog;
 
+pub use alarm::*;
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
@@ -42,6 +44,8 @@ pub struct SwitchSettings {
     pub bridge: BridgeSettings,
     /// A queue or group whose use rises above this share of what it is allowed, in percent, is a violation (1–100).
     pub usage_percent: u8,
+    /// Alarms.
+    pub alarms: AlarmSettings,
     /// Where random numbers (WRED) begin.
     pub seed: u64,
     /// The ports; a port's number is its place here.
@@ -105,6 +109,8 @@ pub struct PortSettings {
     pub response_ns: Nanos,
     /// The port itself keeps that rate; false: its cable does, as in the simulator.
     pub keeps_rate: bool,
+    /// Alarm thresholds.
+    pub alarms: PortAlarmSettings,
     /// What received frames are treated as.
     pub classify: ClassifySettings,
     /// What frames that leave are marked with.
@@ -145,6 +151,7 @@ impl PortSettings {
             link_speed_bps: None,
             response_ns: RESPONSE_NS,
             keeps_rate: true,
+            alarms: PortAlarmSettings::default(),
             classify: ClassifySettings::default(),
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),

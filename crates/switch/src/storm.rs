@@ -204,6 +204,7 @@ impl Switch {
             limit_reached,
             ..StormSnapshot::default()
         };
+        let local_precedence = self.settings.ports[port].classify.dot1p_to_queue[priority];
         let watchdog = self.egress[port].watchdog();
         match change {
             Change::Began { stuck_ns } => {
@@ -223,7 +224,7 @@ impl Switch {
                 watchdog.end(priority, passed, now);
                 self.events.push(now, Event::StormBegan { port, priority });
                 self.events.push(now, Event::StormEnded { port, priority });
-                self.events.push(now, Event::StormLimitReached { port, priority, times });
+                self.events.push(now, Event::StormLimitReached { port, priority, local_precedence, times });
             }
         }
     }

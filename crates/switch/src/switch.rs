@@ -49,6 +49,8 @@ pub struct Switch {
     /// Ports some group of which must be examined each turn.
     pub(crate) watched: Set64,
     pub(crate) events: Events,
+    /// When alarms are looked at next.
+    pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
     /// When a watchdog must look, or PFC frames are counted up.
     pub(crate) due_at: Instant,
@@ -70,7 +72,7 @@ impl Switch {
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let ingress = settings.ports.iter().zip(macs);
         let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
-        Self {
+        let mut switch = Self {
             ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
             egress: egress
                 .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
@@ -85,12 +87,15 @@ impl Switch {
             fresh: Set64::EMPTY,
             watched: Set64::EMPTY,
             events: Events::new(),
+            next_alarms: Instant::NEVER,
             flood_copies: 0,
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
             settings: settings.clone(),
-        }
+        };
+        switch.set_alarms();
+        switch
     }
 
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
@@ -441,6 +446,12 @@ impl Switch {
             }
         }
         self.bridge.age(now);
+        if now >= self.next_alarms {
+            self.look_at_alarms(now);
+        }
+        if let Some(frames) = self.bridge.untold_full(now) {
+            self.events.push(now, Event::BridgeFull { frames });
+        }
     }
 }
 

@@ -232,7 +232,8 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
         send(&mut lab, 0, STORMED, P as u8);
         told.extend(events(&mut lab).into_iter().map(|told| told.1));
     }
-    let reached = Event::StormLimitReached { port: STORMED, priority: P, times: 10 };
+    let reached =
+        Event::StormLimitReached { port: STORMED, priority: P, local_precedence: P as u8, times: 10 };
     let pairs = [began(), ended()].repeat(10);
     assert_eq!(told, [&pairs[..], &[reached]].concat(), "Begin, End, and so on, then the limit");
     let off = port(&mut lab);

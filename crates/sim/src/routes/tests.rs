@@ -19,7 +19,14 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
         } else {
             let ports = (0..ports(number)).map(|port| PortSettings::new(format!("p{port}"), None)).collect();
             let (buffer, bridge) = Default::default();
-            let settings = SwitchSettings { buffer, bridge, usage_percent: 100, seed: 0, ports };
+            let settings = SwitchSettings {
+                buffer,
+                bridge,
+                usage_percent: 100,
+                alarms: Default::default(),
+                seed: 0,
+                ports,
+            };
             NodeKind::Switch(SwitchNode { settings, turn_ns: 0 })
         };
         Node { name: (*name).to_owned(), kind }

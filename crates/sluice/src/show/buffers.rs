@@ -99,7 +99,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
         ],
         4,
     );
-    let mut headroom = table_of(&headings(&first[..2], "Headroom", unit, &[]), 2);
+    let mut headroom = table_of(&headings(&first[..2], "Headroom", unit, &["Violations"]), 2);
     for (port, priority, group) in &groups {
         let of = [(*port).clone(), priority.to_string()];
         let rest = [group.usage_percent.to_string(), grouped(group.violations)];
@@ -125,7 +125,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
             let Level { cells, peak_read_cells, .. } = group.headroom.unwrap_or_default();
             let [used, peak, size] = [cells, peak_read_cells, group.headroom_size_cells].map(u64::from);
             let cells = use_of(used, peak, size, free_cells(snapshot.headroom.as_ref()), unit);
-            headroom.add_row(of.into_iter().chain(cells));
+            headroom.add_row(of.into_iter().chain(cells).chain([grouped(group.headroom_violations)]));
         }
     }
     let mut text = format!("{}\n\n{}", used.trim_fmt(), states.trim_fmt());

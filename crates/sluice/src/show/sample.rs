@@ -167,6 +167,7 @@ fn server() -> Port {
         is_dynamic: false,
         usage_percent: 70,
         violations: 4,
+        headroom_violations: 2,
         received: count(500_000, 687_500_000),
         dropped: count(0, 0),
         storm_dropped: count(0, 0),

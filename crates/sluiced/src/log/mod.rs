@@ -11,9 +11,9 @@ use std::sync::Arc;
 
 use control::LogCounts;
 use tracing::error;
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use limit::{LimitLayer, Limits};
 use writer::Writer;
@@ -21,11 +21,21 @@ use writer::Writer;
 /// The target of what is logged about the log; it is never filtered out.
 const TARGET: &str = "sluiced::log";
 
+/// How a line looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// An object.
+    Json,
+}
+
 /// The running log.
 #[derive(Clone)]
 pub struct Log {
     writer: Writer,
     limits: Arc<Limits>,
+    format: Format,
 }
 
 impl Log {
@@ -33,7 +43,7 @@ impl Log {
     ///
     /// # Errors
     /// That is no level, or there is no thread to be had.
-    pub fn to_stderr(level: Option<&str>) -> Result<Self, String> {
+    pub fn to_stderr(level: Option<&str>, format: Format) -> Result<Self, String> {
         let from_environment = std::env::var(EnvFilter::DEFAULT_ENV).ok();
         let wanted =
             level.or(from_environment.as_deref()).filter(|wanted| !wanted.is_empty()).unwrap_or("info");
@@ -49,14 +59,21 @@ impl Log {
         let writer = Writer::start(std::io::stderr(), limits.clone())
             .map_err(|error| format!("cannot start the thread that writes the log: {error}"))?;
         let lines = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colours);
-        tracing_subscriber::registry().with(filter).with(lines).with(LimitLayer(limits.clone())).init();
+        let lines = match format {
+            Format::Text => lines.boxed(),
+            Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),
+        };
+        tracing_subscriber::registry().with(lines).with(filter).with(LimitLayer(limits.clone())).init();
         std::panic::set_hook(Box::new(log_panic));
-        Ok(Self { writer, limits })
+        Ok(Self { writer, limits, format })
     }
 
-    /// Writes a line as it is.
+    /// Writes a line as it is, whatever the level; as an object where all lines are objects.
     pub fn say(&self, line: &str) {
-        self.writer.put(format!("{line}\n").as_bytes());
+        match self.format {
+            Format::Text => self.writer.put(format!("{line}\n").as_bytes()),
+            Format::Json => error!(target: TARGET, "{line}"),
+        }
     }
 
     /// Keeps its thread off a core, as soon as it can be.

@@ -47,6 +47,7 @@ pub fn settings(ports: usize, no_drop: u8, shared_cells: u32, headroom_cells: u3
         },
         bridge: BridgeSettings { max_entries: 64, ..BridgeSettings::default() },
         usage_percent: 100,
+        alarms: Default::default(),
         seed: 0,
         ports: ports.collect(),
     }

@@ -1,0 +1,141 @@
+//! The events of a switch as clients read them: numbered from 1 in the order they happened, the last [`KEPT`] of them kept.
+//!
+//! Rule: whoever notes an event never waits for a reader, and a reader that comes too late is told how many it missed. Each
+//! reader has its own place: the number of the last event that it has seen. XOFF and XON, of which there may be thousands a
+//! second, are no part of it: they are counted, logged at level debug, and in every recording.
+//! Source: docs/events.md.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+
+use crate::v1;
+
+/// Events that are kept.
+pub const KEPT: usize = 4096;
+/// Events in one message to a reader.
+pub const BATCH: usize = 256;
+
+/// The journal; clones are the same one.
+#[derive(Debug, Clone)]
+pub struct Journal(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    kept: Mutex<Kept>,
+    last: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    /// Oldest first, their numbers without a gap.
+    events: VecDeque<v1::Event>,
+    /// Number of the last event ever noted.
+    last: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self(Arc::new(Inner { kept: Mutex::default(), last: watch::Sender::new(0) }))
+    }
+}
+
+impl Journal {
+    /// Notes an event, and gives it the next number.
+    pub fn note(&self, event: v1::Event) {
+        let last = {
+            let mut kept = self.kept();
+            kept.last += 1;
+            let number = kept.last;
+            if kept.events.len() == KEPT {
+                kept.events.pop_front();
+            }
+            kept.events.push_back(v1::Event { number, ..event });
+            number
+        };
+        self.0.last.send_replace(last);
+    }
+
+    /// Number of the last event; 0: there was none.
+    pub fn last(&self) -> u64 {
+        self.kept().last
+    }
+
+    /// The next events after number `since`, [`BATCH`] at most, and how many before them are no longer kept.
+    pub fn read(&self, since: u64) -> v1::EventBatch {
+        let kept = self.kept();
+        let first = kept.last + 1 - kept.events.len() as u64;
+        let from = (since + 1).max(first);
+        let skipped = (from - first) as usize;
+        v1::EventBatch {
+            events: kept.events.iter().skip(skipped).take(BATCH).cloned().collect(),
+            missed: from - (since + 1),
+        }
+    }
+
+    /// Waits until there is an event after number `since`.
+    pub async fn later_than(&self, since: u64) {
+        // The sender is part of the journal, so it cannot be gone.
+        let _ = self.0.last.subscribe().wait_for(|&last| last > since).await;
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // What a panic elsewhere left behind is whole: an event goes in at once.
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str) -> v1::Event {
+        v1::Event { kind: kind.to_owned(), ..v1::Event::default() }
+    }
+
+    #[test]
+    fn events_are_numbered_and_a_late_reader_is_told_what_it_missed() {
+        let journal = Journal::default();
+        assert_eq!(journal.read(0), v1::EventBatch::default());
+        for kind in ["a", "b", "c"] {
+            journal.note(event(kind));
+        }
+        let kinds = |batch: v1::EventBatch| {
+            let of = |event: &v1::Event| format!("{} {}", event.number, event.kind);
+            (batch.events.iter().map(of).collect::<Vec<_>>().join(", "), batch.missed)
+        };
+        assert_eq!(kinds(journal.read(0)), ("1 a, 2 b, 3 c".to_owned(), 0));
+        assert_eq!(kinds(journal.read(2)), ("3 c".to_owned(), 0));
+        assert_eq!(kinds(journal.read(3)), (String::new(), 0));
+
+        (3..KEPT + 900).for_each(|_| journal.note(event("more")));
+        let batch = journal.read(0);
+        assert_eq!((batch.events[0].number, batch.events.len(), batch.missed), (901, BATCH, 900));
+        assert_eq!(journal.read(899).missed, 1);
+        assert_eq!(journal.read(900).missed, 0);
+        assert_eq!(journal.last(), KEPT as u64 + 900);
+    }
+
+    /// A reader takes batch after batch while others are noted: each event once, in order.
+    #[tokio::test]
+    async fn a_reader_that_follows_gets_each_event_once() {
+        let journal = Journal::default();
+        let writer = journal.clone();
+        let noted = tokio::spawn(async move {
+            for _ in 0..2000 {
+                writer.note(event("x"));
+                tokio::task::yield_now().await;
+            }
+        });
+        let mut seen = 0;
+        while seen < 2000 {
+            journal.later_than(seen).await;
+            for event in journal.read(seen).events {
+                assert_eq!(event.number, seen + 1);
+                seen = event.number;
+            }
+        }
+        noted.await.unwrap();
+    }
+}

@@ -1,0 +1,139 @@
+//! Alarms of a whole switch: each kind and place, off and on, with its interval.
+
+use switch::alarm::LOOK_NS;
+use switch::event::AlarmPlace;
+use switch::settings::{AlarmKind, SwitchSettings, Threshold};
+use switch::{Event, Instant};
+
+mod lab;
+use lab::{Frame, Lab, mac, settings};
+
+const SECOND_NS: u64 = 1_000_000_000;
+const KINDS: [AlarmKind; 4] = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom, AlarmKind::Drop];
+
+/// Priority 3 of port 0 is no-drop with XOFF at 4 cells and 4 cells of headroom; port 1 is held. All alarms at 50 %, but headroom's.
+fn alarmed(kinds: &[AlarmKind]) -> Lab {
+    let mut settings: SwitchSettings = settings(2, 1 << 3, 100, 8);
+    for &kind in kinds {
+        settings.alarms.interval_ns[kind as usize] = Some(5 * SECOND_NS);
+    }
+    settings.alarms.ingress_pool_percent[0] = 4;
+    for port in &mut settings.ports {
+        port.groups[3].xoff = Threshold::Static(4);
+        port.groups[3].headroom_cells = 4;
+        port.alarms.ingress_percent[3] = 50;
+        port.alarms.egress_percent[3] = 5;
+        port.queues[3] = lab::queue_of(Threshold::Static(100));
+    }
+    let mut lab = Lab::new(&settings);
+    lab.switch.hold(1, true);
+    lab
+}
+
+/// A turn after a while: alarms are looked at, and what they told, in words.
+fn told(lab: &mut Lab, after_ns: u64) -> Vec<String> {
+    lab.now = lab.now + after_ns.max(LOOK_NS);
+    lab.turn();
+    let events = lab.switch.drain_events();
+    let alarms = events.filter(|(_, event)| matches!(event, Event::Alarm { .. } | Event::DropAlarm { .. }));
+    alarms.map(|(_, event)| event.describe().message).collect()
+}
+
+fn arrive(lab: &mut Lab, frames: usize) {
+    (0..frames).for_each(|_| lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 64 }));
+}
+
+/// 9 frames of a cell each: 4 shared, 4 of headroom, one lost.
+#[test]
+fn every_kind_tells_of_its_place_once() {
+    let mut lab = alarmed(&KINDS);
+    let mut story = String::new();
+    let mut after = |what: &str, lab: &mut Lab, after_ns| {
+        let told: String = told(lab, after_ns).iter().map(|line| format!("  {line}\n")).collect();
+        story += &format!("{what}:\n{told}");
+    };
+    after("nothing has happened", &mut lab, 0);
+    arrive(&mut lab, 9);
+    after("9 frames have come", &mut lab, 0);
+    arrive(&mut lab, 3);
+    after("3 more, a second later", &mut lab, SECOND_NS);
+    after("5 seconds later", &mut lab, 5 * SECOND_NS);
+    lab.switch.hold(1, false);
+    after("the port sends again", &mut lab, 0); // what waits leaves right after this look
+    after("a turn later", &mut lab, 0);
+    after("a minute later", &mut lab, 60 * SECOND_NS);
+    insta::assert_snapshot!(story);
+}
+
+/// Each kind alone tells of its own places only, and with all of them off there is nothing to tell; crossings of headroom count.
+#[test]
+fn a_kind_that_is_off_tells_nothing() {
+    for kind in KINDS {
+        let mut lab = alarmed(&[kind]);
+        arrive(&mut lab, 9);
+        lab.now = lab.now + LOOK_NS;
+        lab.turn();
+        let events: Vec<_> = lab.switch.drain_events().map(|(_, event)| event).collect();
+        let mut seen = 0;
+        for event in events {
+            let expected = match event {
+                Event::Alarm {
+                    place: AlarmPlace::Port { kind, .. } | AlarmPlace::Pool { kind, .. }, ..
+                } => kind,
+                Event::DropAlarm { .. } => AlarmKind::Drop,
+                _ => continue,
+            };
+            assert_eq!(kind, expected, "{event:?}");
+            seen += 1;
+        }
+        assert!(seen > 0, "{kind:?}");
+    }
+    let mut lab = alarmed(&[]);
+    arrive(&mut lab, 9);
+    assert_eq!(told(&mut lab, 60 * SECOND_NS), [""; 0]);
+    assert_eq!(lab.snapshot().ports[0].groups[3].headroom_violations, 1, "row 272");
+}
+
+/// A crossing between two looks, however short, is not missed; a reload that turns alarms on tells of nothing that was before.
+#[test]
+fn a_short_crossing_is_told_and_the_past_is_not() {
+    let mut lab = alarmed(&[AlarmKind::Ingress]);
+    lab.switch.hold(1, false);
+    told(&mut lab, 0);
+    arrive(&mut lab, 3);
+    (0..3).for_each(|_| lab.turn()); // they are gone again, microseconds later
+    assert_eq!(lab.switch.frames_held(), 0);
+    assert_eq!(
+        told(&mut lab, 0),
+        ["priority 3 at ingress: use came to 50 % of what is allowed: 3 of 4 cells"]
+    );
+
+    let mut lab = alarmed(&[]);
+    arrive(&mut lab, 12);
+    let mut settings = lab.switch.settings().clone();
+    settings.alarms.interval_ns = [Some(SECOND_NS); 4];
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(told(&mut lab, SECOND_NS), [""; 0], "what was dropped and crossed before");
+    arrive(&mut lab, 1);
+    assert_eq!(told(&mut lab, SECOND_NS), ["priority 3 at ingress: 1 frames were dropped"]);
+}
+
+/// The time of an event is that of the look, no more than [`LOOK_NS`] after its cause.
+#[test]
+fn an_alarm_is_told_within_ten_milliseconds() {
+    let mut lab = alarmed(&KINDS);
+    lab.turn();
+    lab.switch.drain_events().for_each(drop);
+    let cause = lab.now;
+    arrive(&mut lab, 3);
+    let mut at: Option<Instant> = None;
+    while at.is_none() {
+        lab.turn();
+        at = lab
+            .switch
+            .drain_events()
+            .find(|(_, event)| matches!(event, Event::Alarm { .. }))
+            .map(|(at, _)| at);
+        assert!(lab.now.since(cause) <= LOOK_NS + 2_000, "nothing was told");
+    }
+}
