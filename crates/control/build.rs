@@ -10,7 +10,7 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
 /// The messages, and the structs whose fields they have.
-const STRUCTS: [(&str, &str); 9] = [
+const STRUCTS: [(&str, &str); 12] = [
     ("Snapshot", "Snapshot"),
     ("Port", "counters::PortSnapshot"),
     ("Group", "counters::GroupSnapshot"),
@@ -19,6 +19,9 @@ const STRUCTS: [(&str, &str); 9] = [
     ("Level", "Level"),
     ("Count", "counters::Count"),
     ("PfcCount", "counters::PfcCount"),
+    ("Storm", "counters::StormSnapshot"),
+    ("StormTraffic", "counters::StormTraffic"),
+    ("Priority", "counters::PrioritySnapshot"),
     ("Kernel", "KernelCounters"),
 ];
 
@@ -27,12 +30,14 @@ const OF_THE_DAEMON: [&str; 6] =
     ["pfc_enabled", "log_lines_lost", "log_lines_left_out", "interface", "xdp_mode", "vlan_tags_restored"];
 
 /// Lists that `sluice show --json` has rows of, instead of one list inside the other.
-const ROWS: [&str; 6] = [
+const ROWS: [&str; 8] = [
     "Snapshot.ports",
     "Snapshot.ingress_pools",
     "Snapshot.egress_pools",
     "Snapshot.headroom",
     "Port.groups",
+    "Port.storms",
+    "Port.priorities",
     "Port.queues",
 ];
 

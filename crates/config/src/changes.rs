@@ -188,6 +188,8 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         classify,
         rewrite,
         pfc,
+        watchdog,
+        early_warning,
         groups,
         queues,
         schedule,
@@ -216,6 +218,11 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
     changes.live_value(of("PFC: tx"), &old.pfc.tx, tx);
     changes.live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
     changes.live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
+    for (priority, (watchdog, warning)) in watchdog.iter().zip(early_warning).enumerate() {
+        changes.live(of(&format!("watchdog of priority {priority}")), &old.watchdog[priority], watchdog);
+        let what = format!("early warning of priority {priority}");
+        changes.live(of(&what), &old.early_warning[priority], warning);
+    }
     for (priority, (old, new)) in old.groups.iter().zip(groups).enumerate() {
         changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old, new);
     }
@@ -379,6 +386,12 @@ interface = \"veth1\"
                 ],
             ),
             ("[port.b]", "pfc.pause_speed = \"2G\"\n[port.b]", &["port.a: PFC: pause_speed"], &[]),
+            (
+                "[port.b]",
+                "pfc.watchdog.priority.3.interval = 2\npfc.early-warning.priority.5.in_pps = 9\n[port.b]",
+                &["port.a: watchdog of priority 3", "port.a: early warning of priority 5"],
+                &[],
+            ),
             (
                 "[port.a]",
                 "pause_speed = \"10G\"\n[port.a]",

@@ -14,6 +14,7 @@ use crate::ports::{Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
 use crate::values::{NAME_CURE, is_name};
+use crate::watchdog::{self, EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
 use crate::{advice, checks, fixed};
 
@@ -147,9 +148,11 @@ fn read<T>(
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let policies = Policies::read(&mut file, report);
     let (bridge, flood_places) = read_bridge(&mut file, report);
-    let pfc_enabled = read_pfc(&mut file, report);
+    let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
     let alarm = AlarmTable::read(&mut file, report);
-    let defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
+    let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
+    defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
+    defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
     let mut ports = read_ports(&mut file, &buffer, &congestion, &policies, &defaults, report);
     for port in &mut ports {
         port.settings.alarms = alarm.of_port(port.tables().alarm());
@@ -171,6 +174,7 @@ fn read<T>(
         checks::no_drop_queues(&ports, &bridge, report);
         checks::pause_times(&ports, report);
         checks::one_flow_control(&ports, report);
+        watchdog::limits(&ports, report);
         checks::buffer(&buffer, &ports, &place, report);
     }
 
@@ -307,12 +311,16 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> (BridgeSettings, [Opt
     (bridge, maps.map(|map| map.map(|map| map.place)))
 }
 
-/// Whether PFC may work.
-fn read_pfc(file: &mut Section, report: &mut Report) -> bool {
-    let Some(mut section) = file.section("pfc", report) else { return true };
+/// Whether PFC may work, and what watches it on all ports.
+fn read_pfc(file: &mut Section, report: &mut Report) -> (bool, WatchdogTable, EarlyWarningTable) {
+    let Some(mut section) = file.section("pfc", report) else {
+        return (true, Default::default(), Default::default());
+    };
     let enabled = section.boolean("enabled", report);
-    section.finish(&["watchdog"], report);
-    enabled.is_none_or(|enabled| enabled.value)
+    let watchdog = WatchdogTable::read(&mut section, report);
+    let early_warning = EarlyWarningTable::read(&mut section, report);
+    section.finish(&[], report);
+    (enabled.is_none_or(|enabled| enabled.value), watchdog, early_warning)
 }
 
 fn read_port_defaults(

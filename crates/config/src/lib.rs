@@ -20,6 +20,18 @@
 //! [pfc]
 //! enabled = true                   # false: PFC is off on all ports, whatever they say
 //!
+//! [pfc.watchdog]                   # PFC deadlock detection (docs/watchdog.md); of all ports, or below a port's pfc of that port
+//! enabled   = true                 # false: of nothing here, or on this port
+//! precision = "normal"             # the unit of intervals: "normal", 100 ms, or "high", 10 ms
+//! action    = "forward"            # while it is stormed; or "drop": the default of those with detection_ms
+//! recovery  = "auto"               # or "manual": by `sluice pfc recover`
+//! priority.3 = { interval = 5, restore_delay = 6, limit = { period_s = 1, count = 10 } }  # restored after 700 ms
+//! priority.4 = { interval = 5, pause_recover = true }  # restored when no XOFF came for an interval
+//! priority.5 = { detection_ms = 400, restoration_ms = 400 }  # restored once no XOFF has come for 400 ms
+//!
+//! [pfc.early-warning]              # events, where so many PFC frames a second come in or go out; also below a port's pfc
+//! priority.3 = { in_pps = 10000, out_pps = 10000 }
+//!
 //! [alarm]
 //! usage_percent = 100              # a queue or group that uses more of what it is allowed counts a violation; a queue
 //!                                  # without limit, as a no-drop one is, is allowed its pool
@@ -205,6 +217,7 @@ mod schedule;
 mod section;
 mod thresholds;
 mod values;
+mod watchdog;
 mod words;
 
 pub use crate::advice::headroom_shortage;

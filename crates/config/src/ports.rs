@@ -19,6 +19,7 @@ use crate::schedule::{ScheduleTable, burst};
 use crate::section::{Section, Setting};
 use crate::thresholds::{GroupTable, QueueTable};
 use crate::values;
+use crate::watchdog::{EarlyWarningTable, WatchdogTable};
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
@@ -84,6 +85,8 @@ pub(crate) struct PfcTable {
     pub(crate) no_drop: Option<Setting<u8>>,
     pub(crate) pause_quanta: Option<Setting<u16>>,
     pub(crate) pause_speed_bps: Option<Setting<u64>>,
+    pub(crate) watchdog: WatchdogTable,
+    pub(crate) early_warning: EarlyWarningTable,
 }
 
 impl PortTable {
@@ -139,11 +142,13 @@ impl PortTable {
             }),
             pause_quanta: section.number("pause_time", 1..=u16::MAX, report),
             pause_speed_bps: section.item("pause_speed").and_then(|item| values::speed(item, report)),
+            watchdog: WatchdogTable::read(&mut section, report),
+            early_warning: EarlyWarningTable::read(&mut section, report),
         };
         for (priority, group) in section.numbered("priority", PRIORITIES - 1, report) {
             self.groups[priority] = GroupTable::read(group, cell_bytes, report);
         }
-        section.finish(&["watchdog"], report);
+        section.finish(&[], report);
     }
 
     /// Comes after `read_pfc`, whose thresholds a profile contradicts.
@@ -200,6 +205,10 @@ impl<'t> Layers<'t, PortTable> {
         self.part(|table| &table.pfc)
     }
 
+    pub(crate) fn watchdog(self) -> Layers<'t, WatchdogTable> {
+        self.part(|table| &table.pfc.watchdog)
+    }
+
     pub(crate) fn group(self, priority: usize) -> Layers<'t, GroupTable> {
         self.part(|table| &table.groups[priority])
     }
@@ -233,9 +242,13 @@ impl<'t> Layers<'t, PortTable> {
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
         port.flow_control = self.flow_control();
+        let early_warning = pfc.part(|table| &table.early_warning);
         for priority in 0..PRIORITIES {
-            let protected = port.pfc.no_drop & 1 << priority != 0 || port.flow_control.sends();
+            let no_drop = port.pfc.no_drop & 1 << priority != 0;
+            let protected = no_drop || port.flow_control.sends();
             port.groups[priority] = self.group(priority).settings(protected, port.groups[priority]);
+            port.watchdog[priority] = self.watchdog().settings(priority).filter(|_| no_drop && port.pfc.rx);
+            port.early_warning[priority] = early_warning.settings(priority);
         }
         for q in 0..PRIORITIES {
             port.queues[q] = self.queue(q).settings(port.queues[q]);

@@ -141,6 +141,13 @@ impl Client {
             Order::SetPfc { enabled } => {
                 answer(socket, inner.set_pfc(v1::SetPfcRequest { enabled })).await?;
             }
+            Order::RecoverStorms { port } => {
+                answer(socket, inner.recover_storms(v1::RecoverStormsRequest { port })).await?;
+            }
+            Order::LiftStormLimit { port, priority } => {
+                let priority = priority.map(u32::from);
+                answer(socket, inner.lift_storm_limit(v1::LiftStormLimitRequest { port, priority })).await?;
+            }
             Order::Reload => return Ok(answer(socket, inner.reload(v1::ReloadRequest {})).await?.changes),
         }
         Ok(Vec::new())

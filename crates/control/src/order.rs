@@ -21,6 +21,18 @@ pub enum Order {
         /// On.
         enabled: bool,
     },
+    /// End the storms of a port that wait for that.
+    RecoverStorms {
+        /// Name of the port.
+        port: String,
+    },
+    /// Turn PFC on again where there were too many storms.
+    LiftStormLimit {
+        /// Name of the port.
+        port: String,
+        /// Only this priority.
+        priority: Option<u8>,
+    },
     /// Read the configuration file again and apply it.
     Reload,
 }

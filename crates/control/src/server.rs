@@ -240,6 +240,25 @@ impl Control for Api {
         self.done(Order::HoldPort { port, held }).await
     }
 
+    async fn recover_storms(
+        &self,
+        request: tonic::Request<v1::RecoverStormsRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        self.done(Order::RecoverStorms { port: request.into_inner().port }).await
+    }
+
+    async fn lift_storm_limit(
+        &self,
+        request: tonic::Request<v1::LiftStormLimitRequest>,
+    ) -> Result<Response<v1::Done>, Status> {
+        let v1::LiftStormLimitRequest { port, priority } = request.into_inner();
+        let priority = match priority {
+            Some(priority) if priority > 7 => return Err(Status::invalid_argument("priorities are 0 to 7")),
+            priority => priority.map(|priority| priority as u8),
+        };
+        self.done(Order::LiftStormLimit { port, priority }).await
+    }
+
     async fn set_pfc(
         &self,
         request: tonic::Request<v1::SetPfcRequest>,

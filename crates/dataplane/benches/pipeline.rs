@@ -157,7 +157,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
             arrivals.push(lab.switch.look(port, Received { frame, len: 64 }, bytes));
         }
         lab.switch.receive_all(&mut arrivals, Instant(now), &mut lab.memory);
-        lab.switch.tick(Instant(now));
+        lab.switch.tick(Instant(now), &mut lab.memory);
         let mut work = lab.switch.ports_with_work();
         while work != 0 {
             let port = work.trailing_zeros() as usize;

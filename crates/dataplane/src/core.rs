@@ -174,7 +174,24 @@ impl<P: Port> Core<P> {
                 self.hold(port, held);
                 self.mailbox.answer(Reply::Done);
             }
+            Command::RecoverStorms(port) => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.recover_storms(port, now);
+                }
+                self.switch.recover_storms(port, now, &mut self.memory);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::LiftStormLimit { port, priorities } => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.lift_storm_limit(port, priorities, now);
+                }
+                self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
+                self.mailbox.answer(Reply::Done);
+            }
             Command::Apply(settings) => {
+                if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
+                    return self.mailbox.answer(Reply::NotApplied(settings, port));
+                }
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.apply(&settings.switch, now);
                 }

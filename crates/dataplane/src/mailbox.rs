@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
+use wire::set::Set8;
 
 use crate::port::Trouble;
 use crate::recorder::Recorder;
@@ -33,8 +34,17 @@ pub enum Command {
         /// Hold it.
         held: bool,
     },
-    /// Other settings from now on; they come back in [`Reply::Applied`], so that the loop frees nothing.
+    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that the loop frees nothing.
     Apply(Box<Settings>),
+    /// End the storms of this port that wait to be ended by hand.
+    RecoverStorms(usize),
+    /// Turn PFC on again for these priorities of a port, if it is off because there were too many storms.
+    LiftStormLimit {
+        /// Port number.
+        port: usize,
+        /// The priorities.
+        priorities: Set8,
+    },
     /// Record from the next turn on; what was recorded before ends. Nothing: do not record any more.
     Record(Option<Box<Recorder>>),
     /// The interface of this port is gone, or has no carrier any more.
@@ -57,12 +67,14 @@ pub struct Settings {
 pub enum Reply {
     /// As asked for.
     Snapshot(Box<Snapshot>),
-    /// Watermarks are cleared, or a port is held or released.
+    /// Watermarks are cleared, a port is held or released, storms are ended, or their limit is lifted.
     Done,
     /// Something is wrong with the port of this number.
     Trouble(usize, Trouble),
     /// These settings are in force.
     Applied(Box<Settings>),
+    /// They are not: they change the watchdog of the port of this number, of which a storm waits to be ended by hand.
+    NotApplied(Box<Settings>, usize),
     /// The recorder of until now, if there was one; all that it wrote has been handed over.
     Recorded(Option<Box<Recorder>>),
     /// Something happened.

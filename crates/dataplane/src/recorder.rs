@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
+use wire::set::Set8;
 
 /// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
 pub const HEADER_BYTES: usize = 40;
@@ -75,10 +76,14 @@ pub(crate) enum Tag {
     Event,
     /// Port, frames u64 that the kernel gave back and did not have.
     Stray,
+    /// Port, time u64.
+    RecoverStorms,
+    /// Port, time u64, priorities u8.
+    LiftStormLimit,
 }
 
 impl Tag {
-    const ALL: [Tag; 22] = [
+    const ALL: [Tag; 24] = [
         Tag::Checkpoint,
         Tag::Turn,
         Tag::Completed,
@@ -101,6 +106,8 @@ impl Tag {
         Tag::Flush,
         Tag::Event,
         Tag::Stray,
+        Tag::RecoverStorms,
+        Tag::LiftStormLimit,
     ];
 
     /// The tag that is written down as this number.
@@ -327,6 +334,17 @@ impl Recorder {
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
         self.value(Tag::Apply, &(now, settings));
+    }
+
+    pub(crate) fn recover_storms(&mut self, port: usize, now: Instant) {
+        self.of_port(Tag::RecoverStorms, port, |out| out.put_u64_le(now.0));
+    }
+
+    pub(crate) fn lift_storm_limit(&mut self, port: usize, priorities: Set8, now: Instant) {
+        self.of_port(Tag::LiftStormLimit, port, |out| {
+            out.put_u64_le(now.0);
+            out.put_u8(priorities.bits());
+        });
     }
 
     pub(crate) fn port_down(&mut self, port: usize, now: Instant) {

@@ -11,6 +11,8 @@ use switch::{
     Event, FrameId, HeapMemory, Instant, Mark, Memory, Outgoing, Received, Snapshot, Switch, SwitchSettings,
 };
 
+use wire::set::Set8;
+
 use crate::recorder::{HEADER_BYTES, Tag};
 
 /// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
@@ -192,7 +194,8 @@ impl<'a> Replay<'a> {
             }
             Tag::Tick => {
                 let now = self.now;
-                self.stage()?.switch.tick(now);
+                let stage = self.stage()?;
+                stage.switch.tick(now, &mut stage.memory);
                 Ok(())
             }
             Tag::Watermarks => {
@@ -269,6 +272,15 @@ impl<'a> Replay<'a> {
             }
             Tag::Hold => {
                 switch.hold(port, rest.try_get_u8()? != 0);
+                Ok(())
+            }
+            Tag::RecoverStorms => {
+                switch.recover_storms(port, Instant(rest.try_get_u64_le()?), memory);
+                Ok(())
+            }
+            Tag::LiftStormLimit => {
+                let (now, bits) = (Instant(rest.try_get_u64_le()?), rest.try_get_u8()?);
+                switch.lift_storm_limit(port, Set8::from_bits(bits), now, memory);
                 Ok(())
             }
             Tag::PortDown => {

@@ -128,7 +128,7 @@ impl Turn {
         if let Some(recorder) = &mut self.recorder {
             recorder.tick();
         }
-        switch.tick(now);
+        switch.tick(now, memory);
         for number in self.open.and(switch.ports_with_pfc(now)) {
             moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
         }

@@ -10,12 +10,14 @@ use dataplane::{
 };
 use proptest::prelude::*;
 use switch::settings::{
-    BridgeSettings, BufferSettings, FlowControl, PortSettings, SwitchSettings, Threshold,
+    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PortSettings, Restore, StormAction,
+    StormLimit, SwitchSettings, Threshold, WatchdogSettings,
 };
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
+use wire::set::Set8;
 
 const PORTS: usize = 3;
 /// Few enough that flooding runs out of them.
@@ -25,7 +27,7 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// Priority 3 is no-drop; port 2 is slow; port 1 has PAUSE in place of PFC.
+/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has PAUSE in place of PFC.
 fn settings(xoff_cells: u32) -> SwitchSettings {
     let ports = (0..PORTS).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
@@ -36,6 +38,13 @@ fn settings(xoff_cells: u32) -> SwitchSettings {
         let group = &mut port.groups[3];
         (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
         group.xoff = Threshold::Static(xoff_cells);
+        port.watchdog[3] = Some(WatchdogSettings {
+            detection_ns: 20_000,
+            action: [StormAction::Drop, StormAction::Forward, StormAction::Drop][n],
+            restore: [Restore::After(100_000), Restore::Quiet(50_000), Restore::ByHand][n],
+            limit: (n == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
+        });
+        port.early_warning[3] = EarlyWarningSettings { in_pps: Some(2), out_pps: Some(1) };
         port
     });
     let buffer =
@@ -64,6 +73,8 @@ enum Step {
     Inject { port: usize, dst: usize, priority: u8, len: usize, frames: usize },
     Pfc { port: usize, quanta: u16 },
     Hold { port: usize, on_hold: bool },
+    Recover { port: usize },
+    Lift { port: usize },
     Apply { xoff_cells: u32 },
     Snapshot { read_watermarks: bool },
     Clear,
@@ -83,6 +94,8 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(port, dst, priority, len, frames)| Step::Inject { port, dst, priority, len, frames }),
         2 => (port(), prop::sample::select(vec![0_u16, 100, 65_535])).prop_map(|(port, quanta)| Step::Pfc { port, quanta }),
         1 => (port(), any::<bool>()).prop_map(|(port, on_hold)| Step::Hold { port, on_hold }),
+        1 => port().prop_map(|port| Step::Recover { port }),
+        1 => port().prop_map(|port| Step::Lift { port }),
         1 => (2..40_u32).prop_map(|xoff_cells| Step::Apply { xoff_cells }),
         1 => any::<bool>().prop_map(|read_watermarks| Step::Snapshot { read_watermarks }),
         1 => Just(Step::Clear),
@@ -164,6 +177,10 @@ impl Lab {
                 self.wires[port].inject(bytes);
             }
             Step::Hold { port, on_hold } => drop(self.tell(Command::Hold { port, held: on_hold })),
+            Step::Recover { port } => drop(self.tell(Command::RecoverStorms(port))),
+            Step::Lift { port } => {
+                drop(self.tell(Command::LiftStormLimit { port, priorities: Set8::ALL }));
+            }
             Step::Apply { xoff_cells } => {
                 let settings = Settings { switch: settings(xoff_cells), min_posted: vec![0; PORTS] };
                 self.tell(Command::Apply(Box::new(settings)));
@@ -262,6 +279,53 @@ fn an_incast_is_replayed_to_the_nanosecond() {
     assert_eq!(replayed_events, events);
     assert_eq!((totals.turns, totals.received_frames, totals.checkpoints), (402, 800, 2));
     assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
+}
+
+/// Storms of all kinds, and what ends them: the drops, the events and their times are the same.
+#[test]
+fn storms_are_replayed() {
+    let mut lab = Lab::new(64);
+    for round in 0..6 {
+        for port in 0..PORTS {
+            lab.take(&Step::Inject { port: (port + 1) % PORTS, dst: port, priority: 3, len: 500, frames: 4 });
+            lab.take(&Step::Pfc { port, quanta: 65_535 });
+        }
+        lab.turns(40, 5_000);
+        if round % 2 == 0 {
+            lab.take(&Step::Recover { port: 2 });
+            lab.take(&Step::Lift { port: 1 });
+        }
+    }
+    let (recording, last, events) = lab.end();
+    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    for (port, began) in [(0, 2), (1, 3), (2, 2)] {
+        let priority = &last.ports[port].priorities[3];
+        assert!(priority.storms >= began && priority.storms_restored > 0, "port {port}: {priority:?}");
+    }
+    assert!(last.ports[0].priorities[3].storm_traffic.tx_dropped_frames > 0);
+    assert!(events.iter().any(|(_, event)| matches!(event, Event::StormLimitReached { port: 1, .. })));
+}
+
+/// Another watchdog is not for a port whose storm waits to be ended by hand.
+#[test]
+fn settings_wait_for_a_storm_that_waits_for_somebody() {
+    let mut lab = Lab::new(64);
+    lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 4 });
+    lab.take(&Step::Pfc { port: 2, quanta: 65_535 });
+    lab.turns(40, 5_000);
+    let mut other = settings(6);
+    other.ports[2].watchdog[3] = None;
+    let apply = |settings: &SwitchSettings| {
+        Command::Apply(Box::new(Settings { switch: settings.clone(), min_posted: vec![0; PORTS] }))
+    };
+    assert!(matches!(lab.tell(apply(&other)), Reply::NotApplied(_, 2)));
+    assert!(matches!(lab.tell(apply(&settings(9))), Reply::Applied(_)), "all else may change");
+    assert!(matches!(lab.tell(Command::RecoverStorms(2)), Reply::Done));
+    assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
+    let (recording, ..) = lab.end();
+    replay(&recording).expect("no difference");
 }
 
 /// What the replay finds to compare is not nothing: one bit of a length, and it says so.

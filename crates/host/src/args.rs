@@ -69,6 +69,12 @@ pub struct Args {
     #[arg(long)]
     pub react_to_ecn: bool,
 
+    /// Be a broken NIC: pause these priorities of the neighbour, by as many PFC frames as the interface takes
+    ///
+    /// From when the host begins until --duration (10s by default) is over. The last pause then ends by itself.
+    #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
+    pub storm: Vec<u8>,
+
     /// Time between reading a pause and stopping, such as 10us
     #[arg(long, value_name = "DURATION", default_value = "0", value_parser = duration_ns)]
     pub reaction_delay: Nanos,
@@ -132,6 +138,11 @@ impl Args {
             ));
         }
         Ok(())
+    }
+
+    /// Bit i: priority i of the neighbour is paused without end.
+    pub fn stormed(&self) -> u8 {
+        self.storm.iter().fold(0, |mask, priority| mask | 1 << priority)
     }
 
     /// Bit i: a pause of priority i is obeyed.

@@ -27,7 +27,7 @@ use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
 use wire::MacAddr;
 use wire::ethernet::{Header, MAC_CONTROL, Tag};
-use wire::pause::{Control, decode};
+use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
@@ -62,6 +62,8 @@ pub struct HostSettings {
     pub obeyed: u8,
     /// 802.3x PAUSE is obeyed, which stops all priorities.
     pub obeys_pause: bool,
+    /// Bit i: while it sends, priority i of the neighbour is paused, as often as the port takes it.
+    pub stormed: u8,
     /// It tells senders of congestion marks, and its own flows slow down when it is told of theirs.
     pub reacts: bool,
     /// Time between reading a pause and stopping.
@@ -108,6 +110,9 @@ pub struct Host<P: Port> {
     cnps_received: u64,
     pfc_received: u64,
     pause_received: u64,
+    pfc_sent: u64,
+    /// When its storm ends, if it sends one.
+    storm_until: Instant,
     control_ignored: u64,
     /// What the kernel counted when the port was closed.
     closed_counters: Option<KernelCounters>,
@@ -148,6 +153,8 @@ impl<P: Port> Host<P> {
             announce_at: now,
             pfc_received: 0,
             pause_received: 0,
+            pfc_sent: 0,
+            storm_until: Instant::default(),
             control_ignored: 0,
             closed_counters: None,
             received: Vec::with_capacity(RECEIVE_BATCH),
@@ -188,6 +195,9 @@ impl<P: Port> Host<P> {
             self.egress.add(FlowQueue { pace, reaction, priority, size_bytes });
         }
         self.since = now;
+        if self.settings.stormed != 0 {
+            self.storm_until = stop;
+        }
         // What waits when the time is over still leaves, if it does so soon.
         let grace = if self.settings.flows.is_empty() { 0 } else { self.settings.linger_ns };
         self.stage = Stage::Sending { give_up_at: stop + grace };
@@ -219,6 +229,7 @@ impl<P: Port> Host<P> {
                 }
                 LoadKind::Announcement => self.announcements += 1,
                 LoadKind::Cnp => self.cnps_sent += 1,
+                LoadKind::Storm => self.pfc_sent += 1,
             }
             self.memory.free(frame);
         }
@@ -269,7 +280,7 @@ impl<P: Port> Host<P> {
         }
     }
 
-    fn receive_pfc(&mut self, pfc: wire::pause::Pfc, now: Instant) {
+    fn receive_pfc(&mut self, pfc: Pfc, now: Instant) {
         for (priority, quanta) in pfc.quanta.into_iter().enumerate() {
             if pfc.enable & 1 << priority == 0 {
                 continue;
@@ -301,7 +312,7 @@ impl<P: Port> Host<P> {
         let linger = Stage::Lingering { until: now + self.settings.linger_ns };
         self.stage = match self.stage {
             Stage::Sending { give_up_at } if now >= give_up_at => linger,
-            Stage::Sending { .. } if self.all_sent() => linger,
+            Stage::Sending { .. } if self.all_sent(now) => linger,
             Stage::Lingering { until } if now >= until => Stage::Done,
             Stage::Stopping { until } if now >= until => Stage::Done,
             Stage::Stopping { .. } if self.in_flight.frames == 0 && received_none => Stage::Done,
@@ -313,9 +324,12 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// A sender's flows are over, and nothing of them is with the kernel.
-    fn all_sent(&self) -> bool {
-        !self.settings.flows.is_empty() && self.egress.is_finished() && self.in_flight.frames == 0
+    /// A sender's flows are over, its storm too, and nothing of them is with the kernel.
+    fn all_sent(&self, now: Instant) -> bool {
+        !self.settings.flows.is_empty()
+            && self.egress.is_finished()
+            && now >= self.storm_until
+            && self.in_flight.frames == 0
     }
 
     /// Last part: pauses begin and end, and what is due and may leave, leaves.
@@ -332,6 +346,9 @@ impl<P: Port> Host<P> {
         {
             self.fill_batch(now);
         }
+        if self.storms(now) {
+            self.send_storm();
+        }
         if !self.outgoing.is_empty() {
             self.port.transmit(&mut self.outgoing);
         }
@@ -339,6 +356,23 @@ impl<P: Port> Host<P> {
             // Frames that the kernel loses are in its counters.
             self.port.kick();
             self.count_completed();
+        }
+    }
+
+    fn storms(&self, now: Instant) -> bool {
+        now < self.storm_until && matches!(self.stage, Stage::Sending { .. })
+    }
+
+    /// Pauses, as many as there is room for.
+    fn send_storm(&mut self) {
+        let pfc = Pfc { enable: self.settings.stormed, quanta: [u16::MAX; PRIORITIES] };
+        while self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len() {
+            let Some(frame) = self.memory.alloc() else { return };
+            let bytes = self.memory.bytes_mut(&frame, FRAME_BYTES).first_chunk_mut();
+            pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
+            let len = FRAME_BYTES as u16;
+            self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
+            self.outgoing.push(Outgoing { frame, len });
         }
     }
 
@@ -414,7 +448,7 @@ impl<P: Port> Host<P> {
     pub fn next_turn(&self, now: Instant) -> Instant {
         let (stage, sending) = match self.stage {
             Stage::Waiting | Stage::Done => (Instant::NEVER, None),
-            Stage::Sending { .. } if self.all_sent() => (now, None),
+            Stage::Sending { .. } if self.all_sent(now) || self.storms(now) => (now, None),
             Stage::Stopping { .. } if self.in_flight.frames == 0 => (now, None),
             Stage::Sending { give_up_at } => (give_up_at, self.egress.next_send()),
             Stage::Lingering { until } | Stage::Stopping { until } => (until, None),
@@ -446,6 +480,7 @@ impl<P: Port> Host<P> {
             cnps_received: self.cnps_received,
             pfc_received: self.pfc_received,
             pause_received: self.pause_received,
+            pfc_sent: self.pfc_sent,
             control_ignored: self.control_ignored,
             kernel_lost: lost(&kernel),
             ..Report::default()

@@ -35,7 +35,16 @@ pub(crate) enum LoadKind {
     #[default]
     Announcement,
     Cnp,
+    /// A pause of a storm: of no priority itself.
+    Storm,
     Flow(u16),
+}
+
+impl Load {
+    /// Frames of its priority that it is.
+    fn of_priority(&self) -> u64 {
+        u64::from(!matches!(self.kind, LoadKind::Storm))
+    }
 }
 
 impl InFlight {
@@ -49,7 +58,7 @@ impl InFlight {
         self.loads[frame.index()] = load;
         self.frames += 1;
         self.bytes += usize::from(load.len);
-        self.by_priority[usize::from(load.priority)] += 1;
+        self.by_priority[usize::from(load.priority)] += load.of_priority();
     }
 
     /// The kernel is done with a frame: what it carried.
@@ -57,7 +66,7 @@ impl InFlight {
         let load = self.loads[frame.index()];
         self.frames -= 1;
         self.bytes -= usize::from(load.len);
-        self.by_priority[usize::from(load.priority)] -= 1;
+        self.by_priority[usize::from(load.priority)] -= load.of_priority();
         load
     }
 }

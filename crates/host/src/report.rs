@@ -44,6 +44,8 @@ pub struct Report {
     pub other_received: u64,
     /// PFC frames that arrived.
     pub pfc_received: u64,
+    /// PFC frames sent. Only with `--storm`.
+    pub pfc_sent: u64,
     /// 802.3x PAUSE frames that arrived and were obeyed (`--flow-control`).
     #[serde(default)]
     pub pause_received: u64,

@@ -87,7 +87,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
             "--flow to={mac}: this is the host's own address; name another host's, or give this one another by --mac"
         );
     }
-    let sends = !args.flows.is_empty();
+    let sends = !args.flows.is_empty() || !args.storm.is_empty();
     Ok(HostSettings {
         interface: args.interface.clone(),
         mac,
@@ -95,6 +95,7 @@ fn settings(args: &Args) -> anyhow::Result<HostSettings> {
         speed_bps: args.speed,
         obeyed: args.obeyed(),
         obeys_pause: args.flow_control,
+        stormed: args.stormed(),
         reacts: args.react_to_ecn,
         reaction_delay_ns: args.reaction_delay,
         duration_ns: args.duration.or(sends.then_some(DEFAULT_DURATION_NS)),

@@ -31,6 +31,7 @@ fn settings(mac: MacAddr, flows: Vec<FlowArgs>) -> HostSettings {
         speed_bps: None,
         obeyed: 1 << 3,
         obeys_pause: false,
+        stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: Some(SECOND),

@@ -195,6 +195,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
         speed_bps: None,
         obeyed: 0,
         obeys_pause: false,
+        stormed: 0,
         reacts: false,
         reaction_delay_ns: 0,
         duration_ns: None,

@@ -15,7 +15,7 @@ use crate::line::{Line, Wires};
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
 use crate::queue::Event;
 use crate::scenario::{Scenario, SwitchNode};
-use crate::time::{NS, Picos, instant, of_ns, picos};
+use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
 
 /// A chip looks at thresholds that others have moved so often, if frames move.
 const TICK: Picos = 100 * NS;
@@ -38,6 +38,11 @@ pub(crate) struct Device {
     looked_at: Picos,
     /// A turn, or tick, is planned.
     will_look: bool,
+    /// A watchdog has been told to look then; never, where there is none.
+    watch_at: Picos,
+    has_watchdog: bool,
+    /// What its watchdogs told.
+    pub(crate) told: Vec<(Instant, switch::Event)>,
     outgoing: Vec<Outgoing>,
     /// Frames that came in, PFC included.
     pub(crate) received: u64,
@@ -114,6 +119,9 @@ impl Device {
             ports,
             looked_at: 0,
             will_look: false,
+            watch_at: NEVER,
+            has_watchdog: settings.wants_waking(),
+            told: Vec::new(),
             outgoing: Vec::new(),
             received: 0,
         }
@@ -162,17 +170,45 @@ impl Device {
             return self.plan_turn(wires);
         }
         self.transmit_fresh(wires);
+        self.plan_watch(wires);
         if self.switch.is_watching() && !self.will_look {
             self.will_look = true;
             wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
         }
     }
 
+    /// A watchdog must look in time, whatever else happens.
+    #[inline]
+    fn plan_watch(&mut self, wires: &mut Wires) {
+        if self.has_watchdog {
+            let of_watchdog = |(_, event): &(Instant, switch::Event)| {
+                !matches!(event, switch::Event::XoffBegan { .. } | switch::Event::XoffEnded { .. })
+            };
+            self.told.extend(self.switch.drain_events().filter(of_watchdog));
+            let at = picos(self.switch.due_at());
+            if at < self.watch_at {
+                self.watch_at = at;
+                wires.queue.plan(at.max(wires.now), Event::Watch(self.number));
+            }
+        }
+    }
+
+    /// A watchdog looks: a chip's at once, that of a software switch in its next turn.
+    pub(crate) fn look(&mut self, wires: &mut Wires) {
+        self.watch_at = NEVER;
+        if self.software.is_some() {
+            return self.plan_turn(wires);
+        }
+        self.switch.tick(instant(wires.now), &mut self.memory);
+        self.act(wires);
+    }
+
     /// A chip looks at thresholds that others have moved.
     pub(crate) fn tick(&mut self, wires: &mut Wires) {
         (self.will_look, self.looked_at) = (false, wires.now);
-        self.switch.tick(instant(wires.now));
+        self.switch.tick(instant(wires.now), &mut self.memory);
         self.transmit_fresh(wires);
+        self.plan_watch(wires);
     }
 
     /// A chip's ports that have something new to send do so.
@@ -241,6 +277,7 @@ impl Device {
         if self.ports.iter().any(has_more) || self.switch.is_watching() {
             self.plan_turn(wires);
         }
+        self.plan_watch(wires);
         for port in 0..self.ports.len() {
             let deadline = self.switch.deadline_of(port, now);
             if let Some(line) = self.ports[port].line {

@@ -2,6 +2,7 @@
 
 use crate::outcome::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
+use switch::counters::PrioritySnapshot;
 
 /// Every expectation, in the scenario's order.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOutcome> {
@@ -27,6 +28,14 @@ fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric)
     let frames = |count: fn(&TrafficOutcome) -> u64| traffic().map(count).sum::<u64>() as f64;
     let ports = || ports_of(scenario, outcome, scope).into_iter();
     let groups = || ports().flat_map(|port| &port.groups).filter(move |group| is_group_in(scope, group));
+    let storms = |count: fn(&PrioritySnapshot) -> u64| {
+        let of_port = |port: &PortOutcome| -> u64 {
+            let is_meant = |priority: usize| !matches!(scope, Scope::Priority(wanted) if usize::from(wanted) != priority);
+            let priorities = port.counts.priorities.iter().enumerate();
+            priorities.filter(|(number, _)| is_meant(*number)).map(|(_, priority)| count(priority)).sum()
+        };
+        ports().map(of_port).sum::<u64>() as f64
+    };
     match metric {
         Metric::Lost if matches!(scope, Scope::Switch(_) | Scope::Port(_)) => {
             ports().flat_map(PortOutcome::drops).map(|(_, frames)| frames).sum::<u64>() as f64
@@ -67,6 +76,11 @@ fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric)
         }
         Metric::XoffEpisodes => groups().map(|group| group.counts.xoff_episodes).sum::<u64>() as f64,
         Metric::Pauses => pauses(scenario, outcome, scope) as f64,
+        Metric::Storms => storms(|priority| priority.storms),
+        Metric::StormsRestored => storms(|priority| priority.storms_restored),
+        Metric::StormDropped => storms(|priority| {
+            priority.storm_traffic.tx_dropped_frames + priority.storm_traffic.rx_dropped_frames
+        }),
         Metric::HeadroomPeakCells => {
             groups().map(|group| group.counts.headroom.peak_cells).max().unwrap_or(0).into()
         }
@@ -159,6 +173,9 @@ impl Metric {
             Metric::SlowestCompletionNs => "slowest_completion",
             Metric::XoffEpisodes => "xoff_episodes",
             Metric::Pauses => "pauses",
+            Metric::Storms => "storms",
+            Metric::StormsRestored => "storms_restored",
+            Metric::StormDropped => "storm_dropped",
             Metric::HeadroomPeakCells => "headroom_peak_cells",
             Metric::StuckNs => "stuck",
             Metric::InNetwork => "in_network",

@@ -1,8 +1,8 @@
 //! What came of a run: totals, whether the expectations hold, and series over time for plots.
 
 use serde::Serialize;
-use switch::counters::{GroupSnapshot, PortSnapshot, QueueSnapshot};
-use switch::{DropReason, Nanos};
+use switch::counters::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot, StormSnapshot};
+use switch::{DropReason, Event, Instant, Nanos};
 
 use crate::scenario::Metric;
 
@@ -108,6 +108,9 @@ pub struct SwitchOutcome {
     pub shared_peak_cells: u32,
     /// Frames that it holds at the end.
     pub held_frames: u64,
+    /// What its watchdogs and early warnings told, if it has any.
+    #[serde(skip)]
+    pub events: Vec<(Instant, Event)>,
 }
 
 /// One port of a switch.
@@ -122,6 +125,10 @@ pub struct PortOutcome {
     pub groups: Vec<GroupOutcome>,
     /// Queues that held anything.
     pub queues: Vec<QueueOutcome>,
+    /// Priorities that were paused, or have a watchdog.
+    pub priorities: Vec<PriorityOutcome>,
+    /// The last storms, oldest first.
+    pub storms: Vec<StormSnapshot>,
 }
 
 impl PortOutcome {
@@ -130,6 +137,16 @@ impl PortOutcome {
         let drops = DropReason::ALL.into_iter().map(|of| (of.name(), self.counts.drops[of as usize].frames));
         drops.filter(|(_, frames)| *frames > 0)
     }
+}
+
+/// What PFC did to a priority.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PriorityOutcome {
+    /// 802.1p priority.
+    pub priority: u8,
+    /// Pauses and storms.
+    #[serde(flatten)]
+    pub counts: PrioritySnapshot,
 }
 
 /// A priority group.

@@ -20,6 +20,8 @@ pub(crate) enum Event {
     Tick(usize),
     /// A software switch turns its loop.
     Turn(usize),
+    /// A watchdog of a switch must look.
+    Watch(usize),
     /// A flow's next frame is due.
     Due(usize),
     /// A flow begins.
@@ -46,6 +48,7 @@ impl Event {
             Event::Fault(fault) => (8, fault),
             Event::Begin(flow) => (9, flow),
             Event::Sample => (10, 0),
+            Event::Watch(switch) => (11, switch),
         };
         debug_assert!(number < 1 << NUMBER_BITS);
         kind << NUMBER_BITS | number as u128
@@ -64,6 +67,7 @@ impl Event {
             7 => Event::Message(number),
             8 => Event::Fault(number),
             9 => Event::Begin(number),
+            11 => Event::Watch(number),
             _ => Event::Sample,
         }
     }
@@ -301,6 +305,7 @@ mod tests {
             Event::Message(8),
             Event::Fault(9),
             Event::Begin(10),
+            Event::Watch(11),
             Event::Sample,
         ];
         assert_eq!(events.map(|event| Event::of(event.code())), events);

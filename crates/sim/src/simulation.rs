@@ -178,6 +178,7 @@ impl<'s> Simulation<'s> {
             Event::Wake(line) => self.wake(line),
             Event::Tick(device) => self.devices[device].tick(&mut self.wires),
             Event::Turn(device) => self.devices[device].turn(&mut self.wires),
+            Event::Watch(device) => self.devices[device].look(&mut self.wires),
             Event::Due(flow) => {
                 let from = self.flows[flow].from;
                 self.hosts[from].ready(flow, self.flows[flow].look.priority);

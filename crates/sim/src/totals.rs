@@ -12,8 +12,8 @@ use switch::counters::PortSnapshot;
 use crate::device::Device;
 use crate::expect;
 use crate::outcome::{
-    Completion, GroupOutcome, HostOutcome, LinkOutcome, Outcome, PortOutcome, QueueOutcome, SwitchOutcome,
-    TrafficOutcome,
+    Completion, GroupOutcome, HostOutcome, LinkOutcome, Outcome, PortOutcome, PriorityOutcome, QueueOutcome,
+    SwitchOutcome, TrafficOutcome,
 };
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::scenario::{End, NodeKind, Scenario};
@@ -141,6 +141,7 @@ fn switches(simulation: &Simulation, snapshots: &[Snapshot]) -> Vec<SwitchOutcom
                 headroom_peak_cells: snapshot.headroom.level.peak_cells,
                 shared_peak_cells: snapshot.ingress_pools.iter().map(|pool| pool.level.peak_cells).sum(),
                 held_frames: device.frames_held(),
+                events: device.told.clone(),
             }
         };
     with_snapshots.map(outcome).collect()
@@ -151,8 +152,14 @@ fn port_outcome(counts: &PortSnapshot, peer: String) -> PortOutcome {
     let queues = counts.queues.iter().enumerate();
     let queues = queues
         .filter(|(_, queue)| queue.level.peak_cells > 0 || queue.dropped.frames > 0 || queue.pauses > 0);
+    let priorities = counts.priorities.iter().enumerate();
+    let priorities = priorities.filter(|(_, priority)| priority.pauses > 0 || priority.watched);
     PortOutcome {
         peer,
+        priorities: priorities
+            .map(|(number, &counts)| PriorityOutcome { priority: number as u8, counts })
+            .collect(),
+        storms: counts.storms.clone(),
         groups: groups.map(|(priority, &counts)| GroupOutcome { priority: priority as u8, counts }).collect(),
         queues: queues.map(|(number, &counts)| QueueOutcome { queue: number as u8, counts }).collect(),
         counts: counts.clone(),

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use sim::outcome::{PauseSpan, PortOutcome, TrafficOutcome};
 use sim::scenario::{FaultKind, Scenario, parse};
 use sim::{Outcome, Simulation};
+use switch::Event;
 
 const MS: u64 = 1_000_000;
 
@@ -21,6 +22,15 @@ fn files(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = names.filter(|name| name.ends_with(".toml")).collect();
     names.sort();
     names
+}
+
+/// The same with another device in place of deadlock-detection.toml.
+fn read_with(name: &str, device: &str) -> Scenario {
+    let text = std::fs::read_to_string(folder().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let text = text.replace("devices/deadlock-detection.toml", &format!("devices/{device}"));
+    let mut load =
+        |path: &str| std::fs::read_to_string(folder().join(path)).map_err(|error| error.to_string());
+    parse(name, &text, &mut load).unwrap_or_else(|_| panic!("{name} with {device}"))
 }
 
 /// Reads a file as `sluice sim` does: configurations by their path as seen from it.
@@ -204,6 +214,80 @@ fn a_storm_lasts_as_long_as_its_host() {
         assert_eq!(pauses.len(), 1, "{port}");
         assert!(pauses[0].to_ns - pauses[0].from_ns > 490 * MS && pauses[0].to_ns < 511 * MS, "{pauses:?}");
     }
+}
+
+/// … and with a watchdog on switch A, which forwards again 400 ms after the last xoff.
+#[test]
+fn a_watchdog_ends_a_storm_and_itself() {
+    let outcome = run(&read("inspur-watchdog.toml"));
+    let port = port_of(&outcome, "switch-a", "ethernet2");
+    let [storm] = port.storms[..] else { panic!("{:?}", port.storms) };
+    assert!(storm.drops && storm.priority == 3, "{storm:?}");
+    assert_eq!(storm.stuck_ns, 400 * MS + 1);
+    let paused = pauses_of(&outcome, "switch-a.ethernet2")[0];
+    assert!(storm.began_ns - paused.from_ns > 400 * MS && storm.began_ns - paused.from_ns < 401 * MS);
+    let ended = storm.ended_ns.expect("over");
+    assert!(
+        ended > 900 * MS && ended < 912 * MS,
+        "400 ms after the last xoff before the xon of 510 ms: {ended}"
+    );
+    assert!(storm.traffic.tx_dropped_frames > 0 && storm.traffic.tx_frames == 0, "{storm:?}");
+    // CE A was let go when the queue was dropped, though CE B stormed on.
+    let of_host = pauses_of(&outcome, "ce-a");
+    assert!(of_host.iter().all(|span| span.to_ns <= storm.began_ns + MS), "{of_host:?}");
+}
+
+/// Figure 19 as configured: each device of the ring finds its deadlock after 50 ms and forwards, and all goes on.
+#[test]
+fn detection_breaks_the_deadlock() {
+    let outcome = run(&read("deadlock-detection.toml"));
+    for (from, _) in RING {
+        let port = port_of(&outcome, from, "port1");
+        assert_eq!(port.storms.len(), 1, "{from}: {:?}", port.storms);
+        let storm = port.storms[0];
+        assert_eq!(
+            (storm.stuck_ns, storm.ended_ns),
+            (50 * MS + 1, Some(storm.began_ns + 700 * MS + 1)),
+            "{from}"
+        );
+        let device = outcome.switches.iter().find(|of| of.name == from).expect("the switch");
+        let told: Vec<Event> = device.events.iter().map(|told| told.1).collect();
+        assert!(
+            matches!(
+                told[..],
+                [Event::StormBegan { priority: 5, .. }, Event::StormEnded { priority: 5, .. }]
+            ),
+            "{from}: {told:?}"
+        );
+    }
+}
+
+/// With a detection time of 10 ms and no delay, a loop that stays reaches the limit of 10 in a second: Begin, End, … and the limit.
+#[test]
+fn a_loop_that_stays_reaches_the_limit() {
+    let mut scenario = read("deadlock-detection.toml");
+    let quick = read_with("deadlock-detection.toml", "deadlock-limit.toml");
+    scenario.nodes = quick.nodes;
+    scenario.faults.retain(|fault| fault.at_ns < MENDED_NS); // it is never mended
+    scenario.duration_ns = 400 * MS;
+    let outcome = run(&scenario);
+    let mut reached = 0;
+    for (from, _) in RING {
+        let device = outcome.switches.iter().find(|of| of.name == from).expect("the switch");
+        let port = port_of(&outcome, from, "port1");
+        let mut told = device.events.iter().map(|told| told.1);
+        let Some(at) = told.position(|event| matches!(event, Event::StormLimitReached { .. })) else {
+            continue;
+        };
+        reached += 1;
+        let before: Vec<bool> =
+            device.events[..at].iter().map(|told| matches!(told.1, Event::StormBegan { .. })).collect();
+        assert_eq!(before, [true, false].repeat(10), "{from}");
+        assert!(matches!(device.events[at].1, Event::StormLimitReached { priority: 5, times: 10, .. }));
+        let priority = port.priorities.iter().find(|of| of.priority == 5).expect("priority 5").counts;
+        assert!(priority.limit_reached && priority.storms == 10, "{from}: {priority:?}");
+    }
+    assert!(reached > 0, "somewhere");
 }
 
 const RING: [(&str, &str); 4] =

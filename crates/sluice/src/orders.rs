@@ -1,7 +1,7 @@
 //! The commands that tell a running daemon to do something: `reload`, `pfc`, `port`, `clear`.
 
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use control::Order;
 use serde_json::json;
 
@@ -26,16 +26,47 @@ pub struct Reload {
     daemon: Daemon,
 }
 
-/// Turn PFC off on all ports, or on again.
+/// Turn PFC off on all ports or on again, end storms by hand, lift the limit of storms.
 #[derive(Args)]
 #[command(after_long_help = "\
 Off: whoever is paused is told to go on, received PFC is not obeyed, and what is no-drop by \
 configuration is treated as any lossy priority. On: as the configuration has it. It lasts until \
-the next reload; the file is not changed.")]
+the next reload; the file is not changed. `sluice show pfc` says where a storm waits for `recover`, \
+and where too many storms have turned PFC off.")]
 pub struct Pfc {
-    /// On as configured, or off on all ports.
-    #[arg(value_enum)]
-    state: State,
+    #[command(subcommand)]
+    what: PfcOrder,
+}
+
+/// What is done with PFC.
+#[derive(Subcommand)]
+enum PfcOrder {
+    /// On all ports, as configured.
+    On(ToDaemon),
+    /// Off on all ports.
+    Off(ToDaemon),
+    /// End the storms of a port that wait to be ended by hand (watchdog.recovery = "manual").
+    Recover {
+        /// The port.
+        port: String,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+    /// Turn PFC on again for the priorities of a port that had too many storms; they are counted anew.
+    LiftLimit {
+        /// The port.
+        port: String,
+        /// Only this priority.
+        #[arg(value_parser = clap::value_parser!(u8).range(0..=7))]
+        priority: Option<u8>,
+        #[command(flatten)]
+        daemon: Daemon,
+    },
+}
+
+/// Which daemon is told.
+#[derive(Args)]
+struct ToDaemon {
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -68,12 +99,6 @@ pub struct Clear {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
-    On,
-    Off,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// Keep its frames back.
     Hold,
@@ -99,11 +124,31 @@ pub fn reload(arguments: &Reload) -> Result<()> {
     }
 }
 
-/// Turns PFC on or off.
+/// Turns PFC on or off, ends storms, lifts their limit.
 pub fn pfc(arguments: &Pfc) -> Result<()> {
-    let enabled = arguments.state == State::On;
-    arguments.daemon.order(Order::SetPfc { enabled })?;
-    output::print(if enabled { "PFC is on, as the ports have it." } else { "PFC is off on all ports." })
+    let (daemon, order, done) = match &arguments.what {
+        PfcOrder::On(to) => {
+            (&to.daemon, Order::SetPfc { enabled: true }, "PFC is on, as the ports have it.".to_owned())
+        }
+        PfcOrder::Off(to) => {
+            (&to.daemon, Order::SetPfc { enabled: false }, "PFC is off on all ports.".to_owned())
+        }
+        PfcOrder::Recover { port, daemon } => {
+            let done = format!("No storm of port {port} waits to be ended by hand any more.");
+            (daemon, Order::RecoverStorms { port: port.clone() }, done)
+        }
+        PfcOrder::LiftLimit { port, priority, daemon } => {
+            let done = match priority {
+                Some(priority) => {
+                    format!("No limit of storms is reached for priority {priority} of port {port} any more.")
+                }
+                None => format!("No limit of storms is reached on port {port} any more."),
+            };
+            (daemon, Order::LiftStormLimit { port: port.clone(), priority: *priority }, done)
+        }
+    };
+    daemon.order(order)?;
+    output::print(&done)
 }
 
 /// Holds or releases a port.

@@ -199,8 +199,8 @@ fn seconds(nanos: u64) -> String {
 /// An event in words.
 fn text(event: Event, names: &[&str]) -> String {
     let Description { port, message, .. } = event.describe();
-    let name = port.and_then(|port| names.get(port));
-    name.map_or_else(|| message.clone(), |name| format!("{name}: {message}"))
+    let Some(name) = port.and_then(|port| names.get(port)) else { return message };
+    format!("{name}: {}", message.replace(switch::event::PORT, name))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Request};
-use control::{DaemonFacts, Order, Outcome, PortFacts, convert, v1};
+use control::{DaemonFacts, Order, Outcome, PortFacts, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
 use switch::{Description, Event, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -257,6 +257,7 @@ impl Conductor {
                     }
                     self.finish_order();
                 }
+                Reply::NotApplied(_, port) => self.refuse_order(port),
                 Reply::Event(at, event) => self.note_event(at, event),
                 Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
@@ -323,6 +324,18 @@ impl Conductor {
         }
         self.events.keep_order(&asked.order, &changes);
         conclude(asked, Ok(changes));
+    }
+
+    /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
+    fn refuse_order(&mut self, port: usize) {
+        let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
+        let name = &self.live.config().switch.ports[port].name;
+        let message = format!(
+            "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
+             a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
+             can be changed"
+        );
+        conclude(asked, Err(Refusal { reason: Reason::Precondition, message }));
     }
 
     /// A change of a port's interface.

@@ -28,8 +28,11 @@ impl Events {
     }
 
     /// Something happened in the loop at `at`.
-    pub fn note(&self, at: Instant, event: Description) {
+    pub fn note(&self, at: Instant, mut event: Description) {
         let port = event.port.map(|port| self.ports[port].as_str());
+        if let Some(name) = port {
+            event.message = event.message.replace(switch::event::PORT, name);
+        }
         let Description { kind, priority, message, .. } = &event;
         match event.severity {
             Severity::Debug => debug!(port, priority, "{message}"),
@@ -82,6 +85,24 @@ impl Events {
             }
             Order::SetPfc { enabled: false } => {
                 of("pfc_off", Severity::Warning, "PFC is off on all ports".to_owned())
+            }
+            Order::RecoverStorms { port } => {
+                let number = self.ports.iter().position(|name| name == port)?;
+                of(
+                    "storms_recovered",
+                    Severity::Info,
+                    "storms that waited for it are ended by hand".to_owned(),
+                )
+                .of_port(number)
+            }
+            Order::LiftStormLimit { port, priority } => {
+                let number = self.ports.iter().position(|name| name == port)?;
+                let event =
+                    of("storm_limit_lifted", Severity::Info, "the limit of storms is lifted".to_owned());
+                match priority {
+                    Some(priority) => event.of_port(number).of_priority((*priority).into()),
+                    None => event.of_port(number),
+                }
             }
             Order::Reload => of("reloaded", Severity::Info, format!("reload: {}", changes.join("; "))),
         };

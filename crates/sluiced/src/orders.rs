@@ -3,6 +3,7 @@
 use control::{Order, Outcome, Reason, Refusal};
 use dataplane::Command;
 use tracing::{info, warn};
+use wire::set::Set8;
 
 use crate::live::Live;
 
@@ -31,6 +32,15 @@ pub fn plan(order: &Order, live: &Live) -> Result<Option<Step>, Refusal> {
         Order::ClearWatermarks => Step { command: Command::ClearWatermarks, changes: Vec::new(), live: None },
         Order::HoldPort { port, held } => {
             let command = Command::Hold { port: number(port, live)?, held: *held };
+            Step { command, changes: Vec::new(), live: None }
+        }
+        Order::RecoverStorms { port } => {
+            let command = Command::RecoverStorms(number(port, live)?);
+            Step { command, changes: Vec::new(), live: None }
+        }
+        Order::LiftStormLimit { port, priority } => {
+            let priorities = priority.map_or(Set8::ALL, |priority| Set8::of(priority.into()));
+            let command = Command::LiftStormLimit { port: number(port, live)?, priorities };
             Step { command, changes: Vec::new(), live: None }
         }
         Order::SetPfc { enabled } if *enabled == live.config().pfc_enabled => return Ok(None),
@@ -64,6 +74,8 @@ pub fn log(order: &Order, outcome: &Outcome) {
                 Order::ClearWatermarks => "clear watermarks",
                 Order::HoldPort { .. } => "hold or release a port",
                 Order::SetPfc { .. } => "PFC on or off",
+                Order::RecoverStorms { .. } => "recover from storms",
+                Order::LiftStormLimit { .. } => "lift the limit of storms",
                 Order::Reload => "reload",
             };
             refusal.message.lines().for_each(|line| warn!(target: FILE, "{what}: {line}"));
@@ -73,6 +85,8 @@ pub fn log(order: &Order, outcome: &Outcome) {
             warn!(port, "transmission is held, as for tests; `sluice port release {port}` lets it go on");
         }
         (Order::HoldPort { port, held: false }, Ok(_)) => info!(port, "transmission is released"),
+        (Order::RecoverStorms { port }, Ok(_)) => info!(port, "storms that waited for it are ended by hand"),
+        (Order::LiftStormLimit { port, .. }, Ok(_)) => info!(port, "the limit of storms is lifted"),
         (Order::SetPfc { enabled: true }, Ok(_)) => info!("PFC is on, as the ports have it"),
         (Order::SetPfc { enabled: false }, Ok(_)) => {
             warn!("PFC is off on all ports; `sluice pfc on` turns it on");

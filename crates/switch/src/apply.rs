@@ -42,6 +42,7 @@ impl Switch {
         let other_alarms = self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
+        self.due_at = Instant::default(); // watchdogs look at what they are told now
         if other_alarms {
             self.set_alarms();
         }

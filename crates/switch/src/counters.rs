@@ -31,6 +31,8 @@ pub enum DropReason {
     TailDrop,
     /// WRED dropped it from a queue that grows.
     Wred,
+    /// Its queue, or its group, was stormed, and the watchdog was told to drop.
+    Watchdog,
     /// No memory for the copy of a flooded frame.
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
@@ -39,7 +41,7 @@ pub enum DropReason {
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 10] = [
+    pub const ALL: [DropReason; 11] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -48,6 +50,7 @@ impl DropReason {
         DropReason::IngressNoDrop,
         DropReason::TailDrop,
         DropReason::Wred,
+        DropReason::Watchdog,
         DropReason::NoCopy,
         DropReason::PortDown,
     ];
@@ -63,6 +66,7 @@ impl DropReason {
             DropReason::IngressNoDrop => "ingress_no_drop",
             DropReason::TailDrop => "tail_drop",
             DropReason::Wred => "wred",
+            DropReason::Watchdog => "watchdog",
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
         }
@@ -233,6 +237,12 @@ pub struct PortSnapshot {
     pub bridge_entries: u64,
     /// Frames whose source was not learned because the port has as many addresses as it may have.
     pub bridge_limit_frames: u64,
+    /// The last storms, oldest first: as many as are remembered.
+    #[serde(skip)]
+    pub storms: Vec<StormSnapshot>,
+    /// PFC of each priority.
+    #[serde(skip)]
+    pub priorities: [PrioritySnapshot; PRIORITIES],
     /// The priority groups. In JSON they are a list of their own, and so are the queues.
     #[serde(skip)]
     pub groups: [GroupSnapshot; PRIORITIES],
@@ -294,6 +304,102 @@ pub struct GroupSnapshot {
     pub received: Count,
     /// Frames dropped at ingress (no room).
     pub dropped: Count,
+    /// Frames that the watchdog dropped.
+    pub storm_dropped: Count,
+}
+
+/// What PFC did to one priority of a port, and its watchdog.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct PrioritySnapshot {
+    /// The local precedence that it has on this port.
+    pub local_precedence: u8,
+    /// The neighbour has paused it.
+    pub paused: bool,
+    /// Times that a pause began.
+    pub pauses: u64,
+    /// Nanoseconds spent paused, in all.
+    pub paused_ns: u64,
+    /// PFC frames for it that came in, each second: those of the last whole one.
+    pub received_pps: u64,
+    /// … that went out.
+    pub sent_pps: u64,
+    /// More PFC frames come in than its early warning allows.
+    pub received_warning: bool,
+    /// … go out.
+    pub sent_warning: bool,
+    /// Storms are looked for.
+    pub watched: bool,
+    /// It is stormed now.
+    pub stormed: bool,
+    /// … until somebody restores it.
+    pub recovery_pending: bool,
+    /// There were too many storms: PFC is off for it.
+    pub limit_reached: bool,
+    /// Storms that began.
+    pub storms: u64,
+    /// Storms that ended.
+    pub storms_restored: u64,
+    /// What passed during all storms.
+    pub storm_traffic: StormTraffic,
+    /// What passed during the last one.
+    pub last_storm_traffic: StormTraffic,
+}
+
+/// Frames of a stormed priority.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormTraffic {
+    /// Frames of its queue that left.
+    pub tx_frames: u64,
+    /// Frames for its queue that the watchdog dropped.
+    pub tx_dropped_frames: u64,
+    /// Frames of its group that came in and found room.
+    pub rx_frames: u64,
+    /// Frames of its group that the watchdog dropped.
+    pub rx_dropped_frames: u64,
+}
+
+impl StormTraffic {
+    /// What came since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            tx_frames: self.tx_frames.saturating_sub(earlier.tx_frames),
+            tx_dropped_frames: self.tx_dropped_frames.saturating_sub(earlier.tx_dropped_frames),
+            rx_frames: self.rx_frames.saturating_sub(earlier.rx_frames),
+            rx_dropped_frames: self.rx_dropped_frames.saturating_sub(earlier.rx_dropped_frames),
+        }
+    }
+}
+
+impl std::ops::Add for StormTraffic {
+    type Output = StormTraffic;
+
+    fn add(self, other: StormTraffic) -> StormTraffic {
+        StormTraffic {
+            tx_frames: self.tx_frames + other.tx_frames,
+            tx_dropped_frames: self.tx_dropped_frames + other.tx_dropped_frames,
+            rx_frames: self.rx_frames + other.rx_frames,
+            rx_dropped_frames: self.rx_dropped_frames + other.rx_dropped_frames,
+        }
+    }
+}
+
+/// One storm of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormSnapshot {
+    /// The priority.
+    pub priority: u8,
+    /// When it was found, in nanoseconds as [`Snapshot::at_ns`].
+    pub began_ns: Nanos,
+    /// For how long the priority had been stuck then.
+    pub stuck_ns: Nanos,
+    /// When it was restored; `None`: it is not.
+    pub ended_ns: Option<Nanos>,
+    /// Its frames were dropped; otherwise its pauses were ignored.
+    pub drops: bool,
+    /// It was one too many, and PFC was turned off.
+    pub limit_reached: bool,
+    /// What passed.
+    pub traffic: StormTraffic,
 }
 
 /// One egress queue.
@@ -328,6 +434,8 @@ pub struct QueueSnapshot {
     pub transmitted: Count,
     /// Frames dropped because the queue was full.
     pub dropped: Count,
+    /// Frames that the watchdog dropped.
+    pub storm_dropped: Count,
     /// Frames marked as having met congestion (CE).
     pub marked: Count,
     /// Frames that WRED dropped, by drop level.

@@ -5,7 +5,7 @@
 //! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
 //! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
-use crate::counters::{Count, DropReason, PortSnapshot, QueueSnapshot};
+use crate::counters::{Count, DropReason, PfcCount, PortSnapshot, QueueSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
@@ -21,7 +21,9 @@ use crate::settings::{
 };
 use crate::shaper::Shaper;
 use crate::store::{Charge, Store};
+use crate::storm::Watchdog;
 use crate::time::Instant;
+use crate::watchdog::{self, Seen};
 use crate::watermark::Mark;
 use crate::wred::{Random, Verdict};
 use serde::{Deserialize, Serialize};
@@ -70,6 +72,10 @@ pub struct Egress {
     pauses: Pauses,
     /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
     link_pause: Option<Box<LinkPause>>,
+    /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
+    ignored: Set8,
+    /// Queues of which the watchdog drops everything.
+    dropping: Set8,
     /// For WRED: the same on every run of the same port number.
     random: Random,
     /// What a pause of each priority stops.
@@ -80,6 +86,7 @@ pub struct Egress {
     kernel_lost_frames: u64,
     pfc_malformed: u64,
     pause_received: u64,
+    watchdog: Watchdog,
 }
 
 impl Egress {
@@ -106,6 +113,9 @@ impl Egress {
             kernel_lost_frames: 0,
             pfc_malformed: 0,
             pause_received: 0,
+            ignored: Set8::EMPTY,
+            dropping: Set8::EMPTY,
+            watchdog: Watchdog::new(settings),
         }
     }
 
@@ -113,6 +123,13 @@ impl Egress {
     #[inline]
     pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
         self.queues[charge.queue()].admit(charge.cells(), pools)
+    }
+
+    /// Why a frame does not fit.
+    #[cold]
+    pub fn refusal(&self, charge: &Charge) -> DropReason {
+        let dropping = self.queues[charge.queue()].is_dropping();
+        if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
 
     /// What WRED makes of a frame that fits.
@@ -128,6 +145,7 @@ impl Egress {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         match reason {
+            DropReason::Watchdog => queue.count_storm_drop(charge.len),
             DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
             _ => queue.count_drop(charge.len, charge.cells(), now),
         }
@@ -235,30 +253,35 @@ impl Egress {
     /// Releases a frame that `dequeue` gave out and that will never leave.
     pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
-        self.drop_queued(charge, pools);
+        self.drop_queued(DropReason::PortDown, charge, pools);
     }
 
-    /// Takes a frame out of a queue without sending it, as when the port goes down, and releases it.
+    /// Takes a frame out of one of `queues` without sending it, as when the port goes down, and releases it.
     pub fn flush_one(
         &mut self,
+        (queues, reason): (Set8, DropReason),
         store: &mut Store,
         pools: &mut Pools,
         now: Instant,
     ) -> Option<(FrameId, Charge)> {
-        let q = self.backlogged.first()?;
+        let q = self.backlogged.and(queues).first()?;
         let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
         self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
         if self.queues[q].waiting.is_empty() {
             self.backlogged.set(q, false);
             self.scheduler.emptied(q, self.backlogged.bits());
         }
-        self.drop_queued(&charge, pools);
+        self.drop_queued(reason, &charge, pools);
         Some((frame, charge))
     }
 
-    fn drop_queued(&mut self, charge: &Charge, pools: &mut Pools) {
-        self.count_drop(DropReason::PortDown, charge.len);
-        self.queues[charge.queue()].release(charge.cells(), pools);
+    fn drop_queued(&mut self, reason: DropReason, charge: &Charge, pools: &mut Pools) {
+        self.count_drop(reason, charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        if reason == DropReason::Watchdog {
+            queue.count_storm_drop(charge.len);
+        }
+        queue.release(charge.cells(), pools);
     }
 
     /// Of the frames that complete, the kernel lost so many: it does not say which.
@@ -311,8 +334,85 @@ impl Egress {
         {
             return Set8::ALL;
         }
-        let priorities = self.pauses.paused(now);
+        let priorities = self.pauses.paused(now).without(self.ignored);
+        self.stopped_by(priorities)
+    }
+
+    /// The queues that pauses of these priorities stop.
+    #[inline]
+    fn stopped_by(&self, priorities: Set8) -> Set8 {
         priorities.into_iter().fold(Set8::EMPTY, |set, p| set.with(self.queues_of_priorities[p & 7]))
+    }
+
+    /// What the watchdog knows of this port.
+    pub(crate) fn watchdog(&mut self) -> &mut Watchdog {
+        &mut self.watchdog
+    }
+
+    /// What there is to see of a priority.
+    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> Seen {
+        Seen {
+            paused_since: self.pauses.paused_since(priority, now),
+            waits: !self.backlogged.and(self.queues_of_priorities[priority]).is_empty(),
+            heard_at: self.pauses.heard_at(priority),
+        }
+    }
+
+    /// Lets the watchdog look at a priority.
+    pub(crate) fn look(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
+        let seen = self.seen(priority, now);
+        self.watchdog.of(priority).look(seen, now)
+    }
+
+    /// Some priority is paused and has nothing that waits, or would have, were it not for that.
+    pub(crate) fn awaits(&mut self, now: Instant) -> bool {
+        self.watchdog.is_on()
+            && (0..PRIORITIES).any(|p| {
+                let seen = self.seen(p, now);
+                self.watchdog.of(p).awaits(seen)
+            })
+    }
+
+    /// When the watchdog must look if no pause begins before; [`Instant::NEVER`]: it need not.
+    pub(crate) fn watchdog_deadline(&mut self) -> Instant {
+        if !self.watchdog.is_on() {
+            return Instant::NEVER;
+        }
+        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.heard_at(p));
+        let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(heard_at[p]));
+        deadlines.min().unwrap_or(Instant::NEVER)
+    }
+
+    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops, and those that PFC is off for.
+    /// True: something is different now.
+    pub(crate) fn obey_watchdog(&mut self) -> ((Set8, Set8), bool) {
+        let (forwarding, dropping, off) = self.watchdog.in_force();
+        let (ignored, queues) = (forwarding.with(off), self.stopped_by(dropping));
+        let different = (ignored, queues) != (self.ignored, self.dropping);
+        self.ignored = ignored;
+        if queues != self.dropping {
+            for (q, queue) in self.queues.iter_mut().enumerate() {
+                queue.set_dropping(queues.contains(q));
+            }
+            self.dropping = queues;
+        }
+        ((dropping, off), different)
+    }
+
+    /// Queues of which the watchdog drops everything.
+    pub(crate) fn dropping(&self) -> Set8 {
+        self.dropping
+    }
+
+    /// Frames of a priority's queues that left, and those that the watchdog dropped.
+    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
+        let queues = self.queues_of_priorities[priority].into_iter().map(|q| self.queues[q].storm_traffic());
+        queues.fold((0, 0), |(sent, dropped), (s, d)| (sent + s, dropped + d))
+    }
+
+    /// PFC frames received.
+    pub(crate) fn pfc_count(&self) -> PfcCount {
+        self.pauses.count()
     }
 
     /// Queues whose own rate, or that of their group, does not let them send now.
@@ -363,6 +463,7 @@ impl Egress {
             }
             (new, _) => new,
         };
+        self.watchdog.reconfigure(settings);
         self.queues_of_priorities = stopped_by_pauses(settings, limits);
         self.rewrites = settings.rewrite != RewriteSettings::default();
         self.rewrite = settings.rewrite;
@@ -423,12 +524,19 @@ impl Egress {
         out.pfc_received = self.pauses.count();
         out.pfc_malformed_frames = self.pfc_malformed;
         out.pause_received_frames = self.pause_received;
-        let paused = self.paused_queues(now);
+        let paused = self.pauses.paused(now);
         let (episodes, paused_ns) = self.pauses.history(now);
         let (link_episodes, link_paused_ns) =
             self.link_pause.as_ref().map_or((0, 0), |link| link.history(now));
         out.link_paused = self.link_pause.as_mut().is_some_and(|link| link.is_paused(now));
         (out.link_pauses, out.link_paused_ns) = (link_episodes, link_paused_ns);
+        for (p, out) in out.priorities.iter_mut().enumerate() {
+            out.paused = paused.contains(p);
+            (out.pauses, out.paused_ns) = (episodes[p], paused_ns[p]);
+            self.watchdog.snapshot(p, out);
+        }
+        self.watchdog.history(&mut out.storms);
+        let paused = self.stopped_by(paused);
         for (q, out) in out.queues.iter_mut().enumerate() {
             let priorities = (0..PRIORITIES).filter(|&p| self.queues_of_priorities[p].contains(q));
             *out = QueueSnapshot {

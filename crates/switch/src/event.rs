@@ -11,6 +11,9 @@ use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 
+/// Stands in a message for the name of the event's port, which the switch's owner knows.
+pub const PORT: &str = "{port}";
+
 /// Events kept between two drains.
 pub const MAX_PENDING: usize = 256;
 
@@ -58,6 +61,60 @@ pub enum Event {
     AddressLimit {
         /// Port number.
         port: usize,
+    },
+    /// A priority of a port is stormed: the watchdog acts.
+    StormBegan {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// … and is as any other again.
+    StormEnded {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// … which somebody must restore by hand.
+    RecoveryPending {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+    },
+    /// There were too many storms: PFC is off for the priority until the limit is lifted.
+    StormLimitReached {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// The local precedence of the priority: the CoS value of the message.
+        local_precedence: u8,
+        /// Storms in the period.
+        times: u32,
+    },
+    /// As many PFC frames of a priority a second as the early warning says, or more.
+    EarlyWarning {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// They were sent; otherwise received.
+        sent: bool,
+        /// Frames in a second.
+        pps: u64,
+    },
+    /// … and clearly fewer again.
+    EarlyWarningCleared {
+        /// Port number.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// They were sent; otherwise received.
+        sent: bool,
+        /// Frames in a second.
+        pps: u64,
     },
     /// The port no longer carries frames.
     PortDown {
@@ -185,7 +242,7 @@ pub struct Description {
     pub queue: Option<usize>,
     /// Numbers that come with it, by name.
     pub values: Vec<(&'static str, u64)>,
-    /// A line for people, which does not name the port.
+    /// A line for people, which does not name the port, unless by [`PORT`].
     pub message: String,
 }
 
@@ -272,6 +329,51 @@ impl Event {
                  flooded; raise bridge.max_entries_per_port",
             )
             .of_port(port),
+            Event::StormBegan { port, priority } => Description::new(
+                "storm_began",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event Begin.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormEnded { port, priority } => Description::new(
+                "storm_ended",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event End.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::RecoveryPending { port, priority } => Description::new(
+                "recovery_pending",
+                Severity::Warning,
+                format!("Please recover PFC deadlock.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormLimitReached { port, priority, local_precedence, times } => Description::new(
+                "storm_limit_reached",
+                Severity::Warning,
+                format!(
+                    "PFC deadlock limit has been checked, Ifname: {PORT}, Cos: {local_precedence}, times: {times}."
+                ),
+            )
+            .of_port(port)
+            .of_priority(priority)
+            .with("cos", local_precedence.into())
+            .with("times", times.into()),
+            Event::EarlyWarning { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning" } else { "pfc_received_warning" };
+                Description::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
+            Event::EarlyWarningCleared { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message =
+                    format!("early warning is over: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning_cleared" } else { "pfc_received_warning_cleared" };
+                Description::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
             Event::PortDown { port } => {
                 Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
             }

@@ -78,6 +78,9 @@ struct Rest {
     headroom_alarm: Watch,
     drop_alarm: DropWatch,
     settings: GroupSettings,
+    /// The watchdog drops whatever comes.
+    dropping: bool,
+    storm_dropped: Count,
     dropped: Count,
     xoff_episodes: u64,
     watermarks: [Watermarks; 3],
@@ -112,6 +115,8 @@ impl Group {
                 headroom_alarm: Watch::new(100),
                 drop_alarm: DropWatch::default(),
                 settings,
+                dropping: false,
+                storm_dropped: Count::default(),
                 dropped: Count::default(),
                 xoff_episodes: 0,
                 watermarks: Default::default(),
@@ -121,12 +126,36 @@ impl Group {
         group
     }
 
-    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere.
+    /// Works out `own_cells` after what it depends on has changed. While headroom is in use nothing is charged elsewhere, and while
+    /// the watchdog drops, nothing at all.
     fn set_own_cells(&mut self) {
-        let in_headroom = self.headroom_cells > 0;
+        let none = self.headroom_cells > 0 || self.rest.dropping;
         let Rest { usage, alarm, .. } = &*self.rest;
         let unnoted = usage.unnoted_cells(self.reserved_cells).min(alarm.unnoted_cells(self.reserved_cells));
-        self.own_cells = if in_headroom { 0 } else { unnoted };
+        self.own_cells = if none { 0 } else { unnoted };
+    }
+
+    /// From now on the watchdog drops whatever comes, or does so no more.
+    pub fn set_dropping(&mut self, dropping: bool) {
+        self.rest.dropping = dropping;
+        self.set_own_cells();
+    }
+
+    /// The watchdog drops whatever comes.
+    pub fn is_dropping(&self) -> bool {
+        self.rest.dropping
+    }
+
+    /// The watchdog dropped a frame.
+    pub fn count_storm_drop(&mut self, len: u16) {
+        self.rest.storm_dropped.add(len);
+    }
+
+    /// Frames that came in and found room, and those that the watchdog dropped.
+    pub fn storm_traffic(&self) -> (u64, u64) {
+        let (dropped, by_watchdog) = (self.rest.dropped.frames, self.rest.storm_dropped.frames);
+        // Of a flooded frame each copy that found no room is counted.
+        (self.received.frames.saturating_sub(dropped + by_watchdog), by_watchdog)
     }
 
     /// PFC protects this group.
@@ -189,6 +218,9 @@ impl Group {
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<Area> {
+        if self.rest.dropping {
+            return None;
+        }
         if self.headroom_cells == 0 {
             let after = (self.used_cells + cells).saturating_sub(self.reserved_cells);
             let free_cells = self.pool(pools).free_cells();
@@ -388,6 +420,7 @@ impl Group {
             headroom_violations: self.rest.headroom_alarm.crossings(),
             received: self.received,
             dropped: self.rest.dropped,
+            storm_dropped: self.rest.storm_dropped,
         }
     }
 }

@@ -7,14 +7,16 @@
 
 use crate::arrival::Arrival;
 use crate::classify::Classifier;
-use crate::counters::{Count, DropReason, GroupSnapshot, PortSnapshot};
+use crate::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
 use crate::group::{Area, Change, Group};
 use crate::link_pause::{LINK, Protection};
 use crate::pfc_sent::{PfcSender, Timing, Told};
 use crate::pool::Pools;
 use crate::rx_rings::RxRings;
-use crate::settings::{AlarmKind, AlarmSettings, DropLevel, PRIORITIES, PortAlarmSettings, PortSettings};
+use crate::settings::{
+    AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
+};
 use crate::store::Charge;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -33,6 +35,10 @@ pub struct Ingress {
     watched: Set8,
     /// PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
+    /// Priorities of which the neighbour is told nothing: the watchdog drops them, or PFC is off for them.
+    untold: Set8,
+    /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
+    unprotected: Set8,
     rx_rings: RxRings,
     pfc: PfcSender,
     /// Where PFC frames come from.
@@ -49,11 +55,14 @@ impl Ingress {
     pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
         Self {
             groups: std::array::from_fn(|p| {
-                Group::new(settings.groups[p], protection(settings, p), usage_percent)
+                let (protection, of_group) = protection(settings, Set8::EMPTY, p);
+                Group::new(of_group, protection, usage_percent)
             }),
             classifier: Classifier::new(&settings.classify),
             watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
+            untold: Set8::EMPTY,
+            unprotected: Set8::EMPTY,
             rx_rings: RxRings::default(),
             pfc: PfcSender::new(Timing::of(settings)),
             mac,
@@ -97,16 +106,27 @@ impl Ingress {
         let group = &self.groups[charge.priority()];
         match group.admit(charge.cells(), pools) {
             Some(area) => Ok(area),
+            None if group.is_dropping() => Err(DropReason::Watchdog),
             None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
             None => Err(DropReason::IngressLossy),
         }
     }
 
-    /// Counts a frame that found no room. True: it is the first no-drop frame lost since headroom was last empty.
+    /// The watchdog drops what comes in for a group.
+    pub fn is_dropping(&self, priority: usize) -> bool {
+        self.groups[priority].is_dropping()
+    }
+
+    /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
     #[cold]
     pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
         self.count_drop(reason, charge.len);
-        self.groups[charge.priority()].count_drop(charge.len)
+        let group = &mut self.groups[charge.priority()];
+        if reason == DropReason::Watchdog {
+            group.count_storm_drop(charge.len);
+            return false;
+        }
+        group.count_drop(charge.len)
     }
 
     /// Counts a frame that came in here and was dropped.
@@ -138,7 +158,7 @@ impl Ingress {
         let change = group.examine(self.rx_rings.is_long(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
-            && self.sends_pfc
+            && self.tells(priority)
         {
             self.tell(priority, change == Change::Xoff);
         }
@@ -152,6 +172,37 @@ impl Ingress {
         } else {
             self.pfc.set(priority, xoff);
         }
+    }
+
+    /// The neighbour is told of a priority's XOFF.
+    fn tells(&self, priority: usize) -> bool {
+        self.sends_pfc && !self.untold.contains(priority)
+    }
+
+    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True: something is different now, and the
+    /// groups must be examined.
+    pub(crate) fn obey_watchdog(
+        &mut self,
+        (dropping, off): (Set8, Set8),
+        settings: &PortSettings,
+        usage_percent: u8,
+        pools: &mut Pools,
+    ) -> bool {
+        let untold = dropping.with(off);
+        if (untold, off) == (self.untold, self.unprotected) {
+            return false;
+        }
+        self.untold = untold;
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            group.set_dropping(dropping.contains(p));
+            if off.contains(p) != self.unprotected.contains(p) {
+                group.withdraw(pools);
+                let (protection, of_group) = protection(settings, off, p);
+                group.reconfigure(of_group, protection, usage_percent, pools);
+            }
+        }
+        self.unprotected = off;
+        true
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.
@@ -226,13 +277,14 @@ impl Ingress {
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
         self.pfc.reconfigure(Timing::of(settings));
         for (p, group) in self.groups.iter_mut().enumerate() {
-            group.reconfigure(settings.groups[p], protection(settings, p), usage_percent, pools);
+            let (protection, of_group) = protection(settings, self.unprotected, p);
+            group.reconfigure(of_group, protection, usage_percent, pools);
         }
     }
 
     /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
     pub(crate) fn tell_again(&mut self) {
-        let is_xoff = self.groups.each_ref().map(|group| self.sends_pfc && group.is_xoff());
+        let is_xoff: [bool; PRIORITIES] = std::array::from_fn(|p| self.tells(p) && self.groups[p].is_xoff());
         let of_link = self.pfc.is_of_link();
         let any = is_xoff.contains(&true);
         for (p, is_xoff) in is_xoff.into_iter().enumerate() {
@@ -285,6 +337,16 @@ impl Ingress {
         self.groups[priority].snapshot(pools)
     }
 
+    /// Frames of a group that found room, and those that the watchdog dropped.
+    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
+        self.groups[priority].storm_traffic()
+    }
+
+    /// PFC frames sent.
+    pub(crate) fn pfc_count(&self) -> PfcCount {
+        self.pfc.count()
+    }
+
     /// A group's watermarks since they were last read begin anew.
     pub(crate) fn mark_group(&mut self, priority: usize) {
         self.groups[priority].mark(Mark::Read);
@@ -307,13 +369,25 @@ impl Ingress {
     }
 }
 
-/// How the neighbour is told to stop a priority.
-fn protection(settings: &PortSettings, priority: usize) -> Protection {
-    if settings.pfc.no_drop & (1 << priority) != 0 {
+/// How the neighbour is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
+fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (Protection, GroupSettings) {
+    let group = settings.groups[priority];
+    if off.contains(priority) {
+        return (
+            Protection::None,
+            GroupSettings {
+                pool: group.pool,
+                reserved_cells: group.reserved_cells,
+                ..GroupSettings::lossy()
+            },
+        );
+    }
+    let protection = if settings.pfc.no_drop & (1 << priority) != 0 {
         Protection::Pfc
     } else if settings.flow_control.sends() {
         Protection::Pause
     } else {
         Protection::None
-    }
+    };
+    (protection, group)
 }

@@ -4,12 +4,13 @@
 //! and counted, and so is what it was given and did not send. Cells go back as if the frames had left.
 //! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
 
+use crate::counters::DropReason;
 use crate::event::Event;
 use crate::frame::FrameId;
 use crate::memory::Memory;
 use crate::switch::Switch;
 use crate::time::Instant;
-use wire::set::Set64;
+use wire::set::{Set8, Set64};
 
 impl Switch {
     /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
@@ -22,6 +23,7 @@ impl Switch {
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
         self.flush(port, now, memory);
+        self.watch(port, now, memory);
         self.events.push(now, Event::PortDown { port });
     }
 
@@ -33,7 +35,20 @@ impl Switch {
 
     /// Drops what waits for a port.
     pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        while let Some((frame, charge)) = self.egress[port].flush_one(&mut self.store, &mut self.pools, now) {
+        self.flush_queues(port, (Set8::ALL, DropReason::PortDown), now, memory);
+    }
+
+    /// Drops what waits in some queues of a port.
+    pub(crate) fn flush_queues<M: Memory>(
+        &mut self,
+        port: usize,
+        what: (Set8, DropReason),
+        now: Instant,
+        memory: &mut M,
+    ) {
+        loop {
+            let flushed = self.egress[port].flush_one(what, &mut self.store, &mut self.pools, now);
+            let Some((frame, charge)) = flushed else { return };
             self.store.finish(&frame);
             self.release(&charge, now);
             memory.free(frame);

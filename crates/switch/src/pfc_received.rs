@@ -39,6 +39,8 @@ pub struct Pauses {
     speed_bps: u64,
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
+    /// When the last XOFF came, obeyed or not.
+    heard_at: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
     paused_ns: [Nanos; PRIORITIES],
     count: PfcCount,
@@ -54,6 +56,7 @@ impl Pauses {
             until: [Instant::NEVER; PRIORITIES],
             next_end: Instant::NEVER,
             since: [Instant::default(); PRIORITIES],
+            heard_at: [Instant::default(); PRIORITIES],
             episodes: [0; PRIORITIES],
             paused_ns: [0; PRIORITIES],
             count: PfcCount::default(),
@@ -68,6 +71,9 @@ impl Pauses {
             let quanta = pfc.quanta[p];
             let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
+            if quanta != 0 {
+                self.heard_at[p] = now;
+            }
             if !self.honoured.contains(p) {
                 continue;
             }
@@ -92,6 +98,16 @@ impl Pauses {
             self.expire(now);
         }
         self.paused
+    }
+
+    /// Since when a priority has been paused without a break; `None`: it is not paused now.
+    pub fn paused_since(&mut self, priority: usize, now: Instant) -> Option<Instant> {
+        self.paused(now).contains(priority).then_some(self.since[priority])
+    }
+
+    /// When the last XOFF for a priority came.
+    pub fn heard_at(&self, priority: usize) -> Instant {
+        self.heard_at[priority]
     }
 
     /// When the next pause ends by itself; [`Instant::NEVER`] when none is on.

@@ -65,6 +65,9 @@ struct Rest {
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
+    /// The watchdog drops whatever comes.
+    dropping: bool,
+    storm_dropped: Count,
     dropped: Count,
     marked: Count,
     wred_dropped: [Count; 3],
@@ -89,6 +92,8 @@ impl Queue {
                 pool: limits.pool & 3,
                 limits,
                 usage,
+                dropping: false,
+                storm_dropped: Count::default(),
                 alarm: Watch::default(),
                 drop_alarm: DropWatch::default(),
                 dropped: Count::default(),
@@ -125,7 +130,7 @@ impl Queue {
         let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
         let free_cells = self.pool(pools).free_cells();
         let pool_has_room = self.rest.limits.no_drop || after - self.shared_cells() <= free_cells;
-        pool_has_room && after <= self.rest.maximum.cells(free_cells)
+        pool_has_room && !self.rest.dropping && after <= self.rest.maximum.cells(free_cells)
     }
 
     /// Charges a frame that fits.
@@ -208,10 +213,32 @@ impl Queue {
         self.set_own_cells();
     }
 
-    /// Works out `own_cells` after what it depends on has changed.
+    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
     fn set_own_cells(&mut self) {
-        let Rest { usage, alarm, guaranteed_cells, .. } = &*self.rest;
-        self.own_cells = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+        let Rest { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
+        let unnoted = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+        self.own_cells = if *dropping { 0 } else { unnoted };
+    }
+
+    /// From now on the watchdog drops whatever comes, or does so no more.
+    pub fn set_dropping(&mut self, dropping: bool) {
+        self.rest.dropping = dropping;
+        self.set_own_cells();
+    }
+
+    /// The watchdog drops whatever comes.
+    pub fn is_dropping(&self) -> bool {
+        self.rest.dropping
+    }
+
+    /// The watchdog dropped a frame.
+    pub fn count_storm_drop(&mut self, len: u16) {
+        self.rest.storm_dropped.add(len);
+    }
+
+    /// Frames that left, and those that the watchdog dropped.
+    pub fn storm_traffic(&self) -> (u64, u64) {
+        (self.transmitted.frames, self.rest.storm_dropped.frames)
     }
 
     /// Another alarm threshold, in percent of what the queue may hold; 0: none.
@@ -304,6 +331,7 @@ impl Queue {
             violations: self.rest.usage.violations(),
             transmitted: self.transmitted,
             dropped: self.rest.dropped,
+            storm_dropped: self.rest.storm_dropped,
             marked: self.rest.marked,
             wred_dropped: self.rest.wred_dropped,
             average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),

@@ -5,12 +5,14 @@ mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
+mod watchdog;
 
 pub use alarm::*;
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
 use serde::{Deserialize, Serialize};
+pub use watchdog::*;
 
 use crate::time::Nanos;
 
@@ -51,6 +53,15 @@ pub struct SwitchSettings {
 }
 
 impl SwitchSettings {
+    /// Time alone may make the switch act: some priority has a watchdog, or an early warning.
+    pub fn wants_waking(&self) -> bool {
+        let none = EarlyWarningSettings::default();
+        self.ports.iter().any(|port| {
+            port.watchdog.iter().any(Option::is_some)
+                || port.early_warning.iter().any(|warning| *warning != none)
+        })
+    }
+
     /// The same with PFC off on every port: what was no-drop is treated as any lossy priority; it keeps what it reserves.
     pub fn without_pfc(&self) -> Self {
         let mut settings = self.clone();
@@ -137,6 +148,10 @@ pub struct PortSettings {
     pub pfc: PfcSettings,
     /// 802.3x PAUSE; not together with PFC.
     pub flow_control: FlowControl,
+    /// The watchdog of each priority; `None`: it is not watched.
+    pub watchdog: [Option<WatchdogSettings>; PRIORITIES],
+    /// Rates of PFC frames of each priority that are told of.
+    pub early_warning: [EarlyWarningSettings; PRIORITIES],
     /// Buffer thresholds of each priority group.
     pub groups: [GroupSettings; PRIORITIES],
     /// The egress queues.
@@ -172,6 +187,8 @@ impl PortSettings {
             rewrite: RewriteSettings::default(),
             pfc: PfcSettings::default(),
             flow_control: FlowControl::Off,
+            watchdog: [None; PRIORITIES],
+            early_warning: [EarlyWarningSettings::default(); PRIORITIES],
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
@@ -179,6 +196,12 @@ impl PortSettings {
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
         }
+    }
+
+    /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed anyway.
+    pub fn watchdog_of(&self, priority: usize) -> Option<WatchdogSettings> {
+        let obeys = self.pfc.rx && self.pfc.no_drop & 1 << priority != 0;
+        self.watchdog[priority].filter(|_| obeys)
     }
 
     /// Speed for pause quanta: what is set for them, or the port's own, or its link's, or what is assumed without any.

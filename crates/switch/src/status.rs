@@ -35,7 +35,8 @@ impl Switch {
 
     /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        self.work.into_iter().map(|port| self.deadline_of(port, now)).min().unwrap_or(Instant::NEVER)
+        let of_ports = self.work.into_iter().map(|port| self.deadline_of(port, now)).min();
+        of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
     /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
@@ -46,9 +47,15 @@ impl Switch {
         self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
     }
 
-    /// Whether [`Switch::tick`] has groups to look at: thresholds that move with what others hold.
+    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move with what others hold, paused queues
+    /// that a watchdog waits for.
     pub fn is_watching(&self) -> bool {
-        !self.watched.is_empty()
+        !self.watched.is_empty() || !self.awaiting.is_empty()
+    }
+
+    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]: nothing.
+    pub fn due_at(&self) -> Instant {
+        if self.settings.wants_waking() { self.due_at } else { Instant::NEVER }
     }
 
     /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
@@ -136,6 +143,7 @@ impl Switch {
             out.drops = Default::default();
             self.ingress[port].snapshot(&self.pools, out);
             self.egress[port].snapshot(now, &self.pools, out);
+            self.snapshot_storms(port, out);
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::group::{Area, Change};
 use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
 use crate::memory::Memory;
+use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
@@ -53,6 +54,11 @@ pub struct Switch {
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
+    /// When a watchdog must look, or PFC frames are counted up.
+    pub(crate) due_at: Instant,
+    /// Ports whose watchdog must look each turn.
+    pub(crate) awaiting: Set64,
+    pub(crate) pfc_rates: PfcRates,
     /// What is set now.
     pub(crate) settings: SwitchSettings,
 }
@@ -86,6 +92,9 @@ impl Switch {
             events: Events::new(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
+            due_at: Instant::default(),
+            awaiting: Set64::EMPTY,
+            pfc_rates: PfcRates::new(count),
             settings: settings.clone(),
         };
         switch.set_alarms();
@@ -188,6 +197,9 @@ impl Switch {
             self.add_work(Set64::of(port));
         }
         memory.free(arrival.frame);
+        if self.egress[port].watchdog().is_on() {
+            self.watch(port, now, memory);
+        }
     }
 
     /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
@@ -283,7 +295,12 @@ impl Switch {
     /// group.
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
-        if matches!(reason, DropReason::TailDrop | DropReason::Wred) {
+        let at_egress = match reason {
+            DropReason::TailDrop | DropReason::Wred => true,
+            DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
+            _ => false,
+        };
+        if at_egress {
             self.egress[out].refuse(reason, charge, now);
         } else if self.ingress[port].drop_full(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
@@ -425,8 +442,11 @@ impl Switch {
         }
     }
 
-    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, aging. Once a turn.
-    pub fn tick(&mut self, now: Instant) {
+    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
+    pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
+        if now >= self.due_at || !self.awaiting.is_empty() {
+            self.look_around(now, memory);
+        }
         for port in self.watched {
             for priority in self.ingress[port].watched() {
                 self.examine(port, priority, now);
@@ -449,5 +469,5 @@ impl Switch {
 #[inline]
 fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
     let area = ingress.admit(charge, pools)?;
-    if egress.admit(charge, pools) { Ok(area) } else { Err(DropReason::TailDrop) }
+    if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
 }

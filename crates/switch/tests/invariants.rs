@@ -51,7 +51,7 @@ fn take_down(lab: &mut Lab, port: usize) {
 
 /// The laws that hold at every instant.
 fn check(lab: &mut Lab) {
-    lab.switch.tick(lab.now);
+    lab.switch.tick(lab.now, &mut lab.memory);
     lab.snapshot();
     let s = lab.seen();
     assert_eq!(lab.memory.free_frames() + lab.switch.frames_held(), lab.frames, "one owner a frame (§7.1)");

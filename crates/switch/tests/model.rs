@@ -13,10 +13,10 @@ use std::io::Write;
 use lab::{Frame, Lab, OPEN, mac};
 use reference::{Arrival, Model, PORTS, REASONS, everywhere};
 use switch::settings::{
-    Alpha, BufferSettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES, QueueSettings,
-    SwitchSettings, Threshold, WredSettings,
+    Alpha, BufferSettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES, QueueSettings, Restore,
+    StormAction, SwitchSettings, Threshold, WatchdogSettings, WredSettings,
 };
-use switch::{Memory, Outgoing};
+use switch::{Event, Memory, Outgoing};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -68,6 +68,22 @@ impl Random {
         (self.below(2) == 0).then_some(wred)
     }
 
+    /// Short times: a run is a second long.
+    fn watchdog(&mut self) -> Option<WatchdogSettings> {
+        let settings = WatchdogSettings {
+            detection_ns: self.one_of(&[1_000, 100_000]),
+            action: self.one_of(&[StormAction::Forward, StormAction::Drop, StormAction::Drop]),
+            restore: self.one_of(&[
+                Restore::After(500_000),
+                Restore::Quiet(2_000_000),
+                Restore::QuietInterval,
+                Restore::ByHand,
+            ]),
+            limit: None,
+        };
+        (self.below(3) > 0).then_some(settings)
+    }
+
     fn pool_percent(&mut self) -> [u8; 4] {
         self.one_of(&[[100, 0, 0, 0], [80, 20, 0, 0], [25, 25, 25, 25], [33, 33, 33, 0], [0, 100, 0, 0]])
     }
@@ -104,6 +120,7 @@ impl Random {
             (port.pfc.tx, port.pfc.rx) = (self.below(8) != 0, self.below(4) != 0);
             port.classify.dot1p_to_queue =
                 self.one_of(&[[2, 0, 1, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 5, 6, 7], [1; 8]]);
+            port.watchdog = std::array::from_fn(|_| self.watchdog());
             for priority in 0..PRIORITIES {
                 port.groups[priority] = GroupSettings {
                     pool: self.below(4) as u8,
@@ -167,7 +184,10 @@ impl Pair {
                 let quanta = random.one_of(&[0, 10, 1000]);
                 self.lab.send_pfc(port, Pfc { enable: random.next() as u8, quanta: [quanta; 8] });
             }
-            94..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
+            94 => {
+                self.lab.switch.recover_storms(port, self.lab.now, &mut self.lab.memory);
+            }
+            95..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
             _ => {
                 let mut settings = random.settings(self.cell_bytes, total_cells);
                 // Another map would let frames overtake those that wait in the queue of the old one.
@@ -178,8 +198,10 @@ impl Pair {
                 self.model.reconfigure(settings);
             }
         }
+        self.follow_storms(false);
         self.lab.now = self.lab.now + 1_000;
-        self.lab.switch.tick(self.lab.now);
+        self.lab.switch.tick(self.lab.now, &mut self.lab.memory);
+        self.follow_storms(true);
         self.model.examine();
         self.tell();
     }
@@ -193,6 +215,24 @@ impl Pair {
             let arrival =
                 Arrival { sequence: self.lab.sequence, port, priority: usize::from(priority), cells };
             self.model.arrive(arrival, out, self.lab.now);
+        }
+    }
+
+    /// Which priorities are stormed the switch says; what that means the model knows. Other settings take effect at the tick.
+    fn follow_storms(&mut self, ticked: bool) {
+        let mut began = false;
+        for (_, event) in self.lab.switch.drain_events() {
+            match event {
+                Event::StormBegan { port, priority } => {
+                    self.model.stormed[port][priority] = true;
+                    began = true;
+                }
+                Event::StormEnded { port, priority } => self.model.stormed[port][priority] = false,
+                _ => {}
+            }
+        }
+        if ticked || began {
+            self.model.flush_storms(self.lab.now);
         }
     }
 
@@ -227,8 +267,9 @@ impl Pair {
             assert_eq!(group.xoff, expected.xoff, "{}", context());
             let peaks = (group.shared.peak_cells, group.headroom.peak_cells);
             assert_eq!(peaks, (expected.peak_shared, expected.peak_headroom), "{}", context());
-            let counts = (group.dropped.frames, group.violations);
-            assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());
+            let counts = (group.dropped.frames, group.storm_dropped.frames, group.violations);
+            let expected = (expected.dropped, expected.storm_dropped, expected.violations);
+            assert_eq!(counts, expected, "{}", context());
             let (queue, expected) = (&seen.ports[port].queues[n], &model.queues[port][n]);
             let context = || format!("queue {n} of port {port}: {queue:?}");
             assert_eq!(queue.level.cells, model.queue_cells(port, n), "{}", context());
@@ -240,13 +281,15 @@ impl Pair {
             // Rounded down, and of fixed point.
             let (found, average) = (f64::from(queue.average_cells.unwrap_or(0)), average.unwrap_or(0.0));
             assert!((-0.001..1.001).contains(&(average - found)), "{average}: {}", context());
-            let counts = (queue.dropped.frames, queue.violations);
-            assert_eq!(counts, (expected.dropped, expected.violations), "{}", context());
+            let counts = (queue.dropped.frames, queue.storm_dropped.frames, queue.violations);
+            let expected = (expected.dropped, expected.storm_dropped, expected.violations);
+            assert_eq!(counts, expected, "{}", context());
         }
         for (port, &told) in told.iter().enumerate() {
             let drops = REASONS.map(|reason| seen.ports[port].drops[reason as usize].frames);
             assert_eq!(drops, model.drops[port], "drops of port {port}");
-            let xoff = (0..8).filter(|&p| model.groups[port][p].xoff).fold(0, |mask, p| mask | 1 << p);
+            let tells = |p: &usize| model.groups[port][*p].xoff && !model.drops_storm(port, *p);
+            let xoff = (0..8).filter(tells).fold(0, |mask, p| mask | 1 << p);
             let expected = if model.settings.ports[port].pfc.tx { xoff } else { 0 };
             assert_eq!(told, expected, "what the neighbour of port {port} was told within the turn");
         }

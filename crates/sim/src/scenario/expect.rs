@@ -25,7 +25,7 @@ enum Unit {
     Throughput,
 }
 
-const METRICS: [(&str, Metric, Unit); 14] = [
+const METRICS: [(&str, Metric, Unit); 17] = [
     ("lost", Metric::Lost, Unit::Number),
     ("no_drop_lost", Metric::NoDropLost, Unit::Number),
     ("sent", Metric::Sent, Unit::Number),
@@ -38,6 +38,9 @@ const METRICS: [(&str, Metric, Unit); 14] = [
     ("xoff_episodes", Metric::XoffEpisodes, Unit::Number),
     ("pauses", Metric::Pauses, Unit::Number),
     ("headroom_peak_cells", Metric::HeadroomPeakCells, Unit::Number),
+    ("storms", Metric::Storms, Unit::Number),
+    ("storms_restored", Metric::StormsRestored, Unit::Number),
+    ("storm_dropped", Metric::StormDropped, Unit::Number),
     ("stuck", Metric::StuckNs, Unit::Time),
     ("in_network", Metric::InNetwork, Unit::Number),
 ];
@@ -54,16 +57,27 @@ impl Metric {
             | Metric::Completed
             | Metric::SlowestCompletionNs
             | Metric::StuckNs => traffic,
-            Metric::XoffEpisodes | Metric::Pauses | Metric::HeadroomPeakCells => {
-                !matches!(scope, Scope::Traffic(_))
-            }
+            Metric::XoffEpisodes
+            | Metric::Pauses
+            | Metric::Storms
+            | Metric::StormsRestored
+            | Metric::StormDropped
+            | Metric::HeadroomPeakCells => !matches!(scope, Scope::Traffic(_)),
             Metric::InNetwork => !matches!(scope, Scope::Port(_)),
         }
     }
 
     /// Whether it is about traffic wherever that is measured, not about what flow control does.
     fn is_of_traffic(self) -> bool {
-        !matches!(self, Metric::XoffEpisodes | Metric::Pauses | Metric::HeadroomPeakCells)
+        !matches!(
+            self,
+            Metric::XoffEpisodes
+                | Metric::Pauses
+                | Metric::Storms
+                | Metric::StormsRestored
+                | Metric::StormDropped
+                | Metric::HeadroomPeakCells
+        )
     }
 }
 

@@ -288,6 +288,12 @@ pub enum Metric {
     XoffEpisodes,
     /// Times that a neighbour's pause began, at switches and at hosts.
     Pauses,
+    /// Storms that watchdogs of switches found.
+    Storms,
+    /// Storms that ended.
+    StormsRestored,
+    /// Frames that watchdogs dropped.
+    StormDropped,
     /// Most cells of headroom that a group used.
     HeadroomPeakCells,
     /// Time from the last arrival of a frame at any host to the end of the run.

@@ -11,7 +11,7 @@ use super::json::Document;
 use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
-const SETTINGS: [&str; 16] = [
+const SETTINGS: [&str; 17] = [
     "cell_bytes",
     "memory_frames",
     "speed_bps",
@@ -19,6 +19,7 @@ const SETTINGS: [&str; 16] = [
     "port",
     "queue",
     "priority",
+    "local_precedence",
     "pool",
     "guaranteed_cells",
     "reserved_size_cells",
@@ -52,7 +53,8 @@ fn numbers(snapshot: &Snapshot) -> Vec<((String, String), u64)> {
     let document = Document::of(View::Counters, snapshot, None);
     let Ok(Value::Object(mut document)) = serde_json::to_value(document) else { return Vec::new() };
     let mut found = Vec::new();
-    let rows = ["ports", "queues", "groups", "pools"].map(|list| (list, document.remove(list)));
+    document.remove("storms"); // a history, and no counters
+    let rows = ["ports", "queues", "groups", "priorities", "pools"].map(|list| (list, document.remove(list)));
     collect("switch", "", &Value::Object(document), &mut found);
     for (list, rows) in rows {
         let Some(Value::Array(rows)) = rows else { continue };
@@ -66,7 +68,7 @@ fn whose(list: &str, row: &Value) -> String {
     let text = |field: &str| row[field].as_str().unwrap_or_default();
     match list {
         "queues" => format!("{} queue {}", text("port"), row["queue"]),
-        "groups" => format!("{} priority {}", text("port"), row["priority"]),
+        "groups" | "priorities" => format!("{} priority {}", text("port"), row["priority"]),
         "pools" => format!("pool {}", text("name").replace('_', " ")),
         _ => text("name").to_owned(),
     }

@@ -19,8 +19,8 @@ queue and pool; `show queues` has the second. No other view touches them.
 
 The JSON of every view begins with the numbers of the whole switch; then come the lists that the
 view is about: ports, drops and pfc have ports[]; queues, congestion and buffers have queues[];
-buffers and pfc have groups[]; buffers has pools[]; counters has all four. Names have their unit
-last and are the same in all views:
+buffers and pfc have groups[]; pfc has priorities[] and storms[]; buffers has pools[]; counters has
+all of them. Names have their unit last and are the same in all views:
 ";
 
 const END: &str = "\
@@ -38,15 +38,18 @@ Once a switch is idle, over all its ports: received + flood copies = transmitted
 the kernel.";
 
 /// A heading and the message whose fields follow.
-const SECTIONS: [(&str, &str); 9] = [
+const SECTIONS: [(&str, &str); 12] = [
     ("The switch", "Snapshot"),
     ("ports[]", "Port"),
     ("queues[]", "Queue"),
     ("groups[]", "Group"),
+    ("priorities[]", "Priority"),
+    ("storms[]", "Storm"),
     ("pools[]", "Pool"),
     ("A count", "Count"),
     ("A level", "Level"),
     ("PFC frames", "PfcCount"),
+    ("What passes in a storm", "StormTraffic"),
     ("kernel", "Kernel"),
 ];
 
@@ -60,7 +63,8 @@ fn added(message: &str) -> &'static [(&'static str, &'static str)] {
             ("transmitted_pps", "Frames a second, with --watch or --rates."),
             ("transmitted_bps", "Bits a second of these frames' bytes, with --watch or --rates."),
         ],
-        "Group" => &[("port, priority", "Whose it is.")],
+        "Group" | "Priority" => &[("port, priority", "Whose it is.")],
+        "Storm" => &[("port", "Where it was.")],
         "Pool" => &[("name", "ingress_0 to ingress_3, egress_0 to egress_3, headroom.")],
         _ => &[],
     }
@@ -77,10 +81,11 @@ pub fn text() -> String {
         for field in fields::of(message) {
             let kind = match field.of {
                 // Lists, of which there are rows.
-                "Port" | "Group" | "Queue" | "Pool" => continue,
+                "Port" | "Group" | "Queue" | "Pool" | "Priority" | "Storm" => continue,
                 "Count" => " (count)",
                 "Level" => " (level)",
                 "PfcCount" => " (PFC frames)",
+                "StormTraffic" => " (what passes)",
                 "ByDropLevel" => " (counts)",
                 "DropsEntry" => ".REASON (count)",
                 _ => "",

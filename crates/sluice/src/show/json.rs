@@ -1,7 +1,7 @@
 //! The JSON of `sluice show`: the messages of the API as they are, in rows, so that a name is the same in every view and is
 //! that of the proto file. Only what two looks tell (rates, utilization) is added here.
 
-use control::v1::{Count, Group, Pool, Port, Queue, Snapshot};
+use control::v1::{Count, Group, Pool, Port, Priority, Queue, Snapshot, Storm};
 use serde::Serialize;
 
 use super::View;
@@ -19,6 +19,10 @@ pub struct Document<'a> {
     pub queues: Option<Vec<QueueRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<GroupRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priorities: Option<Vec<PriorityRow<'a>>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub storms: Option<Vec<StormRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pools: Option<Vec<PoolRow<'a>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,6 +63,23 @@ pub struct GroupRow<'a> {
     counts: &'a Group,
 }
 
+/// PFC of a priority of a port.
+#[derive(Serialize)]
+pub struct PriorityRow<'a> {
+    port: &'a str,
+    priority: usize,
+    #[serde(flatten)]
+    counts: &'a Priority,
+}
+
+/// A storm.
+#[derive(Serialize)]
+pub struct StormRow<'a> {
+    port: &'a str,
+    #[serde(flatten)]
+    storm: &'a Storm,
+}
+
 /// A pool.
 #[derive(Serialize)]
 pub struct PoolRow<'a> {
@@ -78,6 +99,8 @@ impl<'a> Document<'a> {
             queues: (everything || matches!(view, View::Queues | View::Congestion | View::Buffers))
                 .then(|| queues(now, before)),
             groups: (everything || matches!(view, View::Buffers | View::Pfc)).then(|| groups(now)),
+            priorities: (everything || view == View::Pfc).then(|| priorities(now)),
+            storms: (everything || view == View::Pfc).then(|| storms(now)),
             pools: (everything || view == View::Buffers).then(|| {
                 let pools = pools(now);
                 pools.into_iter().map(|(name, counts)| PoolRow { name, counts }).collect()
@@ -128,6 +151,23 @@ fn groups(now: &Snapshot) -> Vec<GroupRow<'_>> {
     rows
 }
 
+fn priorities(now: &Snapshot) -> Vec<PriorityRow<'_>> {
+    let mut rows = Vec::new();
+    for port in &now.ports {
+        let priorities = port.priorities.iter().enumerate();
+        rows.extend(priorities.map(|(priority, counts)| PriorityRow { port: &port.name, priority, counts }));
+    }
+    rows
+}
+
+fn storms(now: &Snapshot) -> Vec<StormRow<'_>> {
+    let mut rows = Vec::new();
+    for port in &now.ports {
+        rows.extend(port.storms.iter().map(|storm| StormRow { port: &port.name, storm }));
+    }
+    rows
+}
+
 /// All pools by name.
 pub fn pools(snapshot: &Snapshot) -> Vec<(String, &Pool)> {
     let ingress = snapshot.ingress_pools.iter().enumerate().map(|(n, pool)| (format!("ingress_{n}"), pool));
@@ -151,7 +191,9 @@ mod tests {
     fn one_of_each() {
         let (before, now) = (sample::snapshot(), sample::later());
         let mut all = document(View::Counters, &now, Some(&before));
-        for (list, keep) in [("ports", 0), ("queues", 10), ("groups", 3), ("pools", 0)] {
+        for (list, keep) in
+            [("ports", 0), ("queues", 10), ("groups", 3), ("priorities", 11), ("storms", 0), ("pools", 0)]
+        {
             all[list] = json!([all[list][keep]]);
         }
         insta::assert_snapshot!(serde_json::to_string_pretty(&all).unwrap());
@@ -161,17 +203,17 @@ mod tests {
     fn views_have_their_lists_and_each_a_row_of_everything() {
         let now = sample::snapshot();
         for (view, lists) in [
-            (View::Ports, [3, 0, 0, 0, 0]),
-            (View::Drops, [3, 0, 0, 0, 45]),
-            (View::Congestion, [0, 24, 0, 0, 0]),
-            (View::Queues, [0, 24, 0, 0, 0]),
-            (View::Buffers, [0, 24, 24, 9, 0]),
-            (View::Pfc, [3, 0, 24, 0, 0]),
-            (View::Counters, [3, 24, 24, 9, 0]),
+            (View::Ports, [3, 0, 0, 0, 0, 0, 0]),
+            (View::Drops, [3, 0, 0, 0, 0, 0, 48]),
+            (View::Congestion, [0, 24, 0, 0, 0, 0, 0]),
+            (View::Queues, [0, 24, 0, 0, 0, 0, 0]),
+            (View::Buffers, [0, 24, 24, 0, 0, 9, 0]),
+            (View::Pfc, [3, 0, 24, 24, 2, 0, 0]),
+            (View::Counters, [3, 24, 24, 24, 2, 9, 0]),
         ] {
             let json = document(view, &now, None);
-            let found = ["ports", "queues", "groups", "pools", "drops"]
-                .map(|list| json[list].as_array().map_or(0, Vec::len));
+            let names = ["ports", "queues", "groups", "priorities", "storms", "pools", "drops"];
+            let found = names.map(|list| json[list].as_array().map_or(0, Vec::len));
             assert_eq!(found, lists, "{view:?}");
             assert_eq!(json["at_ns"], 10_000_000_000_u64);
         }

@@ -35,6 +35,9 @@ pub struct Arguments {
     /// The view.
     #[arg(value_enum)]
     view: View,
+    /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and the last storms.
+    #[arg(value_enum)]
+    detail: Option<Detail>,
     /// Only this port.
     #[arg(long, value_name = "NAME")]
     port: Option<String>,
@@ -72,12 +75,20 @@ pub enum View {
     /// Buffer pools, priority groups and queues: size, use, what is free, peaks since the last
     /// time, thresholds and their violations.
     Buffers,
-    /// PFC of each port and priority, sent and received.
+    /// PFC of each port and priority, sent and received, and what the watchdogs found; with
+    /// `history`: pauses, rates, and the last storms.
     Pfc,
     /// How long the turns of the poll loop took, and the longest stall.
     Loop,
     /// Every number that is not zero, by its name in JSON.
     Counters,
+}
+
+/// More of a view.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Detail {
+    /// With `pfc`: pauses, rates and the last storms.
+    History,
 }
 
 /// Shows it.
@@ -87,6 +98,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let reads = reads_watermarks(arguments.view, arguments.keep_watermarks)?;
     if arguments.bytes && !matches!(arguments.view, View::Buffers | View::Queues) {
         bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
+    }
+    if arguments.detail.is_some() && arguments.view != View::Pfc {
+        bail!("`history` is for `show pfc`: no other view has one");
     }
     arguments.daemon.talk(async |client| {
         if let Some(interval) = interval {
@@ -141,6 +155,8 @@ fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) 
     let snapshot = &only(snapshot, arguments.port.as_deref())?;
     output::print(&if arguments.json {
         output::json(&Document::of(arguments.view, snapshot, before), arguments.watch.is_none())?
+    } else if arguments.detail.is_some() {
+        pfc::history(snapshot)
     } else {
         table(arguments.view, snapshot, before, unit(snapshot, arguments.bytes))
     })

@@ -1,6 +1,6 @@
 //! `sluice show pfc`: who is told to stop, and who tells us.
 
-use control::v1::{PfcCount, Snapshot};
+use control::v1::{PfcCount, Priority, Snapshot, Storm};
 
 use super::text::{self, grouped};
 
@@ -35,7 +35,8 @@ pub fn table(snapshot: &Snapshot) -> String {
     }
     let off = "PFC is off on all ports; `sluice pfc on` turns it on.\n\n";
     let off = if snapshot.pfc_enabled { "" } else { off };
-    format!("{off}{}\n\n{}", ports.trim_fmt(), priorities(snapshot))
+    let storms = watchdogs(snapshot).map(|table| format!("\n\n{table}")).unwrap_or_default();
+    format!("{off}{}\n\n{}{storms}", ports.trim_fmt(), priorities(snapshot))
 }
 
 fn priorities(snapshot: &Snapshot) -> String {
@@ -76,6 +77,122 @@ fn priorities(snapshot: &Snapshot) -> String {
     }
 }
 
+/// What the watchdogs found, if any priority has one or had a storm.
+fn watchdogs(snapshot: &Snapshot) -> Option<String> {
+    let headings = [
+        "Port",
+        "Priority\n(cos)",
+        "Watchdog",
+        "Storms\nrestored",
+        "TX ok\ndrop",
+        "RX ok\ndrop",
+        "Last TX\nok/drop",
+        "Last RX\nok/drop",
+    ];
+    let mut table = text::table(&headings, 3);
+    for (port, number, priority) in all_priorities(snapshot) {
+        if !priority.watched && priority.storms == 0 {
+            continue;
+        }
+        let status = match priority {
+            Priority { limit_reached: true, .. } => "PFC is off",
+            Priority { recovery_pending: true, .. } => "stormed: recover",
+            Priority { stormed: true, .. } => "stormed",
+            Priority { watched: true, .. } => "operational",
+            _ => "off",
+        };
+        let (all, last) =
+            (priority.storm_traffic.unwrap_or_default(), priority.last_storm_traffic.unwrap_or_default());
+        let pair = |a: u64, b: u64| format!("{}/{}", grouped(a), grouped(b));
+        table.add_row([
+            port.to_owned(),
+            format!("{number} ({})", priority.local_precedence),
+            status.to_owned(),
+            pair(priority.storms, priority.storms_restored),
+            pair(all.tx_frames, all.tx_dropped_frames),
+            pair(all.rx_frames, all.rx_dropped_frames),
+            pair(last.tx_frames, last.tx_dropped_frames),
+            pair(last.rx_frames, last.rx_dropped_frames),
+        ]);
+    }
+    (!table.is_empty()).then(|| table.trim_fmt())
+}
+
+fn all_priorities(snapshot: &Snapshot) -> impl Iterator<Item = (&str, usize, &Priority)> {
+    snapshot.ports.iter().flat_map(|port| {
+        let priorities = port.priorities.iter().enumerate();
+        priorities.map(|(number, priority)| (port.name.as_str(), number, priority))
+    })
+}
+
+/// For people: how often and for how long priorities were paused, how much PFC there is, and the last storms.
+pub fn history(snapshot: &Snapshot) -> String {
+    let headings = [
+        "Port",
+        "Priority",
+        "Now",
+        "Pauses\nbegun",
+        "Pauses\nended",
+        "Paused\nns",
+        "PFC received\nper second",
+        "PFC sent\nper second",
+    ];
+    let mut pauses = text::table(&headings, 3);
+    for (port, number, priority) in all_priorities(snapshot) {
+        let numbers = [
+            priority.pauses,
+            priority.pauses - u64::from(priority.paused && priority.pauses > 0),
+            priority.paused_ns,
+            priority.received_pps,
+            priority.sent_pps,
+        ];
+        if numbers == [0; 5] {
+            continue;
+        }
+        let now = if priority.paused { "paused" } else { "sends" };
+        let words = [port.to_owned(), number.to_string(), now.to_owned()];
+        pauses.add_row(words.into_iter().chain(numbers.map(grouped)));
+    }
+    let pauses = if pauses.is_empty() { "No priority was paused.".to_owned() } else { pauses.trim_fmt() };
+    format!("{pauses}\n\n{}", storms(snapshot))
+}
+
+fn storms(snapshot: &Snapshot) -> String {
+    let headings = [
+        "Port",
+        "Priority",
+        "Action",
+        "Found at\ns",
+        "Stuck for\nms",
+        "Lasted\nms",
+        "TX\nok/drop",
+        "RX\nok/drop",
+    ];
+    let mut table = text::table(&headings, 3);
+    for port in &snapshot.ports {
+        for storm in &port.storms {
+            let traffic = storm.traffic.unwrap_or_default();
+            let ms = |ns: u64| format!("{}.{:06}", grouped(ns / 1_000_000), ns % 1_000_000);
+            let action = match storm {
+                Storm { limit_reached: true, .. } => "PFC off",
+                Storm { drops: true, .. } => "drop",
+                _ => "forward",
+            };
+            table.add_row([
+                port.name.clone(),
+                storm.priority.to_string(),
+                action.to_owned(),
+                format!("{:.6}", storm.began_ns as f64 / 1e9),
+                ms(storm.stuck_ns),
+                storm.ended_ns.map_or("goes on".to_owned(), |ended| ms(ended.saturating_sub(storm.began_ns))),
+                format!("{}/{}", grouped(traffic.tx_frames), grouped(traffic.tx_dropped_frames)),
+                format!("{}/{}", grouped(traffic.rx_frames), grouped(traffic.rx_dropped_frames)),
+            ]);
+        }
+    }
+    if table.is_empty() { "There was no storm.".to_owned() } else { table.trim_fmt() }
+}
+
 fn count(count: &Option<PfcCount>) -> PfcCount {
     count.clone().unwrap_or_default()
 }
@@ -88,6 +205,11 @@ mod tests {
     #[test]
     fn table_of_ports_and_priorities() {
         insta::assert_snapshot!(table(&sample::snapshot()));
+    }
+
+    #[test]
+    fn pauses_and_storms() {
+        insta::assert_snapshot!(history(&sample::snapshot()));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! A made-up switch for the tests of the views: a server that sends too much on priorities 0 and 3 to a slow uplink,
 //! and a port without anything on it.
 
-use control::v1::{ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Queue, Snapshot};
+use control::v1::{
+    ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot, Storm,
+    StormTraffic,
+};
 use switch::DropReason;
 
 /// Ten seconds after its start.
@@ -110,8 +113,53 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
             8
         ],
         kernel: Some(Kernel::default()),
+        priorities: (0..8)
+            .map(|priority| Priority { local_precedence: [2, 0, 1, 3, 4, 5, 6, 7][priority], ..calm() })
+            .collect(),
         ..Port::default()
     }
+}
+
+fn calm() -> Priority {
+    Priority {
+        storm_traffic: Some(StormTraffic::default()),
+        last_storm_traffic: Some(StormTraffic::default()),
+        ..Priority::default()
+    }
+}
+
+/// Two storms of the uplink: one of before, and one that waits to be ended by hand.
+fn storms() -> (Vec<Storm>, Priority) {
+    let last = StormTraffic { tx_frames: 3, tx_dropped_frames: 1_200, rx_frames: 0, rx_dropped_frames: 40 };
+    let first = StormTraffic { tx_frames: 0, tx_dropped_frames: 300, rx_frames: 0, rx_dropped_frames: 2 };
+    let storm = Storm {
+        priority: 3,
+        began_ns: 7_000_000_000,
+        stuck_ns: 50_000_001,
+        ended_ns: Some(7_700_000_001),
+        drops: true,
+        traffic: Some(first),
+        ..Storm::default()
+    };
+    let running = Storm { began_ns: 9_100_000_000, ended_ns: None, traffic: Some(last), ..storm };
+    let both = StormTraffic { tx_frames: 3, tx_dropped_frames: 1_500, rx_frames: 0, rx_dropped_frames: 42 };
+    let priority = Priority {
+        local_precedence: 3,
+        paused: true,
+        pauses: 5,
+        paused_ns: 1_800_000_321,
+        received_pps: 8_928,
+        received_warning: true,
+        watched: true,
+        stormed: true,
+        recovery_pending: true,
+        storms: 2,
+        storms_restored: 1,
+        storm_traffic: Some(both),
+        last_storm_traffic: Some(last),
+        ..calm()
+    };
+    (vec![storm, running], priority)
 }
 
 fn server() -> Port {
@@ -145,6 +193,7 @@ fn server() -> Port {
         headroom_violations: 2,
         received: count(500_000, 687_500_000),
         dropped: count(0, 0),
+        storm_dropped: count(0, 0),
     };
     port.queues[2].transmitted = count(12, 768);
     port.queues[2].level = level(0, 1);
@@ -157,6 +206,7 @@ fn uplink() -> Port {
     port.received = count(14, 896);
     port.in_flight_peak_bytes = 65_104;
     port.pause_received_frames = 1;
+    (port.storms, port.priorities[3]) = storms();
     port.pfc_malformed_frames = 2;
     port.pfc_received = Some(PfcCount {
         frames: 9,

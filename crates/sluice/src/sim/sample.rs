@@ -85,6 +85,7 @@ pub fn fabric() -> Outcome {
         headroom_peak_cells: 12_288,
         shared_peak_cells: 100_000,
         held_frames: 4_000,
+        events: Vec::new(),
     };
     let large = |traffic: TrafficOutcome| TrafficOutcome {
         name: "storage-replication-between-all-racks".to_owned(),
@@ -193,6 +194,7 @@ fn leaf() -> SwitchOutcome {
         headroom_peak_cells: 363,
         shared_peak_cells: 1_900,
         held_frames: 1_199,
+        events: Vec::new(),
     }
 }
 

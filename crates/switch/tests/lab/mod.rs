@@ -195,7 +195,7 @@ impl Lab {
     /// A turn of the loop, a microsecond after the last: what is due, then all ports send whatever may leave.
     pub fn turn(&mut self) {
         self.now = self.now + 1_000;
-        self.switch.tick(self.now);
+        self.switch.tick(self.now, &mut self.memory);
         for port in 0..self.with_kernel.len() {
             self.transmit(port, usize::MAX);
             self.complete(port, usize::MAX);
@@ -205,6 +205,11 @@ impl Lab {
     /// The PFC frames that left `port` since this was last asked.
     pub fn pfc_sent(&mut self, port: usize) -> Vec<Pfc> {
         std::mem::take(&mut self.pfc[port])
+    }
+
+    /// Frames of the memory that nobody holds.
+    pub fn memory_free(&self) -> usize {
+        self.memory.free_frames()
     }
 
     /// The first frame of `port` that is with the kernel.

@@ -9,7 +9,8 @@
 //! over the list of the frames that are held. Averages are floating point here and fixed point there.
 
 use switch::settings::{
-    Alpha, GroupSettings, Guaranteed, MarkAt, PRIORITIES, SwitchSettings, Threshold, WredSettings,
+    Alpha, GroupSettings, Guaranteed, MarkAt, PRIORITIES, StormAction, SwitchSettings, Threshold,
+    WredSettings,
 };
 use switch::{DropReason, Instant};
 
@@ -51,6 +52,7 @@ pub struct GroupModel {
     above: bool,
     pub violations: u64,
     pub dropped: u64,
+    pub storm_dropped: u64,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,6 +61,7 @@ pub struct QueueModel {
     above: bool,
     pub violations: u64,
     pub dropped: u64,
+    pub storm_dropped: u64,
     /// WRED's average, and from when on it has yet to fall.
     average: f64,
     idle_since: Instant,
@@ -69,19 +72,22 @@ pub struct Model {
     held: Vec<HeldFrame>,
     pub groups: [[GroupModel; PRIORITIES]; PORTS],
     pub queues: [[QueueModel; PRIORITIES]; PORTS],
-    pub drops: [[u64; 3]; PORTS],
+    pub drops: [[u64; 4]; PORTS],
+    /// Stormed: when that is so is not the model's to say, only what follows.
+    pub stormed: [[bool; PRIORITIES]; PORTS],
     /// Of each pool at egress: frames that took cells beyond it, and those cells.
     pub excess: [(u64, u64); 4],
 }
 
 /// The drops that the model knows.
-pub const REASONS: [DropReason; 3] =
-    [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop];
+pub const REASONS: [DropReason; 4] =
+    [DropReason::IngressLossy, DropReason::IngressNoDrop, DropReason::TailDrop, DropReason::Watchdog];
 
 impl Model {
     pub fn new(settings: SwitchSettings) -> Self {
-        let (groups, queues, drops, excess) = Default::default();
-        Self { settings, held: Vec::new(), groups, queues, drops, excess }
+        let (groups, queues, excess) = Default::default();
+        let (drops, stormed) = Default::default();
+        Self { settings, held: Vec::new(), groups, queues, drops, excess, stormed }
     }
 
     pub fn group_settings(&self, port: usize, priority: usize) -> GroupSettings {
@@ -197,10 +203,41 @@ impl Model {
         Some(settings.shared.or(default)?.cells(self.egress_free(settings.pool)))
     }
 
+    /// A watchdog drops this priority of a port: "its queue flushed, arrivals for it and from the matching group discarded".
+    pub fn drops_storm(&self, port: usize, priority: usize) -> bool {
+        let watchdog = self.settings.ports[port].watchdog[priority];
+        self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == StormAction::Drop)
+    }
+
+    fn drops_queue(&self, out: usize, queue: usize) -> bool {
+        let queue_of = self.settings.ports[out].classify.dot1p_to_queue;
+        (0..PRIORITIES).any(|p| self.drops_storm(out, p) && usize::from(queue_of[p]) == queue)
+    }
+
+    /// What waits in queues that a watchdog drops is gone, first frame first.
+    pub fn flush_storms(&mut self, now: Instant) {
+        for (out, queue) in
+            everywhere().filter(|&(out, queue)| self.drops_queue(out, queue)).collect::<Vec<_>>()
+        {
+            let waits = |held: &&HeldFrame| !held.handed_out && (held.out, held.queue) == (out, queue);
+            for sequence in self.held.iter().filter(waits).map(|held| held.sequence).collect::<Vec<_>>() {
+                self.hand_out(sequence, out, now);
+                self.leave(sequence, out);
+                self.drops[out][3] += 1;
+                self.queues[out][queue].storm_dropped += 1;
+            }
+        }
+    }
+
     /// A frame arrives for one port.
     pub fn arrive(&mut self, arrival: Arrival, out: usize, now: Instant) {
         let Arrival { sequence, port, priority, cells } = arrival;
         let queue = usize::from(self.settings.ports[port].classify.dot1p_to_queue[priority]);
+        if self.drops_storm(port, priority) {
+            self.drops[port][3] += 1;
+            self.groups[port][priority].storm_dropped += 1;
+            return;
+        }
         let settings = self.group_settings(port, priority);
         let group = self.groups[port][priority];
         let shared_after = (group.used + cells).saturating_sub(settings.reserved_cells);
@@ -214,6 +251,11 @@ impl Model {
         if !fits_shared && !fits_headroom {
             self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
             self.groups[port][priority].dropped += 1;
+            return;
+        }
+        if self.drops_queue(out, queue) {
+            self.drops[out][3] += 1;
+            self.queues[out][queue].storm_dropped += 1;
             return;
         }
         self.average_arrival(out, queue, cells, now);

@@ -1,0 +1,344 @@
+//! `pfc.watchdog` and `pfc.early-warning`: for the whole switch, for `[port-defaults]`, and for a port.
+//!
+//! A priority is watched in one of two manners: H3C's (`interval` times `precision`, then `restore_delay`) or Inspur's
+//! (`detection_ms`, `restoration_ms`). Where nothing else is said the action is that of the manner: H3C forwards, Inspur drops.
+
+use std::ops::RangeInclusive;
+
+use switch::Nanos;
+use switch::settings::{
+    EarlyWarningSettings, PRIORITIES, Restore, StormAction, StormLimit, WatchdogSettings,
+};
+
+use crate::layers::Layers;
+use crate::mistakes::{Place, Report};
+use crate::ports::{Port, PortTable};
+use crate::section::{Section, Setting, value_or};
+
+const MS: Nanos = 1_000_000;
+/// H3C: 1 to 15 times the precision; a delay of n is 100 ms and n times 100 ms.
+const STEPS: RangeInclusive<u64> = 1..=15;
+/// Inspur.
+const TIMES_MS: RangeInclusive<u64> = 100..=5000;
+/// PFC frames a second: no line carries more.
+const PPS: RangeInclusive<u32> = 1..=1_000_000_000;
+
+/// `pfc.watchdog`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct WatchdogTable {
+    enabled: Option<Setting<bool>>,
+    /// The unit of `interval`.
+    precision_ns: Option<Setting<Nanos>>,
+    action: Option<Setting<StormAction>>,
+    /// `recovery` is manual.
+    by_hand: Option<Setting<bool>>,
+    priorities: [Option<PriorityTable>; PRIORITIES],
+}
+
+/// `pfc.watchdog.priority.N`.
+#[derive(Debug, Clone)]
+struct PriorityTable {
+    place: Place,
+    manner: Manner,
+    limit: Option<Setting<StormLimit>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    H3c {
+        interval: u64,
+        /// `None`: after the detection time.
+        delay_ns: Option<Nanos>,
+        pause_recover: bool,
+    },
+    Inspur {
+        detection_ns: Nanos,
+        restoration_ns: Nanos,
+    },
+}
+
+/// `pfc.early-warning`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct EarlyWarningTable {
+    priorities: [Option<EarlyWarningSettings>; PRIORITIES],
+}
+
+impl WatchdogTable {
+    /// Reads `watchdog`, if it is there.
+    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+        let Some(mut section) = pfc.section("watchdog", report) else { return Self::default() };
+        let actions = [("forward", StormAction::Forward), ("drop", StormAction::Drop)];
+        let mut table = Self {
+            enabled: section.boolean("enabled", report),
+            precision_ns: section.choice(
+                "precision",
+                &[("high", 10 * MS), ("normal", 100 * MS)],
+                &["low"],
+                report,
+            ),
+            action: section.choice("action", &actions, &[], report),
+            by_hand: section.choice("recovery", &[("auto", false), ("manual", true)], &[], report),
+            ..Self::default()
+        };
+        for (priority, of) in section.numbered("priority", PRIORITIES - 1, report) {
+            table.priorities[priority] = PriorityTable::read(of, report);
+        }
+        section.finish(&[], report);
+        table
+    }
+
+    /// This table, and where it says nothing what the whole switch's says.
+    pub(crate) fn over(self, of_switch: Self) -> Self {
+        let [mut own, mut whole] = [self.priorities, of_switch.priorities];
+        Self {
+            enabled: self.enabled.or(of_switch.enabled),
+            precision_ns: self.precision_ns.or(of_switch.precision_ns),
+            action: self.action.or(of_switch.action),
+            by_hand: self.by_hand.or(of_switch.by_hand),
+            priorities: std::array::from_fn(|p| own[p].take().or(whole[p].take())),
+        }
+    }
+
+    /// Where the first setting stands that says how, and not what is watched.
+    fn first_manner(&self) -> Option<&Place> {
+        let places = [
+            self.precision_ns.as_ref().map(|setting| &setting.place),
+            self.action.as_ref().map(|setting| &setting.place),
+            self.by_hand.as_ref().map(|setting| &setting.place),
+            self.enabled.as_ref().filter(|enabled| enabled.value).map(|setting| &setting.place),
+        ];
+        places.into_iter().flatten().min_by_key(|place| place.span.start)
+    }
+}
+
+impl PriorityTable {
+    fn read(mut section: Section, report: &mut Report) -> Option<Self> {
+        let place = section.place.clone();
+        section.at_most_one(&["interval", "detection_ms"], report);
+        section.at_most_one(&["interval", "restoration_ms"], report);
+        section.at_most_one(&["detection_ms", "restore_delay"], report);
+        section.at_most_one(&["detection_ms", "pause_recover"], report);
+        section.at_most_one(&["restore_delay", "pause_recover"], report);
+        let (has_interval, has_detection) = (section.has("interval"), section.has("detection_ms"));
+        let has_restoration = section.has("restoration_ms");
+        let interval = section.number("interval", STEPS, report);
+        let delay = section.number("restore_delay", STEPS, report);
+        let pause_recover = section.boolean("pause_recover", report);
+        let detection = section.number("detection_ms", TIMES_MS, report);
+        let restoration = section.number("restoration_ms", TIMES_MS, report);
+        let limit = section.section("limit", report).and_then(|section| read_limit(section, report));
+        section.finish(&[], report);
+        if !has_interval && !has_detection {
+            let cure = "write interval = 1 to 15 (times the precision), or detection_ms and restoration_ms";
+            report.add(&place, "no detection time", cure);
+        } else if has_detection && !has_restoration {
+            report.add(&place, "no restoration time", "write restoration_ms = 100 to 5000, too");
+        }
+        let manner = match (interval, detection, restoration) {
+            (Some(interval), None, _) => Manner::H3c {
+                interval: interval.value,
+                delay_ns: delay.map(|delay| 100 * MS * (1 + delay.value)),
+                pause_recover: value_or(&pause_recover, false),
+            },
+            (None, Some(detection), Some(restoration)) => {
+                Manner::Inspur { detection_ns: detection.value * MS, restoration_ns: restoration.value * MS }
+            }
+            _ => return None,
+        };
+        Some(Self { place, manner, limit })
+    }
+}
+
+fn read_limit(mut section: Section, report: &mut Report) -> Option<Setting<StormLimit>> {
+    let place = section.place.clone();
+    let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
+    let period_s = section.number("period_s", 1..=60u64, report);
+    let count = section.number("count", 1..=500u16, report);
+    section.finish(&[], report);
+    if let Some(missing) = missing {
+        report.add(&place, format!("no {missing}"), "write limit = { period_s = 1 to 60, count = 1 to 500 }");
+    }
+    let value = StormLimit { period_ns: period_s?.value * 1000 * MS, count: count?.value };
+    Some(Setting { value, place })
+}
+
+impl EarlyWarningTable {
+    /// Reads `early-warning`, if it is there.
+    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+        let mut table = Self::default();
+        let Some(mut section) = pfc.section("early-warning", report) else { return table };
+        for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
+            if !of.has("in_pps") && !of.has("out_pps") {
+                report.add(&of.place, "no rate", "write in_pps, out_pps or both, in frames a second");
+            }
+            let [in_pps, out_pps] = ["in_pps", "out_pps"].map(|name| of.number(name, PPS, report));
+            let value = |pps: Option<Setting<u32>>| pps.map(|pps| pps.value);
+            let settings = EarlyWarningSettings { in_pps: value(in_pps), out_pps: value(out_pps) };
+            table.priorities[priority] = Some(settings);
+            of.finish(&[], report);
+        }
+        section.finish(&[], report);
+        table
+    }
+
+    /// This table, and where it says nothing what the whole switch's says.
+    pub(crate) fn over(self, of_switch: Self) -> Self {
+        Self { priorities: std::array::from_fn(|p| self.priorities[p].or(of_switch.priorities[p])) }
+    }
+}
+
+impl<'t> Layers<'t, WatchdogTable> {
+    fn priority(self, priority: usize) -> Option<&'t PriorityTable> {
+        let is_on = self.value(|table| &table.enabled, true);
+        self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
+    }
+
+    /// The watchdog of a priority.
+    pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
+        let table = self.priority(priority)?;
+        let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
+        let (detection_ns, by_itself, action) = match table.manner {
+            Manner::H3c { interval, delay_ns, pause_recover } => {
+                let detection_ns = interval * precision_ns;
+                let restore = match pause_recover {
+                    true => Restore::QuietInterval,
+                    false => Restore::After(delay_ns.unwrap_or(detection_ns)),
+                };
+                (detection_ns, restore, StormAction::Forward)
+            }
+            Manner::Inspur { detection_ns, restoration_ns } => {
+                (detection_ns, Restore::Quiet(restoration_ns), StormAction::Drop)
+            }
+        };
+        let by_hand = self.value(|table| &table.by_hand, false);
+        Some(WatchdogSettings {
+            detection_ns,
+            action: self.value(|table| &table.action, action),
+            restore: if by_hand { Restore::ByHand } else { by_itself },
+            limit: table.limit.as_ref().map(|limit| limit.value),
+        })
+    }
+}
+
+impl Layers<'_, EarlyWarningTable> {
+    /// The early warning of a priority.
+    pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
+        self.look_up(|table| table.priorities[priority]).unwrap_or_default()
+    }
+}
+
+/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something is watched has something.
+pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let watchdog = &table.pfc.watchdog;
+    for (priority, of) in watchdog.priorities.iter().enumerate() {
+        let Some(of) = of else { continue };
+        if effective.iter().all(|port| port.pfc().list() & 1 << priority == 0) {
+            let cure = format!("add {priority} to pfc.no_drop, or leave this out");
+            report.add(&of.place, format!("priority {priority} is not no-drop"), cure);
+        } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
+            let cure = "write pfc.rx = true, or leave this out";
+            report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
+        }
+    }
+    let watches = |port: &Layers<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
+    if let Some(place) = watchdog.first_manner()
+        && !effective.iter().any(watches)
+    {
+        let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
+        report.add(place, "of no effect: no priority is watched", cure);
+    }
+}
+
+/// Storms are counted for longer than one takes to be found.
+pub(crate) fn limits(ports: &[Port], report: &mut Report) {
+    for port in ports {
+        for priority in 0..PRIORITIES {
+            let Some(settings) = port.settings.watchdog[priority] else { continue };
+            let limit = port.tables().watchdog().priority(priority).and_then(|table| table.limit.as_ref());
+            if let Some(Setting { value, place }) = limit
+                && value.period_ns <= settings.detection_ns
+            {
+                let (period, detection) = (value.period_ns / MS, settings.detection_ns / MS);
+                let what = format!(
+                    "a period of {period} ms is not longer than the detection time of {detection} ms"
+                );
+                let cure = format!("write period_s = {} or more", settings.detection_ns / (1000 * MS) + 1);
+                report.add(place, what, cure);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn parse(text: &str) -> Config {
+        crate::file::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+    }
+
+    const PORTS: &str = "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 4, 5]\n[port.a]\ninterface = \"veth0\"\n\
+                         [port.b]\ninterface = \"veth1\"\n[port.c]\ninterface = \"veth2\"\npfc.no_drop = [4]\n";
+
+    /// What is written of `[pfc.watchdog]` → the watchdog of priority 3.
+    #[test]
+    fn both_manners() {
+        let h3c = |detection_ms: u64, restore| WatchdogSettings {
+            detection_ns: detection_ms * MS,
+            action: StormAction::Forward,
+            restore,
+            limit: None,
+        };
+        let limit = StormLimit { period_ns: 1000 * MS, count: 10 };
+        for (text, settings) in [
+            ("priority.3.interval = 5", h3c(500, Restore::After(500 * MS))),
+            ("precision = \"normal\"\npriority.3.interval = 15", h3c(1500, Restore::After(1500 * MS))),
+            (
+                "precision = \"high\"\npriority.3 = { interval = 5, restore_delay = 6 }",
+                h3c(50, Restore::After(700 * MS)),
+            ),
+            ("priority.3 = { interval = 1, pause_recover = true }", h3c(100, Restore::QuietInterval)),
+            ("recovery = \"manual\"\npriority.3 = { interval = 1 }", h3c(100, Restore::ByHand)),
+            (
+                "priority.3 = { interval = 1, limit = { period_s = 1, count = 10 } }",
+                WatchdogSettings { limit: Some(limit), ..h3c(100, Restore::After(100 * MS)) },
+            ),
+            (
+                "priority.3 = { detection_ms = 300, restoration_ms = 500 }",
+                WatchdogSettings { action: StormAction::Drop, ..h3c(300, Restore::Quiet(500 * MS)) },
+            ),
+            (
+                "action = \"forward\"\npriority.3 = { detection_ms = 300, restoration_ms = 500 }",
+                h3c(300, Restore::Quiet(500 * MS)),
+            ),
+        ] {
+            let config = parse(&format!("[pfc.watchdog]\n{text}\n{PORTS}"));
+            let of = |port: usize| config.switch.ports[port].watchdog[3];
+            assert_eq!([of(0), of(1), of(2)], [Some(settings), Some(settings), None], "{text}");
+        }
+    }
+
+    #[test]
+    fn a_port_wins_over_the_defaults_and_those_over_the_switch() {
+        let config = parse(&format!(
+            "[pfc.watchdog]\nprecision = \"high\"\npriority.4.interval = 1\npriority.5.interval = 1\n\
+             [pfc.early-warning]\npriority.0.in_pps = 9\n{PORTS}\
+             [port.c.pfc.watchdog]\nenabled = false\n\
+             [port.b.pfc.watchdog]\naction = \"drop\"\npriority.4.interval = 7\n\
+             [port.b.pfc.early-warning]\npriority.0.out_pps = 8\n\
+             [port-defaults.pfc.watchdog]\npriority.5.interval = 3\n"
+        ));
+        let detection = |port: usize| {
+            let of = config.switch.ports[port].watchdog;
+            [3, 4, 5].map(|p: usize| of[p].map(|settings| (settings.detection_ns / MS, settings.action)))
+        };
+        let forward = |ms| Some((ms, StormAction::Forward));
+        assert_eq!(detection(0), [None, forward(10), forward(30)]);
+        assert_eq!(detection(1), [None, Some((70, StormAction::Drop)), Some((30, StormAction::Drop))]);
+        assert_eq!(detection(2), [None; 3]);
+        let warning = |port: usize| config.switch.ports[port].early_warning[0];
+        assert_eq!(warning(0), EarlyWarningSettings { in_pps: Some(9), out_pps: None });
+        assert_eq!(warning(1), EarlyWarningSettings { in_pps: None, out_pps: Some(8) });
+    }
+}

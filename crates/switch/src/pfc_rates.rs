@@ -1,0 +1,143 @@
+//! Rates of PFC frames, and early warnings: a neighbour, or this switch, that sends more PFC than it should.
+//!
+//! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent apart. A second with as many as
+//! the threshold, or more, is a warning; it is over after a second with less than four fifths of it. A frame counts for
+//! each priority that it pauses or releases.
+//! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring the early warning thresholds for PFC packets).
+
+use crate::counters::{PfcCount, PrioritySnapshot};
+use crate::event::Event;
+use crate::settings::{EarlyWarningSettings, PRIORITIES};
+use crate::switch::Switch;
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+const SECOND: Nanos = 1_000_000_000;
+
+/// The rates of all ports.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PfcRates {
+    /// The last whole second ended then.
+    counted_at: Instant,
+    ports: Vec<[[Rate; PRIORITIES]; 2]>,
+}
+
+/// PFC frames of one priority in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Rate {
+    /// Frames at the end of the last second.
+    frames: u64,
+    pps: u64,
+    warns: bool,
+}
+
+/// What a second made of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Rising,
+    Clearing,
+}
+
+impl Rate {
+    /// A second, which took `nanos`, is over with this many frames in all.
+    fn count(&mut self, frames: u64, threshold: Option<u32>, nanos: Nanos) -> Option<Turn> {
+        let new = u128::from(frames - self.frames) * u128::from(SECOND);
+        (self.frames, self.pps) = (frames, (new / u128::from(nanos.max(1))) as u64);
+        let threshold = threshold.map_or(u64::MAX, u64::from);
+        let was = self.warns;
+        self.warns = self.pps >= threshold || (was && 5 * u128::from(self.pps) >= 4 * u128::from(threshold));
+        match (was, self.warns) {
+            (false, true) => Some(Turn::Rising),
+            (true, false) => Some(Turn::Clearing),
+            _ => None,
+        }
+    }
+}
+
+impl PfcRates {
+    /// No frame yet, on any of so many ports.
+    pub fn new(ports: usize) -> Self {
+        Self { counted_at: Instant::default(), ports: vec![Default::default(); ports] }
+    }
+
+    /// When they must be counted next.
+    pub fn due_at(&self) -> Instant {
+        self.counted_at + SECOND
+    }
+
+    pub(crate) fn snapshot(&self, port: usize, priority: usize, out: &mut PrioritySnapshot) {
+        let [received, sent] = self.ports[port].map(|rates| rates[priority]);
+        (out.received_pps, out.received_warning) = (received.pps, received.warns);
+        (out.sent_pps, out.sent_warning) = (sent.pps, sent.warns);
+    }
+}
+
+impl Switch {
+    /// Counts PFC frames up, if a second is over.
+    pub(crate) fn count_pfc(&mut self, now: Instant) {
+        let nanos = now.since(self.pfc_rates.counted_at);
+        if nanos < SECOND {
+            return;
+        }
+        self.pfc_rates.counted_at = now;
+        for port in 0..self.egress.len() {
+            let counts = [self.egress[port].pfc_count(), self.ingress[port].pfc_count()];
+            let warning = self.settings.ports[port].early_warning;
+            for (sent, count) in [false, true].into_iter().zip(counts) {
+                for priority in 0..PRIORITIES {
+                    let rate = &mut self.pfc_rates.ports[port][usize::from(sent)][priority];
+                    let turn =
+                        rate.count(frames(&count, priority), threshold(warning[priority], sent), nanos);
+                    let pps = rate.pps;
+                    let event = match turn {
+                        Some(Turn::Rising) => Event::EarlyWarning { port, priority, sent, pps },
+                        Some(Turn::Clearing) => Event::EarlyWarningCleared { port, priority, sent, pps },
+                        None => continue,
+                    };
+                    self.events.push(now, event);
+                }
+            }
+        }
+    }
+}
+
+fn frames(count: &PfcCount, priority: usize) -> u64 {
+    count.xoff_frames[priority] + count.xon_frames[priority]
+}
+
+fn threshold(warning: EarlyWarningSettings, sent: bool) -> Option<u32> {
+    if sent { warning.out_pps } else { warning.in_pps }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second each: frames → what it is told as.
+    #[test]
+    fn a_warning_rises_at_the_threshold_and_clears_well_below_it() {
+        let mut rate = Rate::default();
+        let mut frames = 0;
+        for (new, turn, warns) in [
+            (99, None, false),
+            (100, Some(Turn::Rising), true),
+            (1000, None, true),
+            (80, None, true),
+            (79, Some(Turn::Clearing), false),
+            (99, None, false),
+            (100, Some(Turn::Rising), true),
+            (0, Some(Turn::Clearing), false),
+        ] {
+            frames += new;
+            assert_eq!((rate.count(frames, Some(100), SECOND), rate.warns), (turn, warns), "{new} frames");
+            assert_eq!(rate.pps, new);
+        }
+        frames += 1000;
+        assert_eq!(rate.count(frames, None, SECOND), None, "nobody wants to be warned");
+        assert_eq!(
+            rate.count(frames + 150, Some(100), 3 * SECOND / 2),
+            Some(Turn::Rising),
+            "of 1.5 s: 100 a second"
+        );
+    }
+}

@@ -1,0 +1,292 @@
+//! The state machine alone: its transition table, its times, storms that must be found, and all that is none.
+
+use super::*;
+use crate::settings::StormLimit;
+
+const MS: Nanos = 1_000_000;
+
+fn settings(detection_ms: u64, restore: Restore) -> WatchdogSettings {
+    WatchdogSettings { detection_ns: detection_ms * MS, action: StormAction::Forward, restore, limit: None }
+}
+
+fn limited(count: u16) -> WatchdogSettings {
+    let limit = Some(StormLimit { period_ns: 1000 * MS, count });
+    WatchdogSettings { limit, ..settings(10, Restore::After(200 * MS)) }
+}
+
+const FREE: Seen = Seen { paused_since: None, waits: true, heard_at: Instant(0) };
+const EMPTY: Seen = Seen { paused_since: Some(Instant(0)), waits: false, heard_at: Instant(0) };
+const STUCK: Seen = Seen { paused_since: Some(Instant(0)), waits: true, heard_at: Instant(0) };
+/// Another pause, which began at 50 ms.
+const AGAIN: Seen = Seen { paused_since: Some(Instant(50 * MS)), ..STUCK };
+
+/// What may happen to a watch.
+#[derive(Debug, Clone, Copy)]
+enum Input {
+    Look(Seen, u64),
+    Recover(Seen),
+    Lift(Seen),
+    /// Other settings, then a look.
+    Settings(Option<WatchdogSettings>),
+}
+use Input::{Lift, Look, Recover, Settings};
+
+fn give(watch: &mut Watch, input: Input) -> Option<Change> {
+    let now = Instant(60 * MS);
+    match input {
+        Look(seen, at) => watch.look(seen, Instant(at)),
+        Recover(seen) => watch.recover(seen, now),
+        Lift(seen) => {
+            watch.lift(seen, now);
+            None
+        }
+        Settings(settings) => {
+            watch.reconfigure(settings);
+            watch.look(STUCK, now)
+        }
+    }
+}
+
+/// The whole transition table, a row a line: state, input, state, what is told.
+#[test]
+fn every_state_answers_every_input() {
+    use State::{Calm, Off};
+    let of = limited(2);
+    let (after, by_hand) = (settings(50, Restore::After(200 * MS)), settings(50, Restore::ByHand));
+    let stuck = |pause: u64, since: u64| State::Stuck { pause: Instant(pause), since: Instant(since) };
+    let storm = |at: u64| State::Storm { began: Instant(at), interval: Instant(at) };
+    let began = Some(Change::Began { stuck_ns: 50 * MS + 1 });
+    let ended = Some(Change::Ended);
+    let (at, late) = (50 * MS + 1, 260 * MS + 1);
+    for (settings, from, input, to, told) in [
+        (after, Calm, Look(FREE, 1), Calm, None),
+        (after, Calm, Look(EMPTY, 1), Calm, None),
+        (after, Calm, Look(STUCK, 1), stuck(0, 1), None),
+        (after, Calm, Recover(STUCK), Calm, None),
+        (after, Calm, Lift(STUCK), Calm, None),
+        (after, Calm, Settings(None), Calm, None),
+        (after, stuck(0, 0), Look(STUCK, 50 * MS), stuck(0, 0), None),
+        (after, stuck(0, 0), Look(FREE, 50 * MS), Calm, None),
+        (after, stuck(0, 0), Look(EMPTY, 50 * MS), Calm, None),
+        (after, stuck(0, 0), Look(AGAIN, at), stuck(50 * MS, at), None),
+        (after, stuck(0, 0), Look(FREE, at), Calm, None),
+        (after, stuck(0, 0), Look(STUCK, at), storm(at), began),
+        (after, stuck(0, 0), Recover(STUCK), stuck(0, 0), None),
+        (after, stuck(0, 0), Lift(STUCK), stuck(0, 0), None),
+        (after, stuck(0, 0), Settings(None), Calm, None),
+        (after, storm(60 * MS), Look(FREE, 260 * MS), storm(60 * MS), None),
+        (after, storm(60 * MS), Look(STUCK, 260 * MS), storm(60 * MS), None),
+        (after, storm(60 * MS), Look(FREE, late), Calm, ended),
+        (after, storm(60 * MS), Look(EMPTY, late), Calm, ended),
+        (after, storm(60 * MS), Look(STUCK, late), stuck(0, late), ended),
+        (after, storm(60 * MS), Recover(STUCK), storm(60 * MS), None),
+        (after, storm(60 * MS), Lift(STUCK), storm(60 * MS), None),
+        (after, storm(60 * MS), Settings(None), Calm, ended),
+        (by_hand, storm(60 * MS), Look(FREE, u64::MAX - 1), storm(60 * MS), None),
+        (by_hand, storm(60 * MS), Recover(FREE), Calm, ended),
+        (by_hand, storm(60 * MS), Recover(STUCK), stuck(0, 60 * MS), ended),
+        (by_hand, storm(60 * MS), Settings(Some(after)), storm(60 * MS), None),
+        (of, Off, Look(STUCK, u64::MAX - 1), Off, None),
+        (of, Off, Look(FREE, u64::MAX - 1), Off, None),
+        (of, Off, Recover(STUCK), Off, None),
+        (of, Off, Lift(STUCK), stuck(0, 60 * MS), None),
+        (of, Off, Lift(EMPTY), Calm, None),
+        (of, Off, Settings(Some(limited(3))), Off, None),
+        (of, Off, Settings(Some(after)), stuck(0, 60 * MS), None),
+        (of, Off, Settings(None), Calm, None),
+    ] {
+        let mut watch = Watch::new(Some(settings));
+        watch.state = from;
+        assert_eq!(give(&mut watch, input), told, "{from:?} on {input:?}");
+        assert_eq!(watch.state, to, "{from:?} on {input:?}");
+    }
+}
+
+#[test]
+fn one_storm_too_many_turns_pfc_off() {
+    let mut watch = Watch::new(Some(limited(3)));
+    let mut now = Instant(0);
+    let mut storm = |watch: &mut Watch, after_ms: u64| {
+        now = now + after_ms * MS;
+        watch.state = State::Stuck { pause: Instant(0), since: now };
+        now = now + 10 * MS + 1;
+        let change = watch.look(STUCK, now);
+        if watch.is_stormed() {
+            watch.state = State::Calm;
+        }
+        change
+    };
+    let began = Some(Change::Began { stuck_ns: 10 * MS + 1 });
+    assert_eq!([storm(&mut watch, 0), storm(&mut watch, 300)], [began, began]);
+    assert_eq!(storm(&mut watch, 900), began, "the first was more than a second ago");
+    let reached = Some(Change::LimitReached { stuck_ns: 10 * MS + 1, times: 3 });
+    assert_eq!(storm(&mut watch, 50), reached, "as many as the limit says are enough");
+    assert!(watch.is_off() && watch.action().is_none() && watch.deadline(Instant(0)) == Instant::NEVER);
+    assert!(watch.lift(FREE, Instant(0)) && !watch.lift(FREE, Instant(0)));
+    assert_eq!([storm(&mut watch, 1), storm(&mut watch, 1)], [began, began], "they are counted anew");
+}
+
+/// (restoration, XOFF came at) → restored at.
+#[test]
+fn each_way_to_be_restored() {
+    for (restore, heard_ms, restored_ns) in [
+        (Restore::After(700 * MS), &[100, 650][..], Some(700 * MS + 1)),
+        (Restore::QuietInterval, &[], Some(50 * MS + 1)),
+        (Restore::QuietInterval, &[0], Some(50 * MS + 1)),
+        (Restore::QuietInterval, &[1], Some(100 * MS + 1)),
+        (Restore::QuietInterval, &[1, 51], Some(150 * MS + 1)),
+        (Restore::QuietInterval, &[1, 101], Some(100 * MS + 1)),
+        (Restore::Quiet(400 * MS), &[], Some(400 * MS + 1)),
+        (Restore::Quiet(400 * MS), &[399], Some(799 * MS + 1)),
+        (Restore::Quiet(400 * MS), &[399, 799, 801], Some(1199 * MS + 1 + 2 * MS)),
+        (Restore::ByHand, &[], None),
+    ] {
+        let mut watch = Watch::new(Some(settings(50, restore)));
+        watch.state = State::Storm { began: Instant(0), interval: Instant(0) };
+        let mut seen = FREE;
+        let mut heard = heard_ms.iter().map(|ms| Instant(ms * MS)).peekable();
+        let mut restored = None;
+        while restored.is_none() {
+            let deadline = watch.deadline(seen.heard_at);
+            let now = heard.peek().map_or(deadline, |&at| at.min(deadline));
+            if now == Instant::NEVER {
+                break;
+            }
+            if let Some(at) = heard.next_if(|&at| at <= deadline) {
+                seen.heard_at = at;
+            }
+            restored = watch.look(seen, now).map(|_| now.0);
+        }
+        assert_eq!(restored, restored_ns, "{restore:?}, XOFF at {heard_ms:?} ms");
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ z >> 31) % end
+    }
+}
+
+/// A thousand storms after some ordinary pauses, at both precisions and in Inspur's manner, with an owner that looks at random times,
+/// but never later than a tick: none is missed, and each is found, and restored, in more than its time and no more than a tick.
+#[test]
+fn no_storm_is_missed() {
+    for seed in 0..1000 {
+        let mut random = Random(seed);
+        let (tick, detection_ms) = match random.below(3) {
+            0 => (10 * MS, 10 * (1 + random.below(15))),
+            1 => (100 * MS, 100 * (1 + random.below(15))),
+            _ => (10 * MS, 100 + random.below(4901)),
+        };
+        let restore_ns = 100 * MS * (2 + random.below(15));
+        let mut watch = Watch::new(Some(settings(detection_ms, Restore::After(restore_ns))));
+        let mut now = Instant(random.below(1000 * MS));
+        for _ in 0..random.below(20) {
+            let pause = now;
+            now = now + random.below(detection_ms * MS);
+            let seen = Seen { paused_since: Some(pause), waits: random.below(4) > 0, heard_at: pause };
+            assert_eq!(watch.look(Seen { waits: seen.waits, ..seen }, pause), None);
+            assert_eq!(watch.look(seen, now), None, "seed {seed}");
+            assert_eq!(watch.look(FREE, now), None);
+        }
+        // The storm: paused first, or frames first.
+        let pause = now;
+        if random.below(2) == 0 {
+            assert_eq!(
+                watch.look(Seen { paused_since: Some(pause), waits: false, heard_at: pause }, now),
+                None
+            );
+            now = now + random.below(200 * MS);
+        }
+        let seen = Seen { paused_since: Some(pause), waits: true, heard_at: now };
+        let stuck = now;
+        assert_eq!(watch.look(seen, now), None);
+        let mut until = |watch: &mut Watch, now: &mut Instant| {
+            for _ in 0..1_000_000 {
+                *now = *now + 1 + random.below(tick);
+                if let Some(change) = watch.look(Seen { heard_at: *now, ..seen }, *now) {
+                    return change;
+                }
+            }
+            panic!("seed {seed}: missed");
+        };
+        let found = until(&mut watch, &mut now);
+        let took = now.since(stuck);
+        assert_eq!(found, Change::Began { stuck_ns: took });
+        assert!(detection_ms * MS < took && took <= detection_ms * MS + tick, "seed {seed}: {took} ns");
+        let began = now;
+        assert_eq!(until(&mut watch, &mut now), Change::Ended);
+        let took = now.since(began);
+        assert!(restore_ns < took && took <= restore_ns + tick, "seed {seed}: restored after {took} ns");
+    }
+}
+
+/// An owner that comes when it is told to is not a nanosecond late.
+#[test]
+fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
+    let mut watch = Watch::new(Some(settings(50, Restore::After(700 * MS))));
+    assert_eq!(watch.look(STUCK, Instant(7)), None);
+    let deadline = watch.deadline(Instant(0));
+    assert_eq!(deadline, Instant(50 * MS + 8));
+    assert_eq!(watch.look(STUCK, deadline - 1), None);
+    assert_eq!(watch.look(STUCK, deadline), Some(Change::Began { stuck_ns: 50 * MS + 1 }));
+}
+
+/// Ten million steps in the life of priorities that are no storm, however bad they look: pauses without anything that waits, for
+/// hours; pauses a nanosecond shorter than the detection time; pauses on and off all the time, with a queue that drains
+/// frame by frame in between; looks at any time. No alarm.
+#[test]
+fn what_moves_is_no_storm() {
+    const STEPS: u64 = 10_000_000;
+    let mut random = Random(2026);
+    let mut steps = 0;
+    while steps < STEPS {
+        let detection_ns = MS * (10 + random.below(1500));
+        let mut watch = Watch::new(Some(WatchdogSettings { detection_ns, ..settings(1, Restore::ByHand) }));
+        let mut now = Instant(random.below(1 << 50));
+        for _ in 0..1000 {
+            let pause = now;
+            let never_waits = random.below(4) == 0;
+            // How long it lasts: anything without frames, at most the detection time with them.
+            let lasts = match random.below(4) {
+                _ if never_waits => random.below(100 * detection_ns),
+                0 => detection_ns,
+                1 => detection_ns - random.below(1000),
+                2 => random.below(detection_ns + 1),
+                _ => random.below(1000),
+            };
+            let seen = Seen { paused_since: Some(pause), waits: !never_waits, heard_at: pause };
+            let mut look = |seen: Seen, at: Instant| {
+                steps += 1;
+                assert_eq!(watch.look(seen, at), None, "{detection_ns} ns, {seen:?} at {at:?}");
+            };
+            look(seen, now);
+            for _ in 0..random.below(8) {
+                look(Seen { heard_at: now, ..seen }, pause + random.below(lasts + 1));
+            }
+            now = pause + lasts;
+            look(seen, now);
+            // It goes on: at once, by an end that nobody saw, or after a while in which frames leave.
+            match random.below(3) {
+                0 => now = now + 1,
+                1 => look(FREE, now),
+                _ => {
+                    look(FREE, now);
+                    now = now + random.below(detection_ns);
+                    look(Seen { waits: false, ..FREE }, now);
+                }
+            }
+            now = now + random.below(2);
+            if now == pause {
+                now = now + 1;
+            }
+        }
+    }
+}
