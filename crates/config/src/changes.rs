@@ -82,7 +82,8 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         for (n, (old_port, port)) in old.switch.ports.iter().zip(&switch.ports).enumerate() {
             let what = format!("port.{}: interface", port.name);
             changes.restart_value(what, &old.interfaces[n], &interfaces[n]);
-            one_port(&mut changes, old_port, port);
+            let fixed_area_changes = old.switch.buffer.fixed_cells != new.switch.buffer.fixed_cells;
+            one_port(&mut changes, old_port, port, fixed_area_changes);
         }
     }
     changes
@@ -176,7 +177,7 @@ fn seconds(nanos: Nanos) -> u64 {
     nanos / 1_000_000_000
 }
 
-fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
+fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed_area_changes: bool) {
     let PortSettings {
         name,
         speed_bps,
@@ -223,8 +224,14 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings) {
         let what = format!("early warning of priority {priority}");
         changes.live(of(&what), &old.early_warning[priority], warning);
     }
-    for (priority, (old, new)) in old.groups.iter().zip(groups).enumerate() {
-        changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old, new);
+    for (priority, (old_group, new)) in old.groups.iter().zip(groups).enumerate() {
+        // What lossy groups reserve is their part of the fixed area, whose line says enough.
+        let is_lossy = (old.pfc.no_drop | no_drop) & (1 << priority) == 0;
+        let of_new = GroupSettings { reserved_cells: new.reserved_cells, ..*old_group };
+        if fixed_area_changes && is_lossy && of_new == *new {
+            continue;
+        }
+        changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old_group, new);
     }
     for (queue, (old, new)) in old.queues.iter().zip(queues).enumerate() {
         let QueueSettings { pool, guaranteed, shared, wred, rate } = new;

@@ -167,7 +167,7 @@ mod tests {
             message,
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
              port.a: interface \"veth0\" → \"veth1\"\n\
-             buffer: memory for 17521 frames (a frame a cell), as 14357 were set aside at the start"
+             buffer: memory for 19705 frames (a frame a cell), as 16149 were set aside at the start"
         );
     }
 
