@@ -182,7 +182,15 @@ impl Device {
     fn plan_watch(&mut self, wires: &mut Wires) {
         if self.has_watchdog {
             let of_watchdog = |(_, event): &(Instant, switch::Event)| {
-                !matches!(event, switch::Event::XoffBegan { .. } | switch::Event::XoffEnded { .. })
+                matches!(
+                    event,
+                    switch::Event::StormBegan { .. }
+                        | switch::Event::StormEnded { .. }
+                        | switch::Event::RecoveryPending { .. }
+                        | switch::Event::StormLimitReached { .. }
+                        | switch::Event::EarlyWarning { .. }
+                        | switch::Event::EarlyWarningCleared { .. }
+                )
             };
             self.told.extend(self.switch.drain_events().filter(of_watchdog));
             let at = picos(self.switch.due_at());
