@@ -351,7 +351,17 @@ interface = \"veth1\"
                 "[port.b]",
                 "wred = \"t\"\nqueue_profile = { p = [6] }\n[wred.t.queue.3]\necn = true\n[queue-profile.p]\n\
                  action = \"wred\"\n[port.b]",
-                &["port.a: WRED of queue 3", "port.a: WRED of queue 6"],
+                // A table is of all eight queues (row 209).
+                &[
+                    "port.a: WRED of queue 0",
+                    "port.a: WRED of queue 1",
+                    "port.a: WRED of queue 2",
+                    "port.a: WRED of queue 3",
+                    "port.a: WRED of queue 4",
+                    "port.a: WRED of queue 5",
+                    "port.a: WRED of queue 6",
+                    "port.a: WRED of queue 7",
+                ],
                 &[],
             ),
             (

@@ -121,7 +121,7 @@
 //! mode       = "on"                # "on" | "off": off, no_drop and what PFC needs have no effect
 //! rx         = true                # default: as mode
 //! tx         = true
-//! no_drop    = [3, 4]
+//! no_drop    = [3, 4, 5]
 //! pause_time = 65535               # quanta
 //! pause_speed = "10G"              # whose bit times quanta are; as `speed`, or as the interface says
 //!

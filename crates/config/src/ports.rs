@@ -155,7 +155,8 @@ impl PortTable {
     fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
         if let Some(mut ingress) = section.section("ingress", report) {
             for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
-                self.groups[priority].read_buffer(group, buffer, report);
+                let group_table = &mut self.groups[priority];
+                group_table.read_buffer(group, |name, report| buffer.ingress_profile(name, report), report);
             }
             ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", report);
             ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", report);
@@ -163,7 +164,8 @@ impl PortTable {
         }
         if let Some(mut egress) = section.section("egress", report) {
             for (number, queue) in egress.numbered("queue", PRIORITIES - 1, report) {
-                self.queues[number].read_buffer(queue, buffer, report);
+                let queue_table = &mut self.queues[number];
+                queue_table.read_buffer(queue, |name, report| buffer.egress_profile(name, report), report);
             }
             egress.misplaced("pool", "write it in [buffer.egress.pool.N]", report);
             egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", report);

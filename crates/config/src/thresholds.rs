@@ -4,7 +4,6 @@
 use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
 use crate::amount::{Amount, MAX_CELLS, as_dynamic, as_static, threshold};
-use crate::buffer::Buffer;
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::section::{Section, Setting};
@@ -45,15 +44,20 @@ impl GroupTable {
         group
     }
 
-    /// Reads `buffer.ingress.priority.N`, after the thresholds of the same table of the file.
-    pub(crate) fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
+    /// Reads `buffer.ingress.priority.N`, whose profile is looked up by name, after the thresholds of the same table of the file.
+    pub(crate) fn read_buffer(
+        &mut self,
+        mut section: Section,
+        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<GroupTable>,
+        report: &mut Report,
+    ) {
         let pool = section.number("pool", 0..=LAST_POOL, report);
         if let Some(binding) = section.string("profile", "lossless", report) {
             if let Some(place) = self.first_threshold() {
                 let what = format!("the profile and {} contradict each other", place.setting);
                 report.add(&binding.place, what, "leave one of them out");
             }
-            if let Some(profile) = buffer.ingress_profile(&binding, report) {
+            if let Some(profile) = profile(&binding, report) {
                 *self = Self { profile: Some(binding.place), ..profile };
             }
         }
@@ -113,8 +117,13 @@ pub(crate) struct QueueTable {
 }
 
 impl QueueTable {
-    /// Reads `buffer.egress.queue.N`.
-    pub(crate) fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
+    /// Reads `buffer.egress.queue.N`, whose profile is looked up by name.
+    pub(crate) fn read_buffer(
+        &mut self,
+        mut section: Section,
+        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<QueueTable>,
+        report: &mut Report,
+    ) {
         self.pool = section.number("pool", 0..=LAST_POOL, report);
         section.at_most_one(&["shared_cells", "shared_percent"], report);
         // 0 cells would stop everything for good.
@@ -128,7 +137,7 @@ impl QueueTable {
             for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
                 section.at_most_one(&["profile", name], report);
             }
-            if let Some(profile) = buffer.egress_profile(&binding, report) {
+            if let Some(profile) = profile(&binding, report) {
                 (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
             }
         }

@@ -27,7 +27,7 @@ fn mac(n: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 9, n as u8])
 }
 
-/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has PAUSE in place of PFC.
+/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has PAUSE in place of all that.
 fn settings(xoff_cells: u32) -> SwitchSettings {
     let ports = (0..PORTS).map(|n| {
         let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
@@ -38,12 +38,7 @@ fn settings(xoff_cells: u32) -> SwitchSettings {
         let group = &mut port.groups[3];
         (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
         group.xoff = Threshold::Static(xoff_cells);
-        port.watchdog[3] = Some(WatchdogSettings {
-            detection_ns: 20_000,
-            action: [StormAction::Drop, StormAction::Forward, StormAction::Drop][n],
-            restore: [Restore::After(100_000), Restore::Quiet(50_000), Restore::ByHand][n],
-            limit: (n == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
-        });
+        port.watchdog[3] = (n != 1).then(|| watchdog(n));
         port.early_warning[3] = EarlyWarningSettings { in_pps: Some(2), out_pps: Some(1) };
         port
     });
@@ -57,6 +52,20 @@ fn settings(xoff_cells: u32) -> SwitchSettings {
         bridge: BridgeSettings::default(),
         ports: ports.collect(),
     }
+}
+
+/// Another one on each port.
+fn watchdog(port: usize) -> WatchdogSettings {
+    WatchdogSettings {
+        detection_ns: 20_000,
+        action: [StormAction::Drop, StormAction::Forward, StormAction::Drop][port],
+        restore: [Restore::After(100_000), Restore::Quiet(50_000), Restore::ByHand][port],
+        limit: (port == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
+    }
+}
+
+fn apply(switch: &SwitchSettings) -> Command {
+    Command::Apply(Box::new(Settings { switch: switch.clone(), min_posted: vec![0; PORTS] }))
 }
 
 fn frame(dst: MacAddr, src: MacAddr, priority: u8, len: usize) -> Vec<u8> {
@@ -116,6 +125,8 @@ struct Lab {
     reel: Arc<Reel>,
     now: Instant,
     events: Vec<(Instant, Event)>,
+    /// What kind of pauses each port's neighbour sends.
+    settings: SwitchSettings,
 }
 
 impl Lab {
@@ -131,8 +142,16 @@ impl Lab {
         };
         let core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
         let reel = Reel::new(chunks);
-        let mut lab =
-            Self { core, wires, handle, heartbeat, reel, now: Instant(5_000_000), events: Vec::new() };
+        let mut lab = Self {
+            core,
+            wires,
+            handle,
+            heartbeat,
+            reel,
+            now: Instant(5_000_000),
+            events: Vec::new(),
+            settings: self::settings(6),
+        };
         // Addresses and frames under way from before the recording.
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
@@ -170,9 +189,10 @@ impl Lab {
             }
             Step::Pfc { port, quanta } => {
                 let mut bytes = [0; 60];
-                match port {
-                    1 => Pause { quanta }.encode(mac(port), &mut bytes),
-                    _ => Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes),
+                if self.settings.ports[port].flow_control == FlowControl::Both {
+                    Pause { quanta }.encode(mac(port), &mut bytes);
+                } else {
+                    Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes);
                 }
                 self.wires[port].inject(bytes);
             }
@@ -285,6 +305,13 @@ fn an_incast_is_replayed_to_the_nanosecond() {
 #[test]
 fn storms_are_replayed() {
     let mut lab = Lab::new(64);
+    let mut with_pfc = settings(6);
+    let port = &mut with_pfc.ports[1];
+    port.flow_control = FlowControl::Off;
+    (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
+    port.watchdog[3] = Some(watchdog(1));
+    assert!(matches!(lab.tell(apply(&with_pfc)), Reply::Applied(_)));
+    lab.settings = with_pfc;
     for round in 0..6 {
         for port in 0..PORTS {
             lab.take(&Step::Inject { port: (port + 1) % PORTS, dst: port, priority: 3, len: 500, frames: 4 });
@@ -317,9 +344,6 @@ fn settings_wait_for_a_storm_that_waits_for_somebody() {
     lab.turns(40, 5_000);
     let mut other = settings(6);
     other.ports[2].watchdog[3] = None;
-    let apply = |settings: &SwitchSettings| {
-        Command::Apply(Box::new(Settings { switch: settings.clone(), min_posted: vec![0; PORTS] }))
-    };
     assert!(matches!(lab.tell(apply(&other)), Reply::NotApplied(_, 2)));
     assert!(matches!(lab.tell(apply(&settings(9))), Reply::Applied(_)), "all else may change");
     assert!(matches!(lab.tell(Command::RecoverStorms(2)), Reply::Done));

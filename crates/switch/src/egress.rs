@@ -536,7 +536,7 @@ impl Egress {
             self.watchdog.snapshot(p, out);
         }
         self.watchdog.history(&mut out.storms);
-        let paused = self.stopped_by(paused);
+        let paused = if out.link_paused { Set8::ALL } else { self.stopped_by(paused) };
         for (q, out) in out.queues.iter_mut().enumerate() {
             let priorities = (0..PRIORITIES).filter(|&p| self.queues_of_priorities[p].contains(q));
             *out = QueueSnapshot {

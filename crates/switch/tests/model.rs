@@ -196,6 +196,7 @@ impl Pair {
                 }
                 self.lab.switch.apply(&settings, self.lab.now);
                 self.model.reconfigure(settings);
+                self.model.examine(); // before a storm that ends or begins at the tick changes what there is
             }
         }
         self.follow_storms(false);

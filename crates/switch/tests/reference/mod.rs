@@ -292,6 +292,8 @@ impl Model {
             self.note_group(port, priority);
         }
         self.note_queue(out, queue);
+        // "A group is looked at when a frame is charged to it": what a storm then flushes makes that no less true.
+        self.examine_group(port, priority);
     }
 
     /// A frame is given to the kernel.
@@ -402,21 +404,24 @@ impl Model {
     /// XOFF and XON of every group, as at the end of a turn.
     pub fn examine(&mut self) {
         for (port, priority) in everywhere() {
-            let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
-            let settings = self.group_settings(port, priority);
-            let no_drop = self.is_no_drop(port, priority);
-            // A pool with a pause threshold pauses all its groups that hold shared cells.
-            let pause = self.settings.buffer.pause_cells[usize::from(settings.pool)];
-            let used = self.ingress_used(settings.pool);
-            let pool_is_over = shared > 0 && pause.is_some_and(|pause| used >= pause);
-            let pool_is_low =
-                shared == 0 || pause.is_none_or(|pause| used + settings.xon_offset_cells <= pause);
-            let group = &mut self.groups[port][priority];
-            let over = group.headroom > 0 || (shared > 0 && shared >= threshold) || pool_is_over;
-            let low = pool_is_low
-                && shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
-            group.xoff = no_drop && (over || (group.xoff && !low));
+            self.examine_group(port, priority);
         }
+    }
+
+    fn examine_group(&mut self, port: usize, priority: usize) {
+        let (shared, threshold) = (self.shared(port, priority), self.threshold(port, priority));
+        let settings = self.group_settings(port, priority);
+        let no_drop = self.is_no_drop(port, priority);
+        // A pool with a pause threshold pauses all its groups that hold shared cells.
+        let pause = self.settings.buffer.pause_cells[usize::from(settings.pool)];
+        let used = self.ingress_used(settings.pool);
+        let pool_is_over = shared > 0 && pause.is_some_and(|pause| used >= pause);
+        let pool_is_low = shared == 0 || pause.is_none_or(|pause| used + settings.xon_offset_cells <= pause);
+        let group = &mut self.groups[port][priority];
+        let over = group.headroom > 0 || (shared > 0 && shared >= threshold) || pool_is_over;
+        let low = pool_is_low
+            && shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
+        group.xoff = no_drop && (over || (group.xoff && !low));
     }
 }
 
