@@ -11,6 +11,7 @@ use crate::mistakes::{Mistakes, Place, Report};
 use crate::ports::{Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
+use crate::telemetry::{self, Telemetry};
 use crate::values::{NAME_CURE, is_name};
 use crate::words::quoted;
 use crate::{advice, checks};
@@ -39,6 +40,8 @@ pub struct Config {
     pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
+    /// What is reported to collectors.
+    pub telemetry: Telemetry,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
     pub warnings: Mistakes,
 }
@@ -148,8 +151,10 @@ fn read<T>(
     let usage_percent = read_alarm(&mut file, report);
     let defaults = read_port_defaults(&mut file, &buffer, &congestion, report);
     let ports = read_ports(&mut file, &buffer, &congestion, &defaults, report);
+    let mut alarm_paths = Vec::new();
+    let telemetry = Telemetry::read(&mut file, &mut alarm_paths, report);
     let place = file.place.clone();
-    file.finish(&["telemetry"], report);
+    file.finish(&[], report);
 
     checks::interfaces(&ports, report);
     checks::dependences(&defaults, &ports, report);
@@ -173,6 +178,8 @@ fn read<T>(
     let mut made = None;
     if report.is_empty() {
         advice::advise(&buffer, &ports, &switch, &mut warnings);
+        // There are no alarms yet that could be on.
+        telemetry::warn_of_alarms(&alarm_paths, false, false, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
@@ -187,6 +194,7 @@ fn read<T>(
         links,
         recorder,
         control_socket,
+        telemetry,
         warnings,
     };
     (config, made)

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Dataplane, Link, RecorderSettings};
+use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
     Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, GroupSettings, Guaranteed,
     MarkAt, PfcSettings, QueueSettings, RewriteSettings, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE,
@@ -46,6 +46,7 @@ fn the_smallest_file() {
             links: vec![Link { cable_m: None, mtu_bytes: None }],
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
+            telemetry: Telemetry::default(),
             warnings: config.warnings.clone(),
         }
     );
