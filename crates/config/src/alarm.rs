@@ -111,6 +111,17 @@ impl AlarmTable {
         }
     }
 
+    /// There are alarms of use.
+    pub(crate) fn is_on(&self) -> bool {
+        let kinds = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom];
+        kinds.iter().any(|&kind| self.settings.interval_ns(kind).is_some())
+    }
+
+    /// There are alarms of drops.
+    pub(crate) fn tells_of_drops(&self) -> bool {
+        self.settings.interval_ns(AlarmKind::Drop).is_some()
+    }
+
     /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does not say that they shall be.
     /// Crossings of headroom are counted all the same.
     pub(crate) fn warn_of_idle<'t>(

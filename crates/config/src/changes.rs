@@ -57,6 +57,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         interfaces,
         control_socket,
         recorder,
+        telemetry,
         pfc_enabled,
         preset: _,
         links: _,
@@ -74,6 +75,9 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("recorder: always", &old.recorder.always, always);
     changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
     changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
+    if old.telemetry != *telemetry {
+        changes.restart.push("telemetry".to_owned());
+    }
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }

@@ -13,6 +13,7 @@ use crate::policy::Policies;
 use crate::ports::{Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
+use crate::telemetry::{self, Telemetry};
 use crate::values::{NAME_CURE, is_name};
 use crate::watchdog::{self, EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
@@ -42,6 +43,8 @@ pub struct Config {
     pub recorder: RecorderSettings,
     /// Path of the Unix socket that the control API listens on.
     pub control_socket: PathBuf,
+    /// What is reported to collectors.
+    pub telemetry: Telemetry,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
     pub warnings: Mistakes,
 }
@@ -157,8 +160,10 @@ fn read<T>(
     for port in &mut ports {
         port.settings.alarms = alarm.of_port(port.tables().alarm());
     }
+    let mut alarm_paths = Vec::new();
+    let telemetry = Telemetry::read(&mut file, &mut alarm_paths, report);
     let place = file.place.clone();
-    file.finish(&["telemetry"], report);
+    file.finish(&[], report);
 
     checks::interfaces(&ports, report);
     checks::dependences(&defaults, &ports, report);
@@ -197,6 +202,7 @@ fn read<T>(
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
         checks::flooded_queues(&ports, &bridge, &flood_places, &mut warnings);
+        telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
@@ -211,6 +217,7 @@ fn read<T>(
         links,
         recorder,
         control_socket,
+        telemetry,
         warnings,
     };
     (config, made)

@@ -157,6 +157,24 @@
 //! group.1  = { queues = [3], bandwidth_percent = 40, scheduling = "sp", rate = "2G", burst_bytes = 1000000 }
 //! group.15 = { queues = [6, 7] }   # before all others; inside it scheduling is "sp" by default, in others "wrr"
 //! queue.4  = { weight = 2, rate = "500M" }  # weights are 1 by default
+//!
+//! [telemetry.sensor-group.usage]   # docs/telemetry.md; `sluice telemetry paths` lists the paths
+//! paths = ["buffermonitor/bufferusages", "buffermonitor/pfcspeeds"]
+//!
+//! [telemetry.sensor-group.events]  # periodic paths and event paths do not mix
+//! paths = ["sluice/events"]
+//!
+//! [telemetry.destination-group.collector1]
+//! collectors       = ["192.168.2.1:50050", "[fd00::1]:50050", "collector.example"]  # port 50050 by default
+//! vpn_instance     = "management"  # a network namespace of `ip netns`; left out: the daemon's own
+//! service          = "/grpc_dialout.GRPCDialout/Dialout"  # the default; some serve "/grpc_dialout.gRPCDialout/Dialout"
+//! backlog_messages = 1000          # what waits for a collector that does not take it; the defaults
+//! backlog_kib      = 16384
+//! message_kib      = 4096          # longer messages go in chunks
+//!
+//! [telemetry.subscription.A]
+//! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, 100 at least
+//! destinations = ["collector1"]
 //! ```
 //!
 //! A port's own settings win over the defaults one by one, and those over what holds for the whole switch, in whatever order the
@@ -215,6 +233,8 @@ mod preset;
 pub mod reader;
 mod schedule;
 mod section;
+mod sensor;
+mod telemetry;
 mod thresholds;
 mod values;
 mod watchdog;
@@ -229,4 +249,6 @@ pub use crate::lasting::{Headroom, headrooms, spell_time};
 pub use crate::mistakes::{Mistake, Mistakes};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::preset::{PRESETS, Preset};
+pub use crate::sensor::SensorPath;
+pub use crate::telemetry::{Destination, Sensor, Subscription, Telemetry};
 pub use crate::values::{parse_speed, spell_speed};

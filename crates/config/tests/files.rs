@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Dataplane, Link, RecorderSettings};
+use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, FlowControl,
     GroupSettings, Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
@@ -47,6 +47,7 @@ fn the_smallest_file() {
             links: vec![Link { cable_m: None, mtu_bytes: None }],
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
+            telemetry: Telemetry::default(),
             warnings: config.warnings.clone(),
         }
     );

@@ -127,6 +127,12 @@ impl Client {
         Ok(EventBatches { socket, stream })
     }
 
+    /// What is reported to collectors, and how that goes.
+    pub async fn telemetry(&mut self) -> Result<v1::Telemetry, ClientError> {
+        let socket = self.socket.clone();
+        answer(socket, self.inner.get_telemetry(v1::GetTelemetryRequest {})).await
+    }
+
     /// Has an order carried out; what changed, where that is worth a line.
     pub async fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
@@ -252,6 +258,11 @@ impl BlockingClient {
             }
             Ok(recording)
         })
+    }
+
+    /// What is reported to collectors, and how that goes.
+    pub fn telemetry(&mut self) -> Result<v1::Telemetry, ClientError> {
+        self.runtime.block_on(self.client.telemetry())
     }
 
     /// Has an order carried out; what changed, where that is worth a line.

@@ -90,13 +90,14 @@ pub struct About {
     pub started: Instant,
 }
 
-/// Answers clients on `listener` until `stop` is done; then waits for the calls under way. `Watch` streams end when
+/// Answers clients on `listener` until `stop` is done (`telemetry` says what is reported, and how that goes); then waits for the calls under way. `Watch` streams end when
 /// the receiver of `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,
     about: About,
     requests: mpsc::Sender<Request>,
     journal: Journal,
+    telemetry: impl Fn() -> v1::Telemetry + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
     let api = Api {
@@ -105,6 +106,7 @@ pub async fn serve(
         watchers: Arc::new(Semaphore::new(MAX_WATCHERS)),
         journal,
         event_readers: Arc::new(Semaphore::new(MAX_EVENT_READERS)),
+        telemetry: Box::new(telemetry),
     };
     let service = ControlServer::new(api).max_decoding_message_size(MAX_REQUEST_BYTES);
     tonic::transport::Server::builder()
@@ -180,6 +182,7 @@ struct Api {
     watchers: Arc<Semaphore>,
     journal: Journal,
     event_readers: Arc<Semaphore>,
+    telemetry: Box<dyn Fn() -> v1::Telemetry + Send + Sync>,
 }
 
 #[tonic::async_trait]
@@ -311,6 +314,13 @@ impl Control for Api {
             Some((Ok(batch), (journal, owner, last, place)))
         });
         Ok(Response::new(Box::pin(stream)))
+    }
+
+    async fn get_telemetry(
+        &self,
+        _: tonic::Request<v1::GetTelemetryRequest>,
+    ) -> Result<Response<v1::Telemetry>, Status> {
+        Ok(Response::new((self.telemetry)()))
     }
 
     async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {

@@ -62,9 +62,16 @@ impl Fake {
         };
         let (stop, stopped) = oneshot::channel::<()>();
         let journal = Journal::default();
-        let api = tokio::spawn(server::serve(listener, about, requests, journal.clone(), async {
-            let _ = stopped.await;
-        }));
+        let api = tokio::spawn(server::serve(
+            listener,
+            about,
+            requests,
+            journal.clone(),
+            control::v1::Telemetry::default,
+            async {
+                let _ = stopped.await;
+            },
+        ));
         Self { _folder: folder, socket, switch, api, stop: Some(stop), made, journal }
     }
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod check;
+mod collector;
 mod events;
 mod fix;
 mod headroom;
@@ -14,6 +15,7 @@ mod show;
 mod sim;
 mod socket;
 mod stall;
+mod telemetry;
 mod text;
 
 use std::io::IsTerminal;
@@ -47,6 +49,8 @@ enum Task {
     Headroom(headroom::Arguments),
     /// Run a network of switches in virtual time: the daemon's own switch, from its own configuration files.
     Sim(sim::Arguments),
+    Telemetry(telemetry::Arguments),
+    Collector(collector::Arguments),
     Nic(nic::Arguments),
     /// Be a host on an interface: send flows, obey PFC, check what arrives.
     Host(Box<host::Args>),
@@ -66,6 +70,8 @@ fn main() -> ExitCode {
         Task::Check(arguments) => return check::run(&arguments),
         Task::Headroom(arguments) => headroom::run(&arguments),
         Task::Sim(arguments) => return sim::run(&arguments),
+        Task::Telemetry(arguments) => telemetry::run(&arguments),
+        Task::Collector(arguments) => collector::run(&arguments),
         Task::Nic(arguments) => nic::run(&arguments),
         Task::Host(arguments) => host::run(*arguments),
     };

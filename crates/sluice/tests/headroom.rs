@@ -40,9 +40,16 @@ fn daemon(socket: &Path) -> oneshot::Sender<()> {
         started: Instant::now(),
     };
     let (stop, stopped) = oneshot::channel::<()>();
-    tokio::spawn(server::serve(listener, about, requests, control::Journal::default(), async {
-        let _ = stopped.await;
-    }));
+    tokio::spawn(server::serve(
+        listener,
+        about,
+        requests,
+        control::Journal::default(),
+        control::v1::Telemetry::default,
+        async {
+            let _ = stopped.await;
+        },
+    ));
     stop
 }
 

@@ -14,6 +14,7 @@ use control::Journal;
 use control::server::{self, About, MAX_REQUESTS};
 use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
+use telemetry::{Device, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -59,6 +60,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
     check_core(core)?;
     socket::must_be_free(&config.control_socket)?;
+    telemetry::check(&config.telemetry)?;
     let interfaces = look_up(&config.interfaces).await?;
     let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
     let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
@@ -88,11 +90,14 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
     let journal = Journal::default();
-    let api =
-        tokio::spawn(server::serve(listener, about(&live, started), requests, journal.clone(), async {
-            let _ = api_ends.await;
-        }));
-    let names = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let telemetry =
+        Telemetry::start(&config.telemetry, device, names.clone(), requests.clone(), journal.clone())?;
+    let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
+    let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
+        let _ = api_ends.await;
+    }));
     let events = Events::new(journal, names, started);
 
     ports::log(config, &interfaces, &facts);
@@ -113,6 +118,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         .await;
     drop(socket_file);
     drop(end_api);
+    drop(telemetry);
     let _ = tokio::time::timeout(API_PATIENCE, api).await;
     let end = match end {
         Ok(conductor::End::Stopped(totals)) => {

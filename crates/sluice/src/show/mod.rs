@@ -13,15 +13,18 @@ mod ports;
 mod queues;
 #[cfg(test)]
 mod sample;
+mod telemetry;
 mod text;
 
 use std::io::IsTerminal;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use control::client::Watch;
 use control::v1::Snapshot;
+use jiff::tz::TimeZone;
 
 use crate::output;
 use crate::socket::Daemon;
@@ -34,7 +37,7 @@ use text::Unit;
 pub struct Arguments {
     /// The view.
     #[arg(value_enum)]
-    view: View,
+    shown: Shown,
     /// With `pfc`: how often and for how long each priority was paused, rates of PFC frames, and the last storms.
     #[arg(value_enum)]
     detail: Option<Detail>,
@@ -58,6 +61,40 @@ pub struct Arguments {
     /// With `buffers`: only look, so that the peaks since the last read go on.
     #[arg(long)]
     keep_watermarks: bool,
+}
+
+/// What is shown: a view of the switch, or of the daemon around it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shown {
+    Of(View),
+    Telemetry,
+}
+
+impl ValueEnum for Shown {
+    fn value_variants<'a>() -> &'a [Self] {
+        use View::{Buffers, Congestion, Counters, Pfc, Ports, Queues};
+        const ALL: [Shown; 7] = [
+            Shown::Of(Ports),
+            Shown::Of(Congestion),
+            Shown::Of(Queues),
+            Shown::Of(Buffers),
+            Shown::Of(Pfc),
+            Shown::Of(Counters),
+            Shown::Telemetry,
+        ];
+        &ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Shown::Of(view) => view.to_possible_value(),
+            Shown::Telemetry => {
+                let help = "What is reported to collectors: each subscription and collector, what was sent and dropped, the \
+                            last error";
+                Some(PossibleValue::new("telemetry").help(help))
+            }
+        }
+    }
 }
 
 /// A view of the switch.
@@ -93,18 +130,19 @@ enum Detail {
 
 /// Shows it.
 pub fn run(arguments: &Arguments) -> Result<()> {
+    let Shown::Of(view) = arguments.shown else { return show_telemetry(arguments) };
     let interval = arguments.watch.map(|seconds| duration("--watch", seconds)).transpose()?;
     let apart = arguments.rates.map(|seconds| duration("--rates", seconds)).transpose()?;
-    let reads = reads_watermarks(arguments.view, arguments.keep_watermarks)?;
-    if arguments.bytes && !matches!(arguments.view, View::Buffers | View::Queues) {
+    let reads = reads_watermarks(view, arguments.keep_watermarks)?;
+    if arguments.bytes && !matches!(view, View::Buffers | View::Queues) {
         bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
     }
-    if arguments.detail.is_some() && arguments.view != View::Pfc {
+    if arguments.detail.is_some() && view != View::Pfc {
         bail!("`history` is for `show pfc`: no other view has one");
     }
     arguments.daemon.talk(async |client| {
         if let Some(interval) = interval {
-            return watch(arguments, client.watch(interval, reads).await?).await;
+            return watch(arguments, view, client.watch(interval, reads).await?).await;
         }
         let before = match apart {
             Some(apart) => {
@@ -115,7 +153,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             None => None,
         };
         let now = if reads { client.read_watermarks().await? } else { client.snapshot().await? };
-        print(arguments, &now, before.as_ref())
+        print(arguments, view, &now, before.as_ref())
+    })
+}
+
+/// Shows what is reported to collectors.
+fn show_telemetry(arguments: &Arguments) -> Result<()> {
+    let Arguments { port, watch, rates, bytes, keep_watermarks, json, .. } = arguments;
+    if port.is_some() || watch.is_some() || rates.is_some() || *bytes || *keep_watermarks {
+        bail!("of the options only --json and --socket are for `show telemetry`");
+    }
+    let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
+    output::print(&if *json {
+        output::json(&telemetry, true)?
+    } else {
+        telemetry::table(&telemetry, &TimeZone::system())
     })
 }
 
@@ -135,7 +187,7 @@ fn duration(option: &str, seconds: f64) -> Result<Duration> {
 }
 
 /// Prints each snapshot until the daemon or the user ends it.
-async fn watch(arguments: &Arguments, mut watch: Watch) -> Result<()> {
+async fn watch(arguments: &Arguments, view: View, mut watch: Watch) -> Result<()> {
     let mut before: Option<Snapshot> = None;
     let clears = std::io::stdout().is_terminal() && !arguments.json;
     while let Some(snapshot) = watch.next().await? {
@@ -144,21 +196,21 @@ async fn watch(arguments: &Arguments, mut watch: Watch) -> Result<()> {
         } else if before.is_some() && !arguments.json {
             output::print("")?;
         }
-        print(arguments, &snapshot, before.as_ref())?;
+        print(arguments, view, &snapshot, before.as_ref())?;
         before = Some(snapshot);
     }
     Ok(())
 }
 
 /// Prints one snapshot; rates need the one before.
-fn print(arguments: &Arguments, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
+fn print(arguments: &Arguments, view: View, snapshot: &Snapshot, before: Option<&Snapshot>) -> Result<()> {
     let snapshot = &only(snapshot, arguments.port.as_deref())?;
     output::print(&if arguments.json {
-        output::json(&Document::of(arguments.view, snapshot, before), arguments.watch.is_none())?
+        output::json(&Document::of(view, snapshot, before), arguments.watch.is_none())?
     } else if arguments.detail.is_some() {
         pfc::history(snapshot)
     } else {
-        table(arguments.view, snapshot, before, unit(snapshot, arguments.bytes))
+        table(view, snapshot, before, unit(snapshot, arguments.bytes))
     })
 }
 

@@ -1,0 +1,143 @@
+//! `[telemetry]`: what is right and what comes of it, and each mistake with its cure.
+
+use config::{Config, Destination, Sensor, SensorPath, Subscription};
+
+const PORT: &str = "[port.a]\ninterface = \"veth0\"\n";
+
+fn parse(text: &str) -> Config {
+    config::parse("x.toml", &format!("{PORT}{text}")).unwrap_or_else(|mistakes| panic!("{mistakes}"))
+}
+
+fn mistakes(text: &str) -> String {
+    match config::parse("x.toml", &format!("{PORT}{text}")) {
+        Ok(_) => format!("no mistake in\n{text}"),
+        Err(mistakes) => mistakes.to_string(),
+    }
+}
+
+/// The example of the H3C reference ("Device A"), but for its alarms, which are warned of.
+#[test]
+fn sensors_destinations_and_subscriptions() {
+    let config = parse(
+        r#"
+        [telemetry.sensor-group.test1]
+        paths = ["buffermonitor/bufferusages", "BufferMonitor/HeadroomUsages"]
+        [telemetry.sensor-group.test2]
+        paths = ["buffermonitor/portqueoverrunevent", "buffermonitor/portquedropevent"]
+        [telemetry.destination-group.collector1]
+        collectors = ["192.168.2.1:50050", "[fd00::1]"]
+        [telemetry.destination-group.spare]
+        collectors = ["collector.example:57400"]
+        vpn_instance = "management"
+        service = "/grpc_dialout.gRPCDialout/Dialout"
+        backlog_messages = 100
+        backlog_kib = 64
+        message_kib = 8
+        [telemetry.subscription.A]
+        sensors = [{ group = "test1", interval_s = 10 }, { group = "test2" }]
+        destinations = ["collector1"]
+        [telemetry.subscription.B]
+        sensors = [{ group = "test1", interval_ms = 100 }]
+        destinations = ["spare", "collector1"]
+        "#,
+    );
+    let of = |host: &str| Destination {
+        group: "collector1".to_owned(),
+        host: host.to_owned(),
+        port: 50050,
+        vpn_instance: None,
+        service: "/grpc_dialout.GRPCDialout/Dialout".to_owned(),
+        backlog_messages: 1000,
+        backlog_bytes: 16 << 20,
+        message_bytes: 4 << 20,
+    };
+    let spare = Destination {
+        group: "spare".to_owned(),
+        host: "collector.example".to_owned(),
+        port: 57400,
+        vpn_instance: Some("management".to_owned()),
+        service: "/grpc_dialout.gRPCDialout/Dialout".to_owned(),
+        backlog_messages: 100,
+        backlog_bytes: 64 << 10,
+        message_bytes: 8 << 10,
+    };
+    assert_eq!(config.telemetry.destinations, [of("192.168.2.1"), of("fd00::1"), spare]);
+    let addresses: Vec<_> = config.telemetry.destinations.iter().map(Destination::address).collect();
+    assert_eq!(addresses, ["192.168.2.1:50050", "[fd00::1]:50050", "collector.example:57400"]);
+    let usage = |interval_ms| Sensor {
+        group: "test1".to_owned(),
+        paths: vec![SensorPath::BufferUsages, SensorPath::HeadroomUsages],
+        interval_ms: Some(interval_ms),
+    };
+    let alarms = Sensor {
+        group: "test2".to_owned(),
+        paths: vec![SensorPath::PortQueOverrunEvent, SensorPath::PortQueDropEvent],
+        interval_ms: None,
+    };
+    let subscription =
+        |name: &str, sensors, destinations| Subscription { name: name.to_owned(), sensors, destinations };
+    assert_eq!(
+        config.telemetry.subscriptions,
+        [
+            subscription("A", vec![usage(10_000), alarms], vec![0, 1]),
+            subscription("B", vec![usage(100)], vec![0, 1, 2])
+        ]
+    );
+    let warnings: Vec<_> = config.warnings.list().iter().map(|warning| warning.what.as_str()).collect();
+    assert_eq!(
+        warnings,
+        [
+            "nothing will come of buffermonitor/portqueoverrunevent: the alarm that it reports is off",
+            "nothing will come of buffermonitor/portquedropevent: the alarm that it reports is off"
+        ]
+    );
+}
+
+#[test]
+fn other_telemetry_needs_a_restart() {
+    let text = "[telemetry.destination-group.a]\ncollectors = [\"h\"]\n";
+    let changes = config::changes(&parse(text), &parse(&text.replace("\"h\"", "\"i\"")));
+    assert_eq!((changes.live.len(), changes.restart), (0, vec!["telemetry".to_owned()]));
+    assert!(config::changes(&parse(text), &parse(text)).is_empty());
+}
+
+/// Where both kinds of groups are right.
+const GROUPS: &str = "[telemetry.sensor-group.use]\npaths = [\"buffermonitor/bufferusages\"]\n\
+                      [telemetry.sensor-group.events]\npaths = [\"sluice/events\"]\n\
+                      [telemetry.destination-group.c]\ncollectors = [\"h\"]\n[telemetry.subscription.A]\n";
+
+#[test]
+fn each_mistake_has_its_cure() {
+    let mut said = String::new();
+    for text in [
+        "[telemetry]\nsensors = 1",
+        "[telemetry.sensor-group.a]\npaths = []",
+        "[telemetry.sensor-group.a]",
+        "[telemetry.sensor-group.a]\npaths = \"buffermonitor/bufferusages\"",
+        "[telemetry.sensor-group.a]\npaths = [1]",
+        "[telemetry.sensor-group.a]\npaths = [\"buffermonitor/buferusages\", \"x\"]",
+        "[telemetry.sensor-group.a]\npaths = [\"sluice/events\", \"Sluice/events\"]",
+        "[telemetry.sensor-group.a]\npaths = [\"sluice/events\", \"qstat/queuestat\"]",
+        "[telemetry.sensor-group.\"a b\"]\npaths = [\"sluice/events\"]",
+        "[telemetry.destination-group.a]",
+        "[telemetry.destination-group.a]\ncollectors = []",
+        "[telemetry.destination-group.a]\ncollectors = [\"h\", \"h:50050\", \"http://h\"]",
+        "[telemetry.destination-group.a]\ncollectors = [\"h\"]\nvpn_instance = \"a/b\"\nservice = \"Dialout\"\nbacklog_messages = 0",
+        "[telemetry.destination-group.a]\ncollectors = [\"h\"]\nvpn-instance = \"a\"",
+    ] {
+        said += &format!("{text}\n{}\n\n", mistakes(text));
+    }
+    for text in [
+        "",
+        "sensors = []\ndestinations = []",
+        "sensors = [{ group = \"use\" }]\ndestinations = [\"c\"]",
+        "sensors = [{ group = \"events\", interval_s = 10 }]\ndestinations = [\"c\"]",
+        "sensors = [{ group = \"use\", interval_s = 1, interval_ms = 100 }]\ndestinations = [\"c\"]",
+        "sensors = [{ group = \"use\", interval_ms = 99 }]\ndestinations = [\"c\"]",
+        "sensors = [{ group = \"usr\", interval_s = 1 }, { interval_s = 1 }]\ndestinations = [\"d\"]",
+        "sensors = [\"use\"]\ndestinations = \"c\"",
+    ] {
+        said += &format!("[telemetry.subscription.A]\n{text}\n{}\n\n", mistakes(&format!("{GROUPS}{text}")));
+    }
+    insta::assert_snapshot!(said);
+}

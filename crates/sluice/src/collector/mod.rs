@@ -1,0 +1,159 @@
+//! `sluice collector`: the reference collector, which shows what switches report and keeps it.
+
+mod file;
+mod table;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use ::telemetry::collector::{self, Follows, Numbers, Received, Status};
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+use crate::output;
+use file::Rotating;
+
+/// Be a collector: listen for what switches report, print it, write it to a file.
+#[derive(Args)]
+#[command(after_long_help = "\
+Switches report to it if they have its address in a [telemetry.destination-group.NAME]. It serves \
+both spellings of the service, puts long messages together, and answers as the documents' example \
+collector does. Messages are numbered by the switch: those that come again, as they were not \
+confirmed in time, are left out, and what is missing is said on standard error.
+
+JSON, and the file: an object a line with received_unix_ms, peer, device{producer, name, model}, \
+path, number, data (the message's jsonData).
+
+The file begins anew when it has --rotate-mib: FILE becomes FILE.1, that FILE.2, and so on; --keep \
+of these stay. It ends with SIGINT or SIGTERM.")]
+pub struct Arguments {
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:50050")]
+    listen: SocketAddr,
+    /// How to print.
+    #[arg(long, value_enum, default_value = "table")]
+    format: Format,
+    /// Also write an object a line to this file.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// The largest file, in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
+    rotate_mib: u64,
+    /// Files that are kept beside it.
+    #[arg(long, value_name = "FILES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
+    keep: u32,
+    /// Stop after so many messages.
+    #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// Tables for people.
+    Table,
+    /// JSON, an object a line.
+    Json,
+    /// Nothing: only the file.
+    None,
+}
+
+/// Collects until told to stop.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    if arguments.format == Format::None && arguments.output.is_none() {
+        bail!("--format none prints nothing: name a file with --output");
+    }
+    let file = match &arguments.output {
+        Some(path) => Some(Rotating::open(path, arguments.rotate_mib << 20, arguments.keep)?),
+        None => None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(collect(arguments, file));
+    runtime.shutdown_background();
+    done
+}
+
+/// What messages are printed and written with.
+struct Sink {
+    format: Format,
+    file: Option<Rotating>,
+    numbers: Numbers,
+    /// Messages that may still come.
+    left: Option<u64>,
+}
+
+async fn collect(arguments: &Arguments, file: Option<Rotating>) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let listener = TcpListener::bind(arguments.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", arguments.listen))?;
+    eprintln!("sluice: collecting on {}", listener.local_addr()?);
+    let Arguments { format, count: left, .. } = *arguments;
+    let sink = Mutex::new(Sink { format, file, numbers: Numbers::default(), left });
+    let (over, mut ended) = mpsc::channel(1);
+    let take = move |message: Received| {
+        let done = sink.lock().unwrap_or_else(PoisonError::into_inner).take(&message);
+        match done {
+            Ok(true) => Ok(()),
+            done => {
+                let _ = over.try_send(done.map(drop)); // one reason to end is enough
+                Err(Status::unavailable("the collector is stopping"))
+            }
+        }
+    };
+    tokio::select! {
+        served = collector::serve(listener, take, std::future::pending()) => served.context("the collector ended"),
+        Some(why) = ended.recv() => why,
+        _ = interrupt.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
+    }
+}
+
+impl Sink {
+    /// Prints and writes a message, unless it has been here; whether more may come.
+    fn take(&mut self, message: &Received) -> Result<bool> {
+        let data: Value = serde_json::from_str(&message.json).unwrap_or(Value::String(message.json.clone()));
+        let notification = &data["Notification"];
+        let number = notification["Number"].as_str().and_then(|number| number.parse::<u64>().ok());
+        let session = notification["Session"].as_str().unwrap_or_default();
+        let device = &message.device.device_name;
+        match number.map(|number| self.numbers.note(device, session, number)) {
+            Some(Follows::Again) => return Ok(true),
+            Some(Follows::After(missing)) => eprintln!("sluice: {device}: {missing} messages are missing"),
+            Some(Follows::Next) | None => {}
+        }
+        let now = Timestamp::now();
+        let line = object(message, number, &data, now)?;
+        match self.format {
+            Format::Table => output::print(&table::text(message, number, &data, now, &TimeZone::system()))?,
+            Format::Json => output::print(&line)?,
+            Format::None => {}
+        }
+        if let Some(file) = &mut self.file {
+            file.write(&line)?;
+        }
+        self.left = self.left.map(|left| left.saturating_sub(1));
+        Ok(self.left != Some(0))
+    }
+}
+
+/// A message as a line of JSON.
+fn object(message: &Received, number: Option<u64>, data: &Value, now: Timestamp) -> Result<String> {
+    let device = &message.device;
+    let object = json!({
+        "received_unix_ms": now.as_millisecond(),
+        "peer": message.peer.map(|peer| peer.to_string()),
+        "device": { "producer": device.producer_name, "name": device.device_name, "model": device.device_model },
+        "path": message.path,
+        "number": number,
+        "data": data,
+    });
+    output::json(&object, false)
+}

@@ -1,0 +1,124 @@
+//! A message as tables for people.
+//!
+//! What there is for each priority or queue comes as a string that holds a list of eight: those are columns. What is all
+//! zero is left out.
+
+use ::telemetry::collector::Received;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+
+use crate::output;
+
+/// A line that says when, who and what, and the rows below it.
+pub fn text(
+    message: &Received,
+    number: Option<u64>,
+    data: &Value,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> String {
+    let time = now.to_zoned(zone.clone()).strftime("%F %T%.3f");
+    let number = number.map_or(String::new(), |number| format!(" #{number}"));
+    let peer = message.peer.map_or(String::new(), |peer| format!(" ({peer})"));
+    let head = format!("{time} {}{peer} {}{number}", message.device.device_name, message.path);
+    let Some(rows) = rows(data) else { return format!("{head}\n{}\n", message.json) };
+    let has_eights = rows.iter().any(|row| row.values().any(|value| eight(value).is_some()));
+    let body = if has_eights { eights(&rows) } else { plain(&rows) };
+    format!("{head}\n{body}\n ")
+}
+
+/// The first list of objects below `value`.
+fn rows(value: &Value) -> Option<Vec<&Map<String, Value>>> {
+    match value {
+        Value::Array(list) => list.iter().map(Value::as_object).collect(),
+        Value::Object(map) => map.values().find_map(rows),
+        _ => None,
+    }
+}
+
+/// The numbers of a list in a string.
+fn eight(value: &Value) -> Option<Vec<u64>> {
+    serde_json::from_str(value.as_str().filter(|text| text.starts_with('['))?).ok()
+}
+
+/// Rows of which values are by priority or queue: a line for each value.
+fn eights(rows: &[&Map<String, Value>]) -> String {
+    let mut table = output::table(&["Port", "", "all", "0", "1", "2", "3", "4", "5", "6", "7"], 2);
+    for row in rows {
+        let port = spell(row.get("IfName").unwrap_or(&Value::Null));
+        for (name, value) in row.iter().filter(|(name, _)| !["IfName", "IfIndex"].contains(&name.as_str())) {
+            let numbers = match eight(value) {
+                Some(numbers) if numbers.iter().all(|&number| number == 0) => continue,
+                None if *value == 0 => continue,
+                Some(numbers) => {
+                    [String::new()].into_iter().chain(numbers.into_iter().map(output::grouped)).collect()
+                }
+                None => vec![spell(value)],
+            };
+            table.add_row([port.clone(), name.clone()].into_iter().chain(numbers));
+        }
+    }
+    if table.is_empty() { "all zero".to_owned() } else { table.trim_fmt() }
+}
+
+/// Rows of plain values: a line for each row.
+fn plain(rows: &[&Map<String, Value>]) -> String {
+    let Some(first) = rows.first() else { return "nothing".to_owned() };
+    let names: Vec<&str> = first.keys().map(String::as_str).filter(|name| *name != "IfIndex").collect();
+    let mut table = output::table(&names, names.len());
+    for row in rows {
+        table.add_row(names.iter().map(|name| spell(row.get(*name).unwrap_or(&Value::Null))));
+    }
+    table.trim_fmt()
+}
+
+fn spell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) => number.as_u64().map_or_else(|| number.to_string(), output::grouped),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::telemetry::dialout::DeviceInfo;
+    use config::SensorPath;
+
+    #[test]
+    fn messages_of_each_shape() {
+        let mut said = String::new();
+        for path in [
+            SensorPath::IngressDrops,
+            SensorPath::PfcSpeeds,
+            SensorPath::XpeUsages,
+            SensorPath::PortQueOverrunEvent,
+            SensorPath::Events,
+        ] {
+            let json = ::telemetry::example(path);
+            let device = DeviceInfo { device_name: "lab".to_owned(), ..DeviceInfo::default() };
+            let message = Received { peer: None, device, path: path.name().to_owned(), json: json.clone() };
+            let data = serde_json::from_str(&json).unwrap();
+            let now = Timestamp::from_millisecond(1_800_000_000_123).unwrap();
+            said += &text(&message, Some(7), &data, now, &TimeZone::UTC);
+            said += "\n";
+        }
+        insta::assert_snapshot!(said);
+    }
+
+    #[test]
+    fn what_is_no_table_is_shown_as_it_is() {
+        let message = Received {
+            peer: Some("127.0.0.1:9".parse().unwrap()),
+            device: DeviceInfo::default(),
+            path: "x".to_owned(),
+            json: "not json".to_owned(),
+        };
+        let data = Value::String(message.json.clone());
+        let said = text(&message, None, &data, Timestamp::UNIX_EPOCH, &TimeZone::UTC);
+        assert_eq!(said, "1970-01-01 00:00:00.000  (127.0.0.1:9) x\nnot json\n");
+    }
+}

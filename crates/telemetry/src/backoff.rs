@@ -1,0 +1,29 @@
+//! How long a collector is left alone after a failure.
+//!
+//! Rule: twice as long after each failure in a row, up to a limit; by chance between half of that and all of it, so that many
+//! switches do not come back to a collector at the same instant. Source: docs/telemetry.md, "Delivery".
+
+use std::time::Duration;
+
+/// The wait after `failures` in a row, 1 or more; `random` is from 0 to 1.
+pub fn delay(failures: u32, random: f64, first: Duration, most: Duration) -> Duration {
+    let doubled = 1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
+    first.saturating_mul(doubled).min(most).mul_f64(0.5 + random.clamp(0.0, 1.0) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_doubles_up_to_a_limit_and_differs_by_chance() {
+        let ms = |failures, random| {
+            delay(failures, random, Duration::from_millis(200), Duration::from_secs(10)).as_millis()
+        };
+        let longest: Vec<_> = (1..=8).map(|failures| ms(failures, 1.0)).collect();
+        assert_eq!(longest, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        let shortest: Vec<_> = [1, 2, 7, 33, u32::MAX].map(|failures| ms(failures, 0.0)).to_vec();
+        assert_eq!(shortest, [100, 200, 5000, 5000, 5000]);
+        assert_eq!(ms(1, 0.5), 150);
+    }
+}

@@ -1,0 +1,207 @@
+//! The reference collector: takes what switches report, puts chunks together, and hands the messages out.
+//!
+//! Rule: it serves both spellings of the service and answers the end of a stream as the documents' example does, once all its
+//! messages have been taken. Whatever clients send, memory stays bounded: a client waits while its message is taken.
+//! Source: docs/telemetry.md.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use futures::Stream;
+use tokio::net::TcpListener;
+pub use tonic::Status;
+use tonic::{Request, Response, Streaming};
+
+use crate::dialout::g_rpc_dialout_server::{GRpcDialout, GRpcDialoutServer};
+use crate::dialout::grpc_dialout_server::{GrpcDialout, GrpcDialoutServer};
+use crate::dialout::{DeviceInfo, DialoutMsg, DialoutResponse};
+
+/// Streams at once on one connection.
+const MAX_STREAMS: u32 = 16;
+/// Bytes of a message that was put together.
+const MOST_BYTES: usize = 64 << 20;
+/// What the documents' collector answers.
+const ANSWER: &str = "test";
+
+/// A message, whole.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Received {
+    /// From where.
+    pub peer: Option<SocketAddr>,
+    /// From whom.
+    pub device: DeviceInfo,
+    /// The sensor path.
+    pub path: String,
+    /// What it says, as it came.
+    pub json: String,
+}
+
+/// Gives what comes to `listener` to `take` until `stop` is done. What `take` refuses is not confirmed.
+///
+/// # Errors
+/// The transport's.
+pub async fn serve(
+    listener: TcpListener,
+    take: impl Fn(Received) -> Result<(), Status> + Send + Sync + 'static,
+    stop: impl Future<Output = ()>,
+) -> Result<(), tonic::transport::Error> {
+    let service = Service(Arc::new(take));
+    tonic::transport::Server::builder()
+        .max_concurrent_streams(MAX_STREAMS)
+        .add_service(GrpcDialoutServer::new(service.clone()))
+        .add_service(GRpcDialoutServer::new(service))
+        .serve_with_incoming_shutdown(connections(listener), stop)
+        .await
+}
+
+/// Connections as they come; out of descriptors is no reason to end.
+fn connections(listener: TcpListener) -> impl Stream<Item = std::io::Result<tokio::net::TcpStream>> {
+    futures::stream::unfold(listener, |listener| async move {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return Some((Ok(stream), listener)),
+                Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+            }
+        }
+    })
+}
+
+#[derive(Clone)]
+struct Service(Arc<dyn Fn(Received) -> Result<(), Status> + Send + Sync>);
+
+impl Service {
+    async fn take(
+        &self,
+        request: Request<Streaming<DialoutMsg>>,
+    ) -> Result<Response<DialoutResponse>, Status> {
+        let peer = request.remote_addr();
+        let mut stream = request.into_inner();
+        let mut parts = String::new();
+        while let Some(message) = stream.message().await? {
+            let Some((device, path, json)) = whole(message, &mut parts)? else { continue };
+            (self.0)(Received { peer, device, path, json })?;
+        }
+        Ok(Response::new(DialoutResponse { response: ANSWER.to_owned() }))
+    }
+}
+
+#[tonic::async_trait]
+impl GrpcDialout for Service {
+    async fn dialout(
+        &self,
+        request: Request<Streaming<DialoutMsg>>,
+    ) -> Result<Response<DialoutResponse>, Status> {
+        self.take(request).await
+    }
+}
+
+#[tonic::async_trait]
+impl GRpcDialout for Service {
+    async fn dialout(
+        &self,
+        request: Request<Streaming<DialoutMsg>>,
+    ) -> Result<Response<DialoutResponse>, Status> {
+        self.take(request).await
+    }
+}
+
+/// Device, path and JSON of a message, once all its chunks are here; `parts` are those before this one.
+fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, String, String)>, Status> {
+    let DialoutMsg { device_msg, sensor_path, json_data, chunk_msg } = message;
+    let Some(chunk) = chunk_msg else { return Ok(Some((device_msg, sensor_path, json_data))) };
+    if chunk.node_id == 0 {
+        parts.clear();
+    }
+    if parts.len() + json_data.len() > MOST_BYTES {
+        return Err(Status::resource_exhausted("a message of more than 64 MiB"));
+    }
+    parts.push_str(&json_data);
+    if chunk.node_id + 1 < chunk.total_fragments {
+        return Ok(None);
+    }
+    if i64::try_from(parts.len()) != Ok(chunk.total_size) {
+        return Err(Status::data_loss("the chunks of a message are not all here"));
+    }
+    Ok(Some((device_msg, sensor_path, std::mem::take(parts))))
+}
+
+/// How a message's number follows those before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follows {
+    /// It is the next, or the first.
+    Next,
+    /// It has been here: it was not confirmed in time.
+    Again,
+    /// So many before it have not been here.
+    After(u64),
+}
+
+/// The numbers that came from each device in each of its sessions.
+#[derive(Debug, Default)]
+pub struct Numbers(BTreeMap<(String, String), u64>);
+
+/// Sessions that are followed.
+const MOST_SESSIONS: usize = 1000;
+
+impl Numbers {
+    /// Notes number `number` of a session of `device`.
+    pub fn note(&mut self, device: &str, session: &str, number: u64) -> Follows {
+        let key = (device.to_owned(), session.to_owned());
+        let Some(last) = self.0.get_mut(&key) else {
+            if self.0.len() >= MOST_SESSIONS {
+                self.0.pop_first(); // the oldest of some device; whatever comes of it again is taken as new
+            }
+            self.0.insert(key, number);
+            return Follows::Next;
+        };
+        if number <= *last {
+            return Follows::Again;
+        }
+        let missing = number - *last - 1;
+        *last = number;
+        if missing == 0 { Follows::Next } else { Follows::After(missing) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialout::ChunkInfo;
+
+    #[test]
+    fn chunks_are_put_together_and_what_is_incomplete_is_refused() {
+        let chunk = |text: &str, node_id, total_size| DialoutMsg {
+            device_msg: DeviceInfo::default(),
+            sensor_path: "p".to_owned(),
+            json_data: text.to_owned(),
+            chunk_msg: Some(ChunkInfo { total_size, total_fragments: 3, node_id }),
+        };
+        let mut parts = String::from("left over");
+        assert_eq!(whole(chunk("a", 0, 3), &mut parts).unwrap(), None);
+        assert_eq!(whole(chunk("b", 1, 3), &mut parts).unwrap(), None);
+        let (_, path, json) = whole(chunk("c", 2, 3), &mut parts).unwrap().unwrap();
+        assert_eq!((path.as_str(), json.as_str(), parts.as_str()), ("p", "abc", ""));
+        assert!(whole(chunk("c", 2, 3), &mut parts).is_err());
+    }
+
+    #[test]
+    fn numbers_are_followed_session_by_session() {
+        let mut numbers = Numbers::default();
+        for (device, session, number, expected) in [
+            ("a", "1.0", 5, Follows::Next), // the collector came later
+            ("a", "1.0", 6, Follows::Next),
+            ("b", "1.0", 1, Follows::Next),
+            ("a", "1.0", 6, Follows::Again),
+            ("a", "1.0", 9, Follows::After(2)),
+            ("a", "1.0", 8, Follows::Again),
+            ("b", "1.0", 2, Follows::Next),
+            ("a", "2.0", 4, Follows::Next), // restarted
+            ("a", "2.0", 5, Follows::Next),
+        ] {
+            assert_eq!(numbers.note(device, session, number), expected, "{device} {session} {number}");
+        }
+        (0..2000).for_each(|session| assert_eq!(numbers.note("c", &session.to_string(), 1), Follows::Next));
+        assert_eq!(numbers.0.len(), MOST_SESSIONS);
+    }
+}

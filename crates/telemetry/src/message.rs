@@ -1,0 +1,173 @@
+//! The messages of dial-out.
+//!
+//! Rule: `jsonData` is one object, `Notification`, with a time in ms, the message's number in its destination's session, and what
+//! the path reports. A message longer than the collector takes goes in chunks: the same path, `nodeId` from 0 on.
+//! Source: docs/telemetry.md, "Messages".
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::Serialize;
+
+use crate::dialout::{ChunkInfo, DeviceInfo, DialoutMsg};
+
+/// What a message needs beside `jsonData`, at most, so that the whole stays within a collector's limit.
+const REST_BYTES: usize = 1024;
+
+/// The switch as it introduces itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Device {
+    /// Name of the switch.
+    pub name: String,
+    /// Version of the daemon.
+    pub version: String,
+}
+
+impl Device {
+    fn info(&self) -> DeviceInfo {
+        DeviceInfo {
+            producer_name: "Sluice".to_owned(),
+            device_name: self.name.clone(),
+            device_model: format!("Sluice {}", self.version),
+            device_ip_addr: None,
+            event_type: None,
+            device_serial_number: None,
+        }
+    }
+}
+
+/// Which of a collector's messages it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Label<'s> {
+    /// The numbering: another for each collector, and whenever the daemon starts.
+    pub session: &'s str,
+    /// From 1; `None`: it tells of numbers and has none.
+    pub number: Option<u64>,
+}
+
+/// What a path reports at one time; the same for all destinations, so a clone is another handle on the same text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Payload {
+    /// The sensor path.
+    pub path: &'static str,
+    /// When, in ms since 1970.
+    pub unix_ms: u64,
+    /// A member of the JSON object, its name first.
+    pub member: Arc<str>,
+    /// It tells of something that happens once: it is dropped only when no sample is left that could be.
+    pub is_event: bool,
+}
+
+impl Payload {
+    /// Bytes that it takes while it waits.
+    pub fn bytes(&self) -> usize {
+        self.member.len() + REST_BYTES / 4
+    }
+
+    /// `jsonData` of it.
+    fn json(&self, Label { session, number }: Label) -> String {
+        let number = number.map_or(String::new(), |number| format!("\"Number\":\"{number}\","));
+        let Self { unix_ms, member, .. } = self;
+        format!(
+            "{{\"Notification\":{{\"Timestamp\":\"{unix_ms}\",\"Session\":\"{session}\",{number}{member}}}}}"
+        )
+    }
+
+    /// It as a message, in as many chunks as a limit of `message_bytes` takes.
+    pub fn messages(&self, device: &Device, label: Label, message_bytes: usize) -> Vec<DialoutMsg> {
+        let json = self.json(label);
+        let message = |json_data: String, chunk_msg| DialoutMsg {
+            device_msg: device.info(),
+            sensor_path: self.path.to_owned(),
+            json_data,
+            chunk_msg,
+        };
+        let limit = message_bytes.saturating_sub(REST_BYTES).max(4);
+        if json.len() <= limit {
+            return vec![message(json, None)];
+        }
+        let pieces = pieces(&json, limit);
+        let chunk = |node| ChunkInfo {
+            total_size: i64::try_from(json.len()).unwrap_or(i64::MAX),
+            total_fragments: pieces.len() as u64,
+            node_id: node,
+        };
+        (0..).zip(&pieces).map(|(node, piece)| message((*piece).to_owned(), Some(chunk(node)))).collect()
+    }
+}
+
+/// Pieces of a text of at most `limit` bytes each, which is room for a character at least; none is cut apart.
+fn pieces(mut text: &str, limit: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    while text.len() > limit {
+        let mut end = limit;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let (piece, rest) = text.split_at(end);
+        pieces.push(piece);
+        text = rest;
+    }
+    pieces.push(text);
+    pieces
+}
+
+/// Now, in ms since 1970.
+pub fn unix_ms() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Some rows as a member: `"ROOT":{"CONTAINER":{"ROW":[…]}}`.
+pub fn member(root: &str, container: &str, row: &str, rows: &[impl Serialize]) -> Arc<str> {
+    let rows = serde_json::to_string(rows).expect("plain structs become JSON");
+    format!("\"{root}\":{{\"{container}\":{{\"{row}\":{rows}}}}}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn payload(member: &str) -> Payload {
+        Payload { path: "sluice/events", unix_ms: 12, member: member.into(), is_event: true }
+    }
+
+    fn label(number: u64) -> Label<'static> {
+        Label { session: "5.0", number: Some(number) }
+    }
+
+    fn device() -> Device {
+        Device { name: "lab".to_owned(), version: "0.1.0".to_owned() }
+    }
+
+    #[test]
+    fn a_message_says_who_when_and_what() {
+        let [message] = &payload("\"a\":1").messages(&device(), label(7), 4 << 20)[..] else {
+            panic!("one message")
+        };
+        assert_eq!(
+            message.json_data,
+            r#"{"Notification":{"Timestamp":"12","Session":"5.0","Number":"7","a":1}}"#
+        );
+        assert_eq!((message.sensor_path.as_str(), &message.chunk_msg), ("sluice/events", &None));
+        let DeviceInfo { producer_name, device_name, device_model, .. } = &message.device_msg;
+        let device = [producer_name, device_name, device_model];
+        assert_eq!(device, ["Sluice", "lab", "Sluice 0.1.0"]);
+    }
+
+    #[test]
+    fn long_messages_go_in_chunks_that_make_the_whole_again() {
+        let long = payload(&format!("\"text\":\"{}\"", "é".repeat(3000)));
+        let whole = long.json(label(1));
+        let chunks = long.messages(&device(), label(1), 2048);
+        assert_eq!(chunks.len(), whole.len().div_ceil(1023), "é takes 2 bytes, and none is cut apart");
+        let put_together: String = chunks.iter().map(|chunk| chunk.json_data.as_str()).collect();
+        assert_eq!(put_together, whole);
+        for (place, chunk) in (0..).zip(&chunks) {
+            assert!(prost::Message::encoded_len(chunk) <= 2048 && chunk.sensor_path == "sluice/events");
+            let info = chunk.chunk_msg.as_ref().unwrap();
+            let seen = (info.total_size as usize, info.total_fragments as usize, info.node_id);
+            assert_eq!(seen, (whole.len(), chunks.len(), place));
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The daemon's side against the reference collector, on loopback in one process; no test depends on how fast it is.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use control::server::Request;
+use control::{Journal, v1};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tonic::Status;
+
+use crate::collector::{self, Received};
+use crate::destination::Timing;
+use crate::example::{port_names, sample};
+use crate::{Device, Telemetry};
+
+/// Ends a test that waits for what never comes; nothing is measured by it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Short waits, so that tests are over soon; what they show does not depend on them.
+const TIMING: Timing = Timing {
+    stream: Duration::from_millis(50),
+    patience: Duration::from_secs(1),
+    first_wait: Duration::from_millis(10),
+    longest_wait: Duration::from_millis(100),
+};
+
+/// A switch that answers, and its telemetry.
+struct Lab {
+    journal: Journal,
+    telemetry: Telemetry,
+    status: Box<dyn Fn() -> v1::Telemetry>,
+}
+
+impl Lab {
+    /// `more` goes into the destination group, `sensors` are the paths and their interval in ms.
+    fn new(port: u16, more: &str, sensors: &[(&str, Option<u64>)]) -> Self {
+        let mut text = format!(
+            "[port.server1]\ninterface = \"a\"\n[port.server2]\ninterface = \"b\"\n\
+             [telemetry.destination-group.c]\ncollectors = [\"127.0.0.1:{port}\"]\n{more}\n"
+        );
+        let mut list = Vec::new();
+        for (number, (path, interval_ms)) in sensors.iter().enumerate() {
+            text += &format!("[telemetry.sensor-group.g{number}]\npaths = [\"{path}\"]\n");
+            let interval = interval_ms.map_or(String::new(), |ms| format!(", interval_ms = {ms}"));
+            list.push(format!("{{ group = \"g{number}\"{interval} }}"));
+        }
+        let list = list.join(", ");
+        text += &format!("[telemetry.subscription.s]\nsensors = [{list}]\ndestinations = [\"c\"]\n");
+        let config = config::parse("x.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
+        let (requests, requested) = mpsc::channel(8);
+        std::thread::spawn(|| answer(requested));
+        let journal = Journal::default();
+        let device = Device { name: "lab".to_owned(), version: "0".to_owned() };
+        let names = port_names();
+        let telemetry =
+            Telemetry::start_with(&config.telemetry, device, names, requests, journal.clone(), TIMING)
+                .unwrap();
+        let status = Box::new(telemetry.status());
+        Self { journal, telemetry, status }
+    }
+
+    fn note(&self, kind: &str) {
+        self.journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() });
+    }
+
+    fn destination(&self) -> v1::TelemetryDestination {
+        (self.status)().destinations.remove(0)
+    }
+
+    #[track_caller]
+    fn until(&self, what: &str, condition: impl Fn(&v1::TelemetryDestination) -> bool) {
+        let began = Instant::now();
+        while !condition(&self.destination()) {
+            assert!(began.elapsed() < PATIENCE, "{what}: never: {:#?}", (self.status)());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+/// Answers requests for snapshots, as the conductor does.
+fn answer(mut requested: mpsc::Receiver<Request>) {
+    while let Some(request) = requested.blocking_recv() {
+        if let Request::Snapshot { answer, .. } = request {
+            let _ = answer.send(sample());
+        }
+    }
+}
+
+/// A collector on a thread of its own; killed when it goes away, with whatever it had under way.
+struct Collector {
+    port: u16,
+    end: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Collector {
+    /// On this port, or any.
+    fn start(port: u16, to: std::sync::mpsc::Sender<Received>) -> Self {
+        let (end, ended) = oneshot::channel::<()>();
+        let (ready, told) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async move {
+                let listener = listen(port).await;
+                ready.send(listener.local_addr().unwrap().port()).unwrap();
+                let take = move |message| to.send(message).map_err(|_| Status::unavailable("over"));
+                tokio::select! {
+                    served = collector::serve(listener, take, std::future::pending()) => served.unwrap(),
+                    _ = ended => {}
+                }
+            });
+            runtime.shutdown_background(); // nothing is answered any more: that is what killing does
+        });
+        Self { port: told.recv().unwrap(), end: Some(end), thread: Some(thread) }
+    }
+}
+
+/// The port of a collector that was killed may take a moment to be free.
+async fn listen(port: u16) -> TcpListener {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(([127, 0, 0, 1], port).into()).unwrap();
+    socket.listen(64).unwrap()
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        drop(self.end.take());
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// A port on which nobody listens.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn notification(message: &Received) -> Value {
+    let json: Value = serde_json::from_str(&message.json).unwrap();
+    json["Notification"].clone()
+}
+
+/// The event of a message of `sluice/events`.
+fn event(message: &Received) -> Value {
+    notification(message)["Sluice"]["Events"]["Event"][0].clone()
+}
+
+#[test]
+fn all_periodic_paths_and_events_arrive() {
+    let (to, received) = std::sync::mpsc::channel();
+    let collector = Collector::start(0, to);
+    let periodic: Vec<_> = config::SensorPath::ALL.into_iter().filter(|path| !path.is_event()).collect();
+    let mut sensors: Vec<_> = periodic.iter().map(|path| (path.name(), Some(100))).collect();
+    sensors.push(("sluice/events", None));
+    // A snapshot that does not change has no rates.
+    sensors.retain(|(path, _)| *path != "buffermonitor/pfcspeeds");
+    let lab = Lab::new(collector.port, "", &sensors);
+    lab.note("reloaded");
+    let mut missing: Vec<_> = sensors.iter().map(|(path, _)| *path).collect();
+    while !missing.is_empty() {
+        let message = received.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{missing:?} did not come"));
+        assert_eq!(message.device.device_name, "lab");
+        if message.path == "sluice/events" {
+            assert_eq!(event(&message)["Kind"], "reloaded");
+        } else {
+            let path = config::SensorPath::named(&message.path).unwrap();
+            let member = crate::sample::report(path, &sample(), None).unwrap();
+            let expected: Value = serde_json::from_str(&format!("{{{member}}}")).unwrap();
+            let (key, value) = expected.as_object().unwrap().iter().next().unwrap();
+            assert_eq!(&notification(&message)[key], value, "{}", message.path);
+        }
+        missing.retain(|path| *path != message.path);
+    }
+}
+
+/// Events come all the time while the collector is killed and restarted again and again.
+#[test]
+fn no_event_is_lost_by_a_collector_that_is_killed_under_load() {
+    const EVENTS: u64 = 3000;
+    let port = free_port();
+    let lab = Lab::new(port, "backlog_messages = 5000", &[("sluice/events", None)]);
+    let (to, received) = std::sync::mpsc::channel();
+    let noted = Arc::new(AtomicU64::new(0));
+    let done = Arc::new(AtomicBool::new(false));
+    let noting = {
+        let (journal, noted) = (lab.journal.clone(), Arc::clone(&noted));
+        std::thread::spawn(move || {
+            for number in 0..EVENTS {
+                journal.note(v1::Event { kind: format!("k{number}"), ..v1::Event::default() });
+                noted.fetch_add(1, Ordering::Relaxed);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        })
+    };
+    let killing = {
+        let done = Arc::clone(&done);
+        std::thread::spawn(move || {
+            let mut restarts = 0;
+            while !done.load(Ordering::Relaxed) {
+                let collector = Collector::start(port, to.clone());
+                let life = if restarts < 5 { 80 } else { 600_000 };
+                let began = Instant::now();
+                while began.elapsed() < Duration::from_millis(life) && !done.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                drop(collector);
+                restarts += 1;
+            }
+            restarts
+        })
+    };
+    noting.join().unwrap();
+    lab.until("all is confirmed", |to| to.sent == EVENTS);
+    done.store(true, Ordering::Relaxed);
+    assert!(killing.join().unwrap() > 5);
+    let mut numbers: Vec<u64> = Vec::new();
+    for message in received.try_iter() {
+        assert_eq!(message.path, "sluice/events");
+        let number: u64 = notification(&message)["Number"].as_str().unwrap().parse().unwrap();
+        assert_eq!(event(&message)["Kind"], format!("k{}", number - 1));
+        // In order, but that a stream which was not confirmed begins again.
+        assert!(numbers.last().is_none_or(|&last| number <= last + 1), "{number} after {:?}", numbers.last());
+        numbers.push(number);
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    assert!(numbers.into_iter().eq(1..=EVENTS));
+    assert_eq!((lab.destination().dropped, lab.destination().backlog), (0, 0));
+}
+
+#[test]
+fn with_room_for_100_of_1000_events_900_are_reported_as_dropped() {
+    let port = free_port();
+    let lab = Lab::new(port, "backlog_messages = 100", &[("sluice/events", None)]);
+    (0..1000).for_each(|number| lab.note(&format!("k{number}")));
+    lab.until("900 are dropped", |to| to.dropped == 900 && to.backlog == 100);
+    lab.until("nobody is there", |to| to.last_error.is_some());
+    let error = lab.destination().last_error.unwrap();
+    assert!(error.contains("Connection refused"), "{error}");
+
+    let (to, received) = std::sync::mpsc::channel();
+    let _collector = Collector::start(port, to);
+    let report = received.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(report.path, "sluice/dropped");
+    let drop = notification(&report)["Sluice"]["Dropped"]["Drop"][0].clone();
+    let expected = r#"{"Events":900,"FirstNumber":1,"LastNumber":900,"Messages":900}"#;
+    assert_eq!(drop.to_string(), expected);
+    for number in 900..1000 {
+        assert_eq!(event(&received.recv_timeout(PATIENCE).unwrap())["Kind"], format!("k{number}"));
+    }
+    lab.until("all is confirmed", |to| to.sent == 100 && to.backlog == 0);
+}
+
+/// What a collector does that takes connections and nothing else.
+fn on_connections(does: impl Fn(std::net::TcpStream) + Send + 'static) -> u16 {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || listener.incoming().flatten().for_each(does));
+    port
+}
+
+/// None of these takes a message; what waits stays within its bound, the rest is counted, and samples and events go on.
+#[test]
+fn collectors_that_hang_refuse_or_answer_rubbish_cost_no_more_than_the_backlog() {
+    use std::io::Write;
+    let held = std::sync::Mutex::new(Vec::new());
+    let hangs = on_connections(move |stream| held.lock().unwrap().push(stream));
+    let rubbish = on_connections(|mut stream| drop(stream.write_all(&[0x5a; 100_000])));
+    let closes = on_connections(drop);
+    for port in [hangs, rubbish, closes, free_port()] {
+        let sensors = [("sluice/events", None), ("buffermonitor/bufferusages", Some(100))];
+        let lab = Lab::new(port, "backlog_messages = 50", &sensors);
+        (0..500).for_each(|_| lab.note("k"));
+        lab.until("it is full", |to| to.backlog == 50 && to.dropped >= 450);
+        lab.until("it failed twice", |to| to.failures >= 2 && to.last_error.is_some());
+        let before = (lab.status)().subscriptions[0].sensors[1].samples;
+        lab.until("samples go on", |_| (lab.status)().subscriptions[0].sensors[1].samples > before + 2);
+        let to = lab.destination();
+        assert!((to.sent, to.backlog) == (0, 50) && to.backlog_bytes < 50_000, "{to:#?}");
+        let stopping = Instant::now();
+        drop(lab.telemetry);
+        assert!(stopping.elapsed() < PATIENCE, "it ends");
+    }
+}
+
+/// A service that nobody serves is an answer, too.
+#[test]
+fn the_service_is_a_setting_and_both_spellings_are_served() {
+    let (to, received) = std::sync::mpsc::channel();
+    let collector = Collector::start(0, to);
+    let service = |path: &str| format!("service = \"{path}\"");
+    let lab =
+        Lab::new(collector.port, &service("/grpc_dialout.gRPCDialout/Dialout"), &[("sluice/events", None)]);
+    lab.note("k");
+    assert_eq!(event(&received.recv_timeout(PATIENCE).unwrap())["Kind"], "k");
+    let lab = Lab::new(collector.port, &service("/other.Service/Dialout"), &[("sluice/events", None)]);
+    lab.note("k");
+    lab.until("it is refused", |to| to.last_error.is_some());
+    let error = lab.destination().last_error.unwrap();
+    assert!(error.contains("Unimplemented"), "{error}");
+}
+
+#[test]
+fn long_messages_arrive_whole() {
+    let (to, received) = std::sync::mpsc::channel();
+    let collector = Collector::start(0, to);
+    let lab = Lab::new(collector.port, "message_kib = 2", &[("qstat/queuestat", Some(100))]);
+    let message = received.recv_timeout(PATIENCE).unwrap();
+    assert!(message.json.len() > 2048 && notification(&message)["QSTAT"].is_object());
+    drop(lab);
+}
+
+#[test]
+fn a_network_namespace_that_is_not_there_is_refused() {
+    let text = "[port.a]\ninterface = \"a\"\n[telemetry.destination-group.c]\ncollectors = [\"h\"]\n\
+                vpn_instance = \"sluice-nowhere\"\n";
+    let config = config::parse("x.toml", text).unwrap();
+    let refused = crate::check(&config.telemetry).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "telemetry.destination-group.c.vpn_instance: there is no network namespace `sluice-nowhere` \
+         (/run/netns/sluice-nowhere: No such file or directory (os error 2)); make it with `ip netns add \
+         sluice-nowhere`, or leave the setting out"
+    );
+}

@@ -1,0 +1,170 @@
+//! Telemetry of a running daemon: reference collectors, one beside the daemon and one in another network namespace, receive
+//! every path, and the numbers are those that the switch counted.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use config::SensorPath;
+use serde_json::Value;
+use testbed::{Bed, Daemon, Namespace, binary, eventually, port};
+use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
+
+/// `sluice collector`, writing to a file; it is killed when this goes away.
+struct Collector {
+    child: Child,
+    file: PathBuf,
+}
+
+impl Collector {
+    fn start(namespace: &Namespace, file: &Path) -> Result<Self> {
+        let mut command: Command = namespace.command(binary("sluice")?);
+        command.args(["collector", "--listen", "127.0.0.1:50050", "--format", "none", "--output"]).arg(file);
+        let child = command.stdin(Stdio::null()).spawn().context("sluice collector")?;
+        Ok(Self { child, file: file.to_path_buf() })
+    }
+
+    /// What it has received; the last line may not be whole yet.
+    fn received(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(&self.file).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The last message of a path: what is inside the notification.
+fn last(received: &[Value], path: &str) -> Option<Value> {
+    let message = received.iter().rev().find(|message| message["path"] == path)?;
+    Some(message["data"]["Notification"].clone())
+}
+
+/// The events of `sluice/events`, as their numbers and kinds.
+fn events(received: &[Value]) -> Vec<(u64, String)> {
+    let of = |message: &Value| {
+        let event = &message["data"]["Notification"]["Sluice"]["Events"]["Event"][0];
+        Some((event["Number"].as_u64()?, event["Kind"].as_str()?.to_owned()))
+    };
+    received.iter().filter(|message| message["path"] == "sluice/events").filter_map(of).collect()
+}
+
+/// The number of a priority or queue in a row's value, which is a string that holds a list.
+fn eighth(value: &Value, place: usize) -> Option<u64> {
+    serde_json::from_str::<Vec<u64>>(value.as_str()?).ok()?.get(place).copied()
+}
+
+fn telemetry_config(elsewhere: &str) -> String {
+    let periodic = SensorPath::ALL.into_iter().filter(|path| !path.is_event());
+    let paths: Vec<String> = periodic.map(|path| format!("{:?}", path.name())).collect();
+    format!(
+        "\n[telemetry.sensor-group.numbers]\npaths = [{}]\n\
+         [telemetry.sensor-group.events]\npaths = [\"sluice/events\"]\n\
+         [telemetry.destination-group.here]\ncollectors = [\"127.0.0.1\"]\n\
+         [telemetry.destination-group.elsewhere]\ncollectors = [\"127.0.0.1:50050\"]\nvpn_instance = \"{elsewhere}\"\n\
+         [telemetry.subscription.all]\n\
+         sensors = [{{ group = \"numbers\", interval_ms = 200 }}, {{ group = \"events\" }}]\n\
+         destinations = [\"here\", \"elsewhere\"]\n",
+        paths.join(", ")
+    )
+}
+
+#[test]
+fn collectors_receive_what_the_switch_counts() -> Result<()> {
+    let bed = Bed::new()?;
+    let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
+    let there = Collector::start(&elsewhere, &bed.dir().join("there.json"))?;
+    let config = switch_config("on")
+        + &port_config("a", "1G")
+        + &group_config("a", AMPLE_HEADROOM_CELLS)
+        + &port_config("b", "100M")
+        + &telemetry_config(elsewhere.name());
+    let daemon = bed.daemon(&switch, &config)?;
+    let receiver = bed.host(&b, &[], &["--speed", "100M", "--no-drop", "3"])?;
+    let flows = [flow(&b.mac(), 3, "200M")];
+    let sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "2s"])?;
+    let run = run(&[&daemon], vec![sender], vec![receiver], Duration::from_secs(2))?;
+    let (at_a, at_b) = (port(&run.snapshot, "a")?, port(&run.snapshot, "b")?);
+    let sent = at_a.pfc_sent.clone().unwrap_or_default();
+    let pfc = sent.xoff_frames[3] + sent.xon_frames[3];
+    let forwarded = frames(at_b.queues[3].transmitted);
+    let peak = at_b.queues[3].level.unwrap_or_default().peak_clear_cells;
+    assert!(pfc > 0 && forwarded > 0 && peak > 0);
+
+    for collector in [&here, &there] {
+        eventually("each path has come, and the numbers are the switch's", || {
+            let received = collector.received();
+            let periodic = SensorPath::ALL.into_iter().filter(|path| !path.is_event());
+            if periodic.into_iter().any(|path| last(&received, path.name()).is_none()) {
+                return Ok(None);
+            }
+            let row = |path: &str, container: &str, row: &str, place: usize| {
+                let last = last(&received, path).unwrap_or_default();
+                last["BufferMonitor"][container][row][place].clone()
+            };
+            let statistic = row("buffermonitor/pfcstatistics", "PFCStatistics", "PFCStatistic", 0);
+            let usage = row("buffermonitor/bufferusages", "BufferUsages", "BufferUsage", 1);
+            let queues = last(&received, "qstat/queuestat").unwrap_or_default();
+            let queue = &queues["QSTAT"]["QueueStat"]["Statistics"][8 + 3];
+            let agrees = eighth(&statistic["PfcSend"], 3) == Some(pfc)
+                && eighth(&usage["UnicastPeak"], 3) == Some(peak.into())
+                && queue["PassPkts"] == forwarded
+                && (&statistic["IfName"], &queue["IfName"], &queue["QueIndex"])
+                    == (&"a".into(), &"b".into(), &3.into());
+            Ok(agrees.then_some(()))
+        })?;
+    }
+    survives_a_collector_that_is_killed(&daemon, &switch, here)?;
+
+    let shown: Value = serde_json::from_str(&sluice(&daemon, &["show", "telemetry", "--json"])?)?;
+    for to in shown["destinations"].as_array().context("a list")? {
+        ensure!(to["dropped"] == 0 && to["sent"].as_u64() > Some(20), "{shown:#}");
+    }
+    println!("{}", sluice(&daemon, &["show", "telemetry"])?);
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Events that come while a collector is gone reach the next one, in order.
+fn survives_a_collector_that_is_killed(
+    daemon: &Daemon,
+    switch: &Namespace,
+    collector: Collector,
+) -> Result<()> {
+    let file = collector.file.with_extension("again");
+    drop(collector);
+    for _ in 0..5 {
+        sluice(daemon, &["port", "hold", "a"])?;
+        sluice(daemon, &["port", "release", "a"])?;
+    }
+    let collector = Collector::start(switch, &file)?;
+    let told = eventually("the events have come", || {
+        let events = events(&collector.received());
+        let kinds: Vec<&str> = events.iter().map(|(_, kind)| kind.as_str()).collect();
+        let all = kinds.ends_with(&["port_held", "port_released"].repeat(5));
+        Ok(all.then_some(events))
+    })?;
+    assert!(told.windows(2).all(|pair| pair[1].0 == pair[0].0 + 1), "{told:?}");
+    for message in collector.received().iter().filter(|message| message["path"] == "sluice/events").take(2) {
+        println!("{message}");
+    }
+    // How long an event takes to a collector that is there; nothing depends on it here.
+    sluice(daemon, &["port", "hold", "a"])?;
+    sluice(daemon, &["port", "release", "a"])?;
+    let received = eventually("two more events have come", || {
+        let received = collector.received();
+        Ok((events(&received).len() == told.len() + 2).then_some(received))
+    })?;
+    for message in received.iter().filter(|message| message["path"] == "sluice/events").rev().take(2) {
+        let at: i64 = message["data"]["Notification"]["Timestamp"].as_str().unwrap_or_default().parse()?;
+        println!("an event took {} ms", message["received_unix_ms"].as_i64().unwrap_or_default() - at);
+    }
+    Ok(())
+}
