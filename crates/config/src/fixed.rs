@@ -2,7 +2,7 @@
 //!
 //! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight groups. A lossy group reserves its
 //! eighth, so that nobody else can take it, as its queue has its guaranteed cells at egress; less if the groups whose
-//! reservation the file says, and the no-drop ones, leave less of the area for each. A profile says all, also where it says 0.
+//! reservation the file says, and the protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also where it says 0.
 //! Source: docs/law.md, "Priority groups"; docs/sources.md, "H3C reference" (Fixed area and shared area: nobody can preempt a
 //! queue's share) and "H3C white paper" (a minimum for each queue of each port).
 
@@ -24,8 +24,10 @@ pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
     for (number, port) in ports.iter().enumerate() {
         for priority in 0..PRIORITIES {
             let said = port.tables().group(priority).setting(|table| &table.reserved_cells).is_some();
-            if said || port.settings.pfc.no_drop & 1 << priority != 0 {
-                reserved_cells += u64::from(port.settings.groups[priority].reserved_cells);
+            let settings = &port.settings;
+            let is_protected = settings.pfc.no_drop & 1 << priority != 0 || settings.flow_control.sends();
+            if said || is_protected {
+                reserved_cells += u64::from(settings.groups[priority].reserved_cells);
             } else {
                 shares.push(Share { port: number, priority, cells: 0 });
             }
