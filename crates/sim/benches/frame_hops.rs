@@ -47,7 +47,7 @@ fn switch(name: String, ports: usize) -> Node {
     let port = |n: usize| format!("[port.p{n}]\ninterface = \"i{n}\"\nspeed = \"100G\"\n");
     let text = CONFIG.to_owned() + &(0..ports).map(port).collect::<String>();
     let config = config::parse(&name, &text).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Node { name, kind: NodeKind::Switch(SwitchNode { settings: config.switch, turn_ns: 0 }) }
+    Node { name, kind: NodeKind::Switch(Box::new(SwitchNode { settings: config.switch, turn_ns: 0 })) }
 }
 
 fn cable(a: (usize, usize), b: (usize, usize)) -> Link {

@@ -306,8 +306,8 @@ impl Event {
                 "kernel_dropped",
                 Severity::Error,
                 format!(
-                    "the kernel dropped {frames} frames that came in, whatever their priority: the loop had posted no \
-                     empty frame for them"
+                    "the kernel dropped frames that came in, {frames} of them, whatever their priority: the loop had \
+                     posted no empty frame for them"
                 ),
             )
             .of_port(port)

@@ -84,10 +84,9 @@ impl Switch {
             let counts = [self.egress[port].pfc_count(), self.ingress[port].pfc_count()];
             let warning = self.settings.ports[port].early_warning;
             for (sent, count) in [false, true].into_iter().zip(counts) {
-                for priority in 0..PRIORITIES {
-                    let rate = &mut self.pfc_rates.ports[port][usize::from(sent)][priority];
-                    let turn =
-                        rate.count(frames(&count, priority), threshold(warning[priority], sent), nanos);
+                let rates = &mut self.pfc_rates.ports[port][usize::from(sent)];
+                for (priority, (rate, warning)) in rates.iter_mut().zip(warning).enumerate() {
+                    let turn = rate.count(frames(&count, priority), threshold(warning, sent), nanos);
                     let pps = rate.pps;
                     let event = match turn {
                         Some(Turn::Rising) => Event::EarlyWarning { port, priority, sent, pps },

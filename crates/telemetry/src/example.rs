@@ -150,6 +150,10 @@ fn queue(base: u32) -> Queue {
     }
 }
 
+fn priority(base: u64) -> Priority {
+    Priority { storms: base + 700, storms_restored: base + 600, ..Priority::default() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -162,8 +166,4 @@ mod tests {
             assert_eq!(value["Notification"]["Timestamp"], "1790000000000", "{text}");
         }
     }
-}
-
-fn priority(base: u64) -> Priority {
-    Priority { storms: base + 700, storms_restored: base + 600, ..Priority::default() }
 }

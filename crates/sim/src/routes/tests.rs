@@ -27,7 +27,7 @@ fn network(names: &[&str], ends: &[[(usize, usize); 2]]) -> (Vec<Node>, Vec<Link
                 seed: 0,
                 ports,
             };
-            NodeKind::Switch(SwitchNode { settings, turn_ns: 0 })
+            NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns: 0 }))
         };
         Node { name: (*name).to_owned(), kind }
     };

@@ -280,7 +280,7 @@ impl Nodes {
             TableKind::Host(host) => Some(NodeKind::Host(host)),
             TableKind::Switch { device, turn_ns } => {
                 let settings = devices.list.get(device?)?.switch.clone();
-                Some(NodeKind::Switch(SwitchNode { settings, turn_ns }))
+                Some(NodeKind::Switch(Box::new(SwitchNode { settings, turn_ns })))
             }
         };
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });

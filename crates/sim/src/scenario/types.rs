@@ -66,7 +66,7 @@ pub struct Node {
 #[derive(Debug, Clone, PartialEq)]
 pub enum NodeKind {
     /// A switch with as many ports as its configuration has.
-    Switch(SwitchNode),
+    Switch(Box<SwitchNode>),
     /// A host with one port.
     Host(HostNode),
 }

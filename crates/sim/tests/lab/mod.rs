@@ -13,7 +13,10 @@ pub const MS: u64 = 1_000_000;
 /// A switch with this configuration.
 pub fn switch(name: &str, config: &str) -> Node {
     let config = config::parse(name, config).unwrap_or_else(|mistakes| panic!("{mistakes}"));
-    Node { name: name.to_owned(), kind: NodeKind::Switch(SwitchNode { settings: config.switch, turn_ns: 0 }) }
+    Node {
+        name: name.to_owned(),
+        kind: NodeKind::Switch(Box::new(SwitchNode { settings: config.switch, turn_ns: 0 })),
+    }
 }
 
 /// A host that obeys every pause.

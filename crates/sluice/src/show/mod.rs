@@ -17,6 +17,7 @@ mod telemetry;
 mod text;
 
 use std::io::IsTerminal;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -72,16 +73,9 @@ enum Shown {
 
 impl ValueEnum for Shown {
     fn value_variants<'a>() -> &'a [Self] {
-        use View::{Buffers, Congestion, Counters, Pfc, Ports, Queues};
-        const ALL: [Shown; 7] = [
-            Shown::Of(Ports),
-            Shown::Of(Congestion),
-            Shown::Of(Queues),
-            Shown::Of(Buffers),
-            Shown::Of(Pfc),
-            Shown::Of(Counters),
-            Shown::Telemetry,
-        ];
+        static ALL: LazyLock<Vec<Shown>> = LazyLock::new(|| {
+            View::value_variants().iter().copied().map(Shown::Of).chain([Shown::Telemetry]).collect()
+        });
         &ALL
     }
 
