@@ -13,7 +13,7 @@ use crate::mistakes::{Place, Report};
 use crate::ports::{Port, PortTable};
 use crate::schedule;
 use crate::section::Setting;
-use crate::watchdog;
+use crate::watchdog_checks;
 
 /// Each port has an interface of its own.
 pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
@@ -87,7 +87,7 @@ fn dependences_of(table: &PortTable, effective: &[Layers<PortTable>], report: &m
     let schedules: Vec<_> = effective.iter().map(|port| port.schedule()).collect();
     schedule::dependences(&table.schedule, &schedules, report);
     needs_rate(table, effective, report);
-    watchdog::dependences(table, effective, report);
+    watchdog_checks::dependences(table, effective, report);
     for priority in 0..PRIORITIES {
         needs_no_drop(table, effective, priority, report);
     }

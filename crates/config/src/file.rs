@@ -15,9 +15,9 @@ use crate::reader::read_file;
 use crate::section::Section;
 use crate::telemetry::{self, Telemetry};
 use crate::values::{NAME_CURE, is_name};
-use crate::watchdog::{self, EarlyWarningTable, WatchdogTable};
+use crate::watchdog::{EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
-use crate::{advice, checks, fixed};
+use crate::{advice, checks, fixed, watchdog_checks};
 
 /// Longest path of a Unix socket: `sun_path` less the final zero.
 const SOCKET_BYTES: usize = 107;
@@ -179,7 +179,7 @@ fn read<T>(
         checks::no_drop_queues(&ports, &bridge, report);
         checks::pause_times(&ports, report);
         checks::one_flow_control(&ports, report);
-        watchdog::limits(&ports, report);
+        watchdog_checks::limits(&ports, report);
         checks::buffer(&buffer, &ports, &place, report);
     }
 

@@ -238,6 +238,7 @@ mod telemetry;
 mod thresholds;
 mod values;
 mod watchdog;
+mod watchdog_checks;
 mod words;
 
 pub use crate::advice::headroom_shortage;

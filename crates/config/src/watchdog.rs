@@ -12,7 +12,6 @@ use switch::settings::{
 
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
-use crate::ports::{Port, PortTable};
 use crate::section::{Section, Setting, value_or};
 
 const MS: Nanos = 1_000_000;
@@ -32,15 +31,15 @@ pub(crate) struct WatchdogTable {
     action: Option<Setting<StormAction>>,
     /// `recovery` is manual.
     by_hand: Option<Setting<bool>>,
-    priorities: [Option<PriorityTable>; PRIORITIES],
+    pub(crate) priorities: [Option<PriorityTable>; PRIORITIES],
 }
 
 /// `pfc.watchdog.priority.N`.
 #[derive(Debug, Clone)]
-struct PriorityTable {
-    place: Place,
+pub(crate) struct PriorityTable {
+    pub(crate) place: Place,
     manner: Manner,
-    limit: Option<Setting<StormLimit>>,
+    pub(crate) limit: Option<Setting<StormLimit>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +99,7 @@ impl WatchdogTable {
     }
 
     /// Where the first setting stands that says how, and not what is watched.
-    fn first_manner(&self) -> Option<&Place> {
+    pub(crate) fn first_manner(&self) -> Option<&Place> {
         let places = [
             self.precision_ns.as_ref().map(|setting| &setting.place),
             self.action.as_ref().map(|setting| &setting.place),
@@ -188,7 +187,7 @@ impl EarlyWarningTable {
 }
 
 impl<'t> Layers<'t, WatchdogTable> {
-    fn priority(self, priority: usize) -> Option<&'t PriorityTable> {
+    pub(crate) fn priority(self, priority: usize) -> Option<&'t PriorityTable> {
         let is_on = self.value(|table| &table.enabled, true);
         self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
     }
@@ -224,47 +223,5 @@ impl Layers<'_, EarlyWarningTable> {
     /// The early warning of a priority.
     pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
         self.look_up(|table| table.priorities[priority]).unwrap_or_default()
-    }
-}
-
-/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something is watched has something.
-pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
-    let watchdog = &table.pfc.watchdog;
-    for (priority, of) in watchdog.priorities.iter().enumerate() {
-        let Some(of) = of else { continue };
-        if effective.iter().all(|port| port.pfc().list() & 1 << priority == 0) {
-            let cure = format!("add {priority} to pfc.no_drop, or leave this out");
-            report.add(&of.place, format!("priority {priority} is not no-drop"), cure);
-        } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
-            let cure = "write pfc.rx = true, or leave this out";
-            report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
-        }
-    }
-    let watches = |port: &Layers<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
-    if let Some(place) = watchdog.first_manner()
-        && !effective.iter().any(watches)
-    {
-        let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
-        report.add(place, "of no effect: no priority is watched", cure);
-    }
-}
-
-/// Storms are counted for longer than one takes to be found.
-pub(crate) fn limits(ports: &[Port], report: &mut Report) {
-    for port in ports {
-        for priority in 0..PRIORITIES {
-            let Some(settings) = port.settings.watchdog[priority] else { continue };
-            let limit = port.tables().watchdog().priority(priority).and_then(|table| table.limit.as_ref());
-            if let Some(Setting { value, place }) = limit
-                && value.period_ns <= settings.detection_ns
-            {
-                let (period, detection) = (value.period_ns / MS, settings.detection_ns / MS);
-                let what = format!(
-                    "a period of {period} ms is not longer than the detection time of {detection} ms"
-                );
-                let cure = format!("write period_s = {} or more", settings.detection_ns / (1000 * MS) + 1);
-                report.add(place, what, cure);
-            }
-        }
     }
 }

@@ -165,7 +165,7 @@ impl Egress {
     }
 
     /// Charges a frame that fits and puts it at the end of its queue.
-    #[inline]
+    #[inline(always)] // once a frame, and nowhere else
     pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
         let q = charge.queue();
         let queue = &mut self.queues[q];
