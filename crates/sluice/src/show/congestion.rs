@@ -29,7 +29,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         let used = || port.queues.iter().enumerate().filter(|(_, queue)| was_used(queue));
         let queues = used().map(|(number, queue)| {
             let before = earlier.and_then(|port| port.queues.get(number)?.transmitted);
-            (number.to_string(), queue.clone(), before)
+            (number.to_string(), *queue, before)
         });
         let all = (used().count() > 1)
             .then(|| ("all".to_owned(), sum(port), earlier.and_then(|port| sum(port).transmitted)));
