@@ -1,5 +1,6 @@
 //! What a Debian machine must have beyond Rust: looked for where it must be found, installed with `apt-get`.
 
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
@@ -18,7 +19,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 19] = [
+const PACKAGES: [Package; 20] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -38,6 +39,7 @@ const PACKAGES: [Package; 19] = [
     package("tshark", "tshark", "tests of what is on the wire"),
     package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
+    package("prometheus", "promtool", "tests of metrics"),
 ];
 
 /// What `cargo xtask vm` needs beside them.
@@ -91,8 +93,10 @@ fn install(packages: &[Package]) -> Result<()> {
         );
     }
     let update = apt_get(&["update", "--quiet=2"])?;
+    let held = HeldServices::hold(&names)?;
     let installed =
         apt_get(&[&["install", "--yes", "--quiet=2", "--no-install-recommends"], &names[..]].concat())?;
+    drop(held);
     if !installed {
         let hint = if update { "" } else { " (apt-get update failed too: is this machine offline?)" };
         bail!(
@@ -103,6 +107,42 @@ fn install(packages: &[Package]) -> Result<()> {
         bail!("{} was installed and yet there is no {}", package.name, package.shown_by);
     }
     Ok(())
+}
+
+/// Packages of which only a program is wanted, and not the service that Debian starts with them.
+const SERVICES: [&str; 1] = ["prometheus"];
+/// What Debian asks before it starts a service (invoke-rc.d(8)).
+const POLICY: &str = "/usr/sbin/policy-rc.d";
+
+/// Keeps services that come with packages from starting, now and when the machine boots.
+struct HeldServices {
+    names: Vec<String>,
+    has_policy: bool,
+}
+
+impl HeldServices {
+    fn hold(packages: &[&str]) -> Result<Self> {
+        let names: Vec<String> =
+            SERVICES.into_iter().filter(|name| packages.contains(name)).map(str::to_owned).collect();
+        let has_policy = !names.is_empty() && !exists(POLICY); // one that is there is somebody's will
+        if has_policy {
+            let rule = format!("#!/bin/sh\ncase \"$1\" in {}) exit 101 ;; esac\n", names.join("|"));
+            std::fs::write(POLICY, rule).context(POLICY)?;
+            std::fs::set_permissions(POLICY, std::fs::Permissions::from_mode(0o755)).context(POLICY)?;
+        }
+        Ok(Self { names, has_policy })
+    }
+}
+
+impl Drop for HeldServices {
+    fn drop(&mut self) {
+        if self.has_policy {
+            let _ = std::fs::remove_file(POLICY);
+        }
+        for name in self.names.iter().filter(|_| exists("/run/systemd/system")) {
+            let _ = Command::new("systemctl").args(["disable", "--quiet", name]).status();
+        }
+    }
 }
 
 /// Runs apt-get without any question; false if it failed.

@@ -58,6 +58,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         control_socket,
         recorder,
         telemetry,
+        metrics,
         pfc_enabled,
         preset: _,
         links: _,
@@ -77,6 +78,9 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
     if old.telemetry != *telemetry {
         changes.restart.push("telemetry".to_owned());
+    }
+    if old.metrics != *metrics {
+        changes.restart.push("metrics".to_owned());
     }
     if old.pfc_enabled != *pfc_enabled {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));

@@ -8,6 +8,7 @@ use switch::settings::{BridgeSettings, MAX_PORTS};
 use crate::alarm::AlarmTable;
 use crate::buffer::Buffer;
 use crate::congestion::Congestion;
+use crate::metrics::{self, Metrics};
 use crate::mistakes::{Mistakes, Place, Report};
 use crate::policy::Policies;
 use crate::ports::{Link, Port, PortTable};
@@ -45,6 +46,8 @@ pub struct Config {
     pub control_socket: PathBuf,
     /// What is reported to collectors.
     pub telemetry: Telemetry,
+    /// Where metrics are served; `None`: nowhere.
+    pub metrics: Option<Metrics>,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
     pub warnings: Mistakes,
 }
@@ -162,6 +165,8 @@ fn read<T>(
     }
     let mut alarm_paths = Vec::new();
     let telemetry = Telemetry::read(&mut file, &mut alarm_paths, report);
+    let mut open = None;
+    let metrics = metrics::read(&mut file, &mut open, report);
     let place = file.place.clone();
     file.finish(&[], report);
 
@@ -204,6 +209,7 @@ fn read<T>(
         alarm.warn_of_idle(tables, &mut warnings);
         checks::flooded_queues(&ports, &bridge, &flood_places, &mut warnings);
         telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
+        metrics::warn_of_open(open, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);
@@ -219,6 +225,7 @@ fn read<T>(
         recorder,
         control_socket,
         telemetry,
+        metrics,
         warnings,
     };
     (config, made)

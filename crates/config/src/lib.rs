@@ -176,6 +176,10 @@
 //! [telemetry.subscription.A]
 //! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, 100 at least
 //! destinations = ["collector1"]
+//!
+//! [metrics]                        # docs/metrics.md
+//! enabled = true                   # false by default
+//! listen  = "127.0.0.1:9464"       # the default; whoever reaches this address reads them
 //! ```
 //!
 //! A port's own settings win over the defaults one by one, and those over what holds for the whole switch, in whatever order the
@@ -227,6 +231,7 @@ mod fixed;
 mod lasting;
 mod layers;
 mod meeting;
+mod metrics;
 mod mistakes;
 mod policy;
 mod ports;
@@ -248,6 +253,7 @@ pub use crate::changes::{Changes, changes};
 pub use crate::file::{Config, Dataplane, RecorderSettings, Scheduling, parse};
 pub use crate::fix::{Fix, fix};
 pub use crate::lasting::{Headroom, headrooms, spell_time};
+pub use crate::metrics::Metrics;
 pub use crate::mistakes::{Mistake, Mistakes};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::preset::{PRESETS, Preset};

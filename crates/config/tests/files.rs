@@ -49,6 +49,7 @@ fn the_smallest_file() {
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
             telemetry: Telemetry::default(),
+            metrics: None,
             warnings: config.warnings.clone(),
         }
     );

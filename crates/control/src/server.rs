@@ -51,12 +51,25 @@ pub const MAX_RECORDING: Duration = Duration::from_secs(3600);
 /// Bytes of a piece of a recording in one message.
 const PIECE_BYTES: usize = 1 << 20;
 
+/// Who reads watermarks: each sees the peaks since its own last read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reader {
+    /// The clients of the API, all together.
+    Api,
+    /// A sensor group of a subscription, by its place.
+    Sensor(usize),
+    /// Whoever reads the metrics.
+    Metrics,
+}
+
 /// What a client wants of the owner of the loop, and the way back for the answer.
 #[derive(Debug)]
 pub enum Request {
     /// A snapshot, taken after this moment.
     Snapshot {
-        /// The watermark since the last read begins anew right after it.
+        /// Whose watermarks "since the last read" are in it.
+        reader: Reader,
+        /// They begin anew right after it.
         read_watermarks: bool,
         /// Where it goes.
         answer: oneshot::Sender<v1::Snapshot>,
@@ -143,7 +156,7 @@ struct Owner(mpsc::Sender<Request>);
 
 impl Owner {
     async fn snapshot(&self, read_watermarks: bool) -> Result<v1::Snapshot, Status> {
-        self.ask(|answer| Request::Snapshot { read_watermarks, answer }).await
+        self.ask(|answer| Request::Snapshot { reader: Reader::Api, read_watermarks, answer }).await
     }
 
     async fn carry_out(&self, order: Order) -> Result<Vec<String>, Status> {

@@ -41,7 +41,7 @@ impl Fake {
         let switch = tokio::spawn(async move {
             while let Some(request) = requested.recv().await {
                 match request {
-                    Request::Snapshot { read_watermarks, answer } => {
+                    Request::Snapshot { read_watermarks, answer, .. } => {
                         let at_ns = counter.fetch_add(1, Ordering::Relaxed) + 1;
                         let ballast = v1::Port { name: "x".repeat(ballast_bytes), ..Default::default() };
                         let bridge_entries = read_watermarks.into();

@@ -50,6 +50,7 @@ pub struct Core<P: Port> {
     turns: u64,
     last_turn: Option<Instant>,
     worst_stall_ns: Nanos,
+    awake_ns: Nanos,
     turns_by_time: [u64; TURN_TIMES],
 }
 
@@ -79,6 +80,7 @@ impl<P: Port> Core<P> {
             turns: 0,
             last_turn: None,
             worst_stall_ns: 0,
+            awake_ns: 0,
             turns_by_time: [0; TURN_TIMES],
         }
     }
@@ -327,6 +329,7 @@ impl<P: Port> Core<P> {
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
         snapshot.loop_turns = self.turns;
         snapshot.loop_worst_stall_ns = self.worst_stall_ns;
+        snapshot.loop_awake_ns = self.awake_ns;
         snapshot.loop_turns_by_time = self.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
@@ -338,6 +341,7 @@ impl<P: Port> Core<P> {
         if let Some(last) = self.last_turn.replace(now) {
             let nanos = now.since(last);
             self.worst_stall_ns = self.worst_stall_ns.max(nanos);
+            self.awake_ns += nanos;
             self.turns_by_time[turn_time(nanos)] += 1;
         }
     }

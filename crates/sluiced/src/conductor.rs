@@ -9,7 +9,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use control::server::{MAX_REQUESTS, Request};
+use control::server::{MAX_REQUESTS, Reader, Request};
 use control::{DaemonFacts, Order, Outcome, PortFacts, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
 use switch::{Description, Event, Severity, Snapshot};
@@ -27,6 +27,7 @@ use crate::machine::Machine;
 use crate::orders::{self, Step};
 use crate::recording::Recording;
 use crate::stall::Stalls;
+use crate::watermarks::Watermarks;
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -84,6 +85,7 @@ pub enum End {
 
 /// Somebody who waits for a snapshot.
 struct Wish {
+    reader: Reader,
     read_watermarks: bool,
     answer: oneshot::Sender<v1::Snapshot>,
 }
@@ -118,6 +120,8 @@ pub struct Conductor {
     commands: VecDeque<Command>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
     snapshot: Option<Box<Snapshot>>,
+    /// What each reader has not seen of them.
+    watermarks: Watermarks,
     /// Who gets the snapshot that the loop is filling.
     asked: Vec<Wish>,
     /// Who came later: theirs must be taken later, too.
@@ -150,6 +154,7 @@ impl Conductor {
             stalls,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
+            watermarks: Watermarks::default(),
             asked: Vec::new(),
             waiting: Vec::new(),
             orders: VecDeque::new(),
@@ -225,8 +230,8 @@ impl Conductor {
 
     fn accept(&mut self, request: Request) {
         match request {
-            Request::Snapshot { read_watermarks, answer } => {
-                self.waiting.push(Wish { read_watermarks, answer });
+            Request::Snapshot { reader, read_watermarks, answer } => {
+                self.waiting.push(Wish { reader, read_watermarks, answer });
             }
             Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
             Request::Order { order, answer } => {
@@ -288,9 +293,16 @@ impl Conductor {
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
         self.events.note_lost(snapshot.events_lost);
         self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
-        let message = self.message(&snapshot);
+        let mut message = self.message(&snapshot);
+        let readers: Vec<Reader> =
+            self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
         for wish in self.asked.drain(..) {
-            let _ = wish.answer.send(message.clone()); // a client that is gone needs none
+            let mut told = message.clone();
+            self.watermarks.look(wish.reader, &mut told);
+            let _ = wish.answer.send(told); // a client that is gone needs none
+        }
+        if !readers.is_empty() {
+            self.watermarks.begin_anew(&mut message, &readers);
         }
         self.snapshot = Some(snapshot);
     }

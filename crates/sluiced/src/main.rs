@@ -18,6 +18,7 @@ mod report;
 mod run;
 mod socket;
 mod stall;
+mod watermarks;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -14,7 +14,7 @@ use control::Journal;
 use control::server::{self, About, MAX_REQUESTS};
 use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
-use telemetry::{Device, Telemetry};
+use telemetry::{Device, Settings, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -60,7 +60,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
     check_core(core)?;
     socket::must_be_free(&config.control_socket)?;
-    telemetry::check(&config.telemetry)?;
+    telemetry::check(Settings::of(config))?;
     let interfaces = look_up(&config.interfaces).await?;
     let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
     let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
@@ -93,7 +93,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
     let telemetry =
-        Telemetry::start(&config.telemetry, device, names.clone(), requests.clone(), journal.clone())?;
+        Telemetry::start(Settings::of(config), device, names.clone(), requests.clone(), journal.clone())?;
     let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;

@@ -165,6 +165,8 @@ pub struct Snapshot {
     pub loop_turns: u64,
     /// The longest time between two turns of the loop in which the loop was not asleep, since the start.
     pub loop_worst_stall_ns: u64,
+    /// The time between turns, sleep apart, in all.
+    pub loop_awake_ns: u64,
     /// Turns by the time from the turn before, sleep apart: [`turn_time`] says which.
     pub loop_turns_by_time: [u64; TURN_TIMES],
 }

@@ -10,6 +10,7 @@ mod destination;
 mod event;
 mod example;
 mod message;
+mod metrics;
 mod run;
 mod sample;
 mod source;
@@ -19,7 +20,7 @@ mod tests;
 
 pub use example::example;
 pub use message::Device;
-pub use run::{StartError, Telemetry, check};
+pub use run::{Settings, StartError, Telemetry, check};
 
 /// Messages and server of `grpc_dialout`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

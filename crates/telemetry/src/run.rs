@@ -1,11 +1,12 @@
 //! Telemetry of a running switch, on a thread of its own.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use control::server::Request;
+use control::server::{Reader, Request};
 use control::{Journal, v1};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -14,6 +15,7 @@ use tokio::task::JoinSet;
 use crate::connect::{self, Namespace};
 use crate::destination::{Destination, Timing};
 use crate::message::{Device, unix_ms};
+use crate::metrics::server;
 use crate::source::{self, Feed};
 use crate::status::Shared;
 
@@ -36,9 +38,35 @@ pub enum StartError {
         /// What the system said.
         cause: io::Error,
     },
+    /// The address of the metrics is in use, or not of this machine.
+    #[error(
+        "metrics.listen: cannot listen on {address}: {cause}; write another address or port, or leave [metrics] out"
+    )]
+    Listen {
+        /// As the file has it.
+        address: SocketAddr,
+        /// What the system said.
+        cause: io::Error,
+    },
     /// No thread.
     #[error("telemetry: cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+}
+
+/// What the configuration says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings<'c> {
+    /// What is reported to collectors.
+    pub telemetry: &'c config::Telemetry,
+    /// Where metrics are served.
+    pub metrics: Option<config::Metrics>,
+}
+
+impl<'c> Settings<'c> {
+    /// Of a configuration.
+    pub fn of(config: &'c config::Config) -> Self {
+        Self { telemetry: &config.telemetry, metrics: config.metrics }
+    }
 }
 
 /// Telemetry that runs; it ends with this.
@@ -53,9 +81,9 @@ impl Telemetry {
     /// Starts what `settings` say, of a switch that answers `requests`, has these `ports` and writes `journal`.
     ///
     /// # Errors
-    /// A network namespace is not there, or no thread can be started.
+    /// A network namespace is not there, metrics cannot be served where they should be, or no thread can be started.
     pub fn start(
-        settings: &config::Telemetry,
+        settings: Settings,
         device: Device,
         ports: Vec<String>,
         requests: mpsc::Sender<Request>,
@@ -65,7 +93,7 @@ impl Telemetry {
     }
 
     pub(crate) fn start_with(
-        settings: &config::Telemetry,
+        Settings { telemetry: settings, metrics }: Settings,
         device: Device,
         ports: Vec<String>,
         requests: mpsc::Sender<Request>,
@@ -73,16 +101,19 @@ impl Telemetry {
         timing: Timing,
     ) -> Result<Self, StartError> {
         let namespaces = settings.destinations.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
+        let listener = metrics.map(listen).transpose()?;
         let shared = Arc::new(shared(settings));
         let (stop, stopped) = watch::channel(false);
-        if settings.subscriptions.is_empty() {
+        if settings.subscriptions.is_empty() && listener.is_none() {
             return Ok(Self { shared, stop, thread: None });
         }
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let work = {
             let shared = Arc::clone(&shared);
             move || {
-                runtime.block_on(work(&shared, namespaces, device, ports, requests, journal, timing, stopped))
+                runtime.block_on(work(
+                    &shared, namespaces, device, ports, requests, journal, timing, listener, stopped,
+                ))
             }
         };
         let thread = std::thread::Builder::new().name("telemetry".to_owned()).spawn(work)?;
@@ -108,9 +139,15 @@ impl Drop for Telemetry {
 /// Whether it could start, as far as that can be told without doing so.
 ///
 /// # Errors
-/// A network namespace is not there.
-pub fn check(settings: &config::Telemetry) -> Result<(), StartError> {
-    settings.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))
+/// A network namespace is not there, or metrics cannot be served where they should be.
+pub fn check(settings: Settings) -> Result<(), StartError> {
+    settings.telemetry.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))?;
+    settings.metrics.map(listen).transpose().map(drop)
+}
+
+fn listen(metrics: config::Metrics) -> Result<std::net::TcpListener, StartError> {
+    let address = metrics.listen;
+    server::listen(address).map_err(|cause| StartError::Listen { address, cause })
 }
 
 fn namespace(destination: &config::Destination) -> Result<Option<Namespace>, StartError> {
@@ -144,21 +181,28 @@ fn shared(settings: &config::Telemetry) -> Shared {
 
 #[allow(clippy::too_many_arguments, reason = "all that the thread owns")]
 async fn work(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     namespaces: Vec<Option<Namespace>>,
     device: Device,
     ports: Vec<String>,
     requests: mpsc::Sender<Request>,
     journal: Journal,
     timing: Timing,
+    listener: Option<std::net::TcpListener>,
     mut stop: watch::Receiver<bool>,
 ) {
     let feeds = || shared.subscriptions.iter().flat_map(|(_, feeds)| feeds).cloned();
     let (periodic, events): (Vec<Feed>, Vec<Feed>) =
         feeds().partition(|feed| feed.sensor.interval_ms.is_some());
     let mut sources = JoinSet::new();
-    for feed in periodic {
-        sources.spawn(feed.sample(requests.clone()));
+    for (place, feed) in periodic.into_iter().enumerate() {
+        sources.spawn(feed.sample(Reader::Sensor(place), requests.clone()));
+    }
+    if let Some(listener) = listener {
+        let shared = Arc::clone(shared);
+        let telemetry = Box::new(move || shared.status());
+        let source = server::Source { device: device.clone(), requests: requests.clone(), telemetry };
+        sources.spawn(async { drop(server::serve(listener, source).await) });
     }
     drop(requests);
     if !events.is_empty() {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use config::{Sensor, SensorPath};
-use control::server::Request;
+use control::server::{Reader, Request};
 use control::{Journal, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -47,8 +47,8 @@ impl Feed {
         self.destinations.iter().for_each(|destination| destination.push(payload.clone()));
     }
 
-    /// Samples until the switch stops; nothing if these are event paths.
-    pub async fn sample(self, requests: mpsc::Sender<Request>) {
+    /// Samples as `reader` until the switch stops; nothing if these are event paths.
+    pub async fn sample(self, reader: Reader, requests: mpsc::Sender<Request>) {
         let Some(interval_ms) = self.sensor.interval_ms else { return };
         let mut ticks = interval(Duration::from_millis(interval_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -58,7 +58,7 @@ impl Feed {
             ticks.tick().await;
             let (answer, answered) = oneshot::channel();
             let ask = async {
-                requests.send(Request::Snapshot { read_watermarks, answer }).await.ok()?;
+                requests.send(Request::Snapshot { reader, read_watermarks, answer }).await.ok()?;
                 answered.await.ok()
             };
             let now = match timeout(PATIENCE, ask).await {

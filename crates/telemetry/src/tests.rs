@@ -14,7 +14,7 @@ use tonic::Status;
 use crate::collector::{self, Received};
 use crate::destination::Timing;
 use crate::example::{port_names, sample};
-use crate::{Device, Telemetry};
+use crate::{Device, Settings, Telemetry};
 
 /// Ends a test that waits for what never comes; nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ impl Lab {
         let device = Device { name: "lab".to_owned(), version: "0".to_owned() };
         let names = port_names();
         let telemetry =
-            Telemetry::start_with(&config.telemetry, device, names, requests, journal.clone(), TIMING)
+            Telemetry::start_with(Settings::of(&config), device, names, requests, journal.clone(), TIMING)
                 .unwrap();
         let status = Box::new(telemetry.status());
         Self { journal, telemetry, status }
@@ -320,7 +320,7 @@ fn a_network_namespace_that_is_not_there_is_refused() {
     let text = "[port.a]\ninterface = \"a\"\n[telemetry.destination-group.c]\ncollectors = [\"h\"]\n\
                 vpn_instance = \"sluice-nowhere\"\n";
     let config = config::parse("x.toml", text).unwrap();
-    let refused = crate::check(&config.telemetry).unwrap_err().to_string();
+    let refused = crate::check(Settings::of(&config)).unwrap_err().to_string();
     assert_eq!(
         refused,
         "telemetry.destination-group.c.vpn_instance: there is no network namespace `sluice-nowhere` \

@@ -39,6 +39,7 @@ pub fn snapshot() -> Snapshot {
         log_lines_left_out: 12,
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
+        loop_awake_ns: 9_000_000_000,
         loop_turns_by_time: [
             &[1_200_000, 1_541_589, 300_000, 99_000, 0, 0, 1_000, 2, 0, 1][..],
             &[0; switch::counters::TURN_TIMES - 10],

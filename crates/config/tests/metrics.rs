@@ -1,0 +1,65 @@
+//! `[metrics]`: what is right and what comes of it, and each mistake with its cure.
+
+use config::{Config, Metrics};
+
+fn parse(text: &str) -> Result<Config, String> {
+    let text = format!("{text}\n[port.a]\ninterface = \"veth0\"\n");
+    config::parse("x.toml", &text).map_err(|mistakes| mistakes.to_string())
+}
+
+fn listens(address: &str) -> Option<Metrics> {
+    Some(Metrics { listen: address.parse().unwrap() })
+}
+
+#[test]
+fn off_unless_enabled_and_then_on_loopback() {
+    for (text, expected) in [
+        ("", None),
+        ("[metrics]\nenabled = false", None),
+        ("[metrics]\nenabled = false\nlisten = \"[::1]:9000\"", None),
+        ("[metrics]\nenabled = true", listens("127.0.0.1:9464")),
+        ("[metrics]\nenabled = true\nlisten = \"[::1]:9000\"", listens("[::1]:9000")),
+    ] {
+        let config = parse(text).unwrap();
+        assert_eq!((config.metrics, config.warnings.list().len()), (expected, 0), "{text}");
+    }
+}
+
+#[test]
+fn an_address_that_others_reach_is_warned_of() {
+    let config = parse("[metrics]\nenabled = true\nlisten = \"0.0.0.0:9464\"").unwrap();
+    assert_eq!(config.metrics, listens("0.0.0.0:9464"));
+    let [warning] = config.warnings.list() else { panic!("one warning") };
+    assert_eq!(
+        warning.what,
+        "whoever reaches 0.0.0.0:9464 can read the metrics: there is neither password nor encryption"
+    );
+}
+
+#[test]
+fn each_mistake_has_its_cure() {
+    for (text, says) in [
+        ("[metrics]", "write enabled = true, too, or leave [metrics] out"),
+        ("[metrics]\nlisten = \"127.0.0.1:9464\"", "write enabled = true, too, or leave [metrics] out"),
+        (
+            "[metrics]\nenabled = true\nlisten = \"localhost:9464\"",
+            "`localhost:9464` is no address with a port",
+        ),
+        ("[metrics]\nenabled = true\nlisten = \"127.0.0.1\"", "write an address of this machine and a port"),
+        ("[metrics]\nenabled = true\nlisten = \"127.0.0.1:0\"", "port 0 is none"),
+        ("[metrics]\nenabled = true\nlisten = 9464", "127.0.0.1:9464"),
+        ("[metrics]\nenable = true", "enabled"),
+    ] {
+        let said = parse(text).unwrap_err();
+        assert!(said.contains(says), "{text}: {said}");
+        assert!(said.contains("metrics"), "{said}");
+    }
+}
+
+#[test]
+fn other_metrics_need_a_restart() {
+    let [off, on] = ["", "[metrics]\nenabled = true"].map(|text| parse(text).unwrap());
+    let changes = config::changes(&off, &on);
+    assert_eq!((changes.live.len(), changes.restart), (0, vec!["metrics".to_owned()]));
+    assert!(config::changes(&on, &on).is_empty());
+}

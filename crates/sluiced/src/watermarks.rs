@@ -1,0 +1,122 @@
+//! Who reads the watermark "since the last read", and what each has not seen yet.
+//!
+//! Rule: a read begins that watermark anew in the switch, which knows one of the kind. What a reader would lose by the reads of others
+//! is kept for it here until it reads itself, so each sees the most cells since its own last read.
+//! Source: docs/law.md, "Watermarks".
+
+use std::collections::BTreeMap;
+
+use control::server::Reader;
+use control::v1::{Level, Snapshot};
+
+/// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are as many as the file makes.
+#[derive(Debug)]
+pub struct Watermarks {
+    unseen: BTreeMap<Reader, Vec<u32>>,
+}
+
+impl Default for Watermarks {
+    /// Nobody has read anything: clients and metrics will see what there was since the start. Sensors come at the start.
+    fn default() -> Self {
+        Self { unseen: [Reader::Api, Reader::Metrics].map(|reader| (reader, Vec::new())).into() }
+    }
+}
+
+impl Watermarks {
+    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it.
+    pub fn look(&mut self, reader: Reader, snapshot: &mut Snapshot) {
+        let unseen = self.unseen.entry(reader).or_default();
+        for (level, peak) in levels(snapshot).zip(unseen.iter()) {
+            level.peak_read_cells = level.peak_read_cells.max(*peak);
+        }
+    }
+
+    /// The switch has begun the watermark anew right after `snapshot`, as it gave it, and these have read it.
+    pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[Reader]) {
+        for (reader, unseen) in &mut self.unseen {
+            if readers.contains(reader) {
+                unseen.clear();
+                continue;
+            }
+            unseen.resize(levels(snapshot).count(), 0);
+            for (peak, level) in unseen.iter_mut().zip(levels(snapshot)) {
+                *peak = level.peak_read_cells.max(*peak);
+            }
+        }
+    }
+}
+
+/// Every level of a snapshot, in one order.
+fn levels(snapshot: &mut Snapshot) -> impl Iterator<Item = &mut Level> {
+    let pools = [&mut snapshot.ingress_pools, &mut snapshot.egress_pools].into_iter().flatten();
+    let pools = pools.chain(&mut snapshot.headroom).filter_map(|pool| pool.level.as_mut());
+    let of_ports = snapshot.ports.iter_mut().flat_map(|port| {
+        let groups = port.groups.iter_mut();
+        let groups = groups.flat_map(|group| [&mut group.shared, &mut group.headroom, &mut group.total]);
+        groups.chain(port.queues.iter_mut().map(|queue| &mut queue.level)).flatten()
+    });
+    pools.chain(of_ports)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control::v1::{Group, Pool, Port, Queue};
+
+    /// A switch whose levels have all had this peak since the last read of anybody.
+    fn snapshot(peak_read_cells: u32) -> Snapshot {
+        let level = || Some(Level { peak_read_cells, ..Level::default() });
+        let pool = || Pool { level: level(), ..Pool::default() };
+        let group = || Group { shared: level(), headroom: level(), total: level(), ..Group::default() };
+        let queue = || Queue { level: level(), ..Queue::default() };
+        let port = Port { groups: vec![group(), group()], queues: vec![queue()], ..Port::default() };
+        Snapshot {
+            ports: vec![port],
+            ingress_pools: vec![pool()],
+            egress_pools: vec![pool(), pool()],
+            headroom: Some(pool()),
+            ..Snapshot::default()
+        }
+    }
+
+    /// Each line: who looks, whether that is a read, the peak of the switch since the last read, and what the reader sees.
+    #[test]
+    fn each_reader_sees_the_most_since_its_own_last_read() {
+        const API: Reader = Reader::Api;
+        const METRICS: Reader = Reader::Metrics;
+        const SENSOR: Reader = Reader::Sensor(0);
+        let mut watermarks = Watermarks::default();
+        for (line, (reader, reads, peak, seen)) in [
+            (METRICS, true, 0, 0),
+            (API, false, 7, 7),
+            (METRICS, true, 7, 7),
+            (API, false, 2, 7),   // since its own last read, which never was
+            (SENSOR, true, 2, 2), // never seen before: whoever comes new has missed nothing that it asked for
+            (API, true, 1, 7),
+            (API, true, 3, 3),
+            (METRICS, true, 0, 3),
+            (SENSOR, true, 0, 3),
+            (METRICS, true, 9, 9),
+            (SENSOR, false, 4, 9),
+            (SENSOR, true, 4, 9),
+            (SENSOR, true, 1, 1),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut taken = snapshot(peak);
+            let mut told = taken.clone();
+            watermarks.look(reader, &mut told);
+            assert_eq!(told, snapshot(seen), "line {line}");
+            if reads {
+                watermarks.begin_anew(&mut taken, &[reader]);
+            }
+        }
+    }
+
+    #[test]
+    fn every_level_is_among_them() {
+        let text = format!("{:?}", snapshot(3));
+        assert_eq!(levels(&mut snapshot(3)).count(), text.matches("peak_read_cells: 3").count());
+    }
+}

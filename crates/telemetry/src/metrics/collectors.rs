@@ -1,0 +1,35 @@
+//! Metrics of the dial-out: what each collector got.
+
+use std::fmt;
+
+use control::v1::{Telemetry, TelemetryDestination};
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::family::{self, Metric, Row, counter, gauge};
+
+const METRICS: &[Metric<TelemetryDestination>] = &[
+    counter("sluice_collector_messages_confirmed", "Messages that the collector has confirmed.", |to| {
+        Some(to.sent.into())
+    }),
+    counter(
+        "sluice_collector_messages_dropped",
+        "Messages that it will never get, as they found no room.",
+        |to| Some(to.dropped.into()),
+    ),
+    counter("sluice_collector_failures", "Attempts to connect, and streams, that failed.", |to| {
+        Some(to.failures.into())
+    }),
+    gauge("sluice_collector_backlog_messages", "Messages that wait, or are not confirmed.", |to| {
+        Some(to.backlog.into())
+    }),
+];
+
+/// Writes them.
+pub fn encode(encoder: &mut DescriptorEncoder, telemetry: &Telemetry) -> fmt::Result {
+    let rows: Vec<_> = telemetry
+        .destinations
+        .iter()
+        .map(|to| Row::new(&[("group", to.group.as_str()), ("collector", to.address.as_str())], to))
+        .collect();
+    family::encode(encoder, METRICS, &rows)
+}

@@ -1,0 +1,153 @@
+//! Metrics of a port as a whole.
+
+use control::v1::{Count, Kernel, Port};
+
+use super::family::{Metric, Several, counter, counters, gauge, seconds};
+use super::{bytes, frames};
+
+/// All of them.
+pub const METRICS: &[Metric<Port>] = &[
+    gauge("sluice_port_up", "1: it carries frames.", |port| Some(port.up.into())),
+    gauge("sluice_port_held", "1: its transmission is held by hand.", |port| Some(port.held.into())),
+    gauge("sluice_port_speed_bytes_per_second", "The rate that it keeps; without it none is set.", |port| {
+        (port.speed_bps > 0).then(|| (port.speed_bps / 8).into())
+    }),
+    counter("sluice_port_received_frames", "Data frames that came in.", |port| {
+        Some(frames(&port.received).into())
+    }),
+    counter("sluice_port_received_bytes", "Their bytes, without FCS.", |port| {
+        Some(bytes(&port.received).into())
+    }),
+    counters(
+        "sluice_port_received_coloured_frames",
+        "Of these, frames of drop level 1 (yellow) and 2 (red).",
+        |port| {
+            vec![
+                (("drop_level", "yellow"), port.received_yellow_frames.into()),
+                (("drop_level", "red"), port.received_red_frames.into()),
+            ]
+        },
+    ),
+    counter("sluice_port_transmitted_frames", "Data frames that left.", |port| {
+        Some(frames(&port.transmitted).into())
+    }),
+    counter("sluice_port_transmitted_bytes", "Their bytes, without FCS.", |port| {
+        Some(bytes(&port.transmitted).into())
+    }),
+    counters("sluice_port_dropped_frames", "Frames dropped, by reason.", |port| {
+        drops(port, |count| count.frames)
+    }),
+    counters("sluice_port_dropped_bytes", "Their bytes, without FCS.", |port| {
+        drops(port, |count| count.bytes)
+    }),
+    counter(
+        "sluice_port_input_dropped_frames",
+        "Of the drops those that came in here and never had a place in a queue.",
+        |port| Some(frames(&port.input_dropped).into()),
+    ),
+    counter("sluice_port_output_dropped_frames", "Of the drops those that were to leave here.", |port| {
+        Some(frames(&port.output_dropped).into())
+    }),
+    counter("sluice_port_pfc_received_frames", "PFC frames that came in.", |port| {
+        port.pfc_received.as_ref().map(|count| count.frames.into())
+    }),
+    counter("sluice_port_pfc_sent_frames", "PFC frames that went out.", |port| {
+        port.pfc_sent.as_ref().map(|count| count.frames.into())
+    }),
+    counter(
+        "sluice_port_pfc_malformed_frames",
+        "Frames of ethertype 0x8808 that are neither PFC nor PAUSE.",
+        |port| Some(port.pfc_malformed_frames.into()),
+    ),
+    counter("sluice_port_pause_received_frames", "802.3x PAUSE frames that came in.", |port| {
+        Some(port.pause_received_frames.into())
+    }),
+    counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames that went out.", |port| {
+        Some(port.pause_sent_frames.into())
+    }),
+    gauge("sluice_port_link_paused", "1: the neighbour has paused the whole link by 802.3x PAUSE.", |port| {
+        Some(port.link_paused.into())
+    }),
+    counter("sluice_port_link_pauses", "Pauses of the whole link that began.", |port| {
+        Some(port.link_pauses.into())
+    }),
+    counter("sluice_port_link_paused_seconds", "Time that the whole link was paused.", |port| {
+        Some(seconds(port.link_paused_ns))
+    }),
+    counter(
+        "sluice_port_rx_ring_episodes",
+        "Times that frames piled up in the RX rings and all no-drop priorities were paused.",
+        |port| Some(port.rx_ring_episodes.into()),
+    ),
+    gauge("sluice_port_bridge_entries", "Addresses learned.", |port| Some(port.bridge_entries.into())),
+    counter(
+        "sluice_port_bridge_limit_frames",
+        "Frames whose source was not learned, as the port has all it may have.",
+        |port| Some(port.bridge_limit_frames.into()),
+    ),
+    gauge("sluice_port_in_flight_peak_bytes", "The most bytes that were with the kernel at once.", |port| {
+        Some(port.in_flight_peak_bytes.into())
+    }),
+    counter("sluice_port_kernel_lost_frames", "Data frames that the kernel took to send and lost.", |port| {
+        Some(port.kernel_lost_frames.into())
+    }),
+    counters(
+        "sluice_port_kernel_dropped_frames",
+        "Frames that the kernel lost on receipt, by reason.",
+        |port| {
+            of_kernel(port, |kernel| {
+                vec![
+                    (("reason", "fill_ring_empty"), kernel.rx_fill_ring_empty_frames.into()),
+                    (("reason", "rx_ring_full"), kernel.rx_ring_full_frames.into()),
+                    (("reason", "other"), kernel.rx_dropped_frames.into()),
+                ]
+            })
+        },
+    ),
+    counters("sluice_port_kernel_refused_descriptors", "Descriptors that the kernel refused.", |port| {
+        of_kernel(port, |kernel| {
+            vec![
+                (("direction", "received"), kernel.rx_invalid_frames.into()),
+                (("direction", "sent"), kernel.tx_invalid_frames.into()),
+            ]
+        })
+    }),
+    counters(
+        "sluice_port_kernel_stray_frames",
+        "Frames that the kernel gave back and the port had not given it: ignored.",
+        |port| {
+            of_kernel(port, |kernel| {
+                vec![
+                    (("direction", "received"), kernel.rx_stray_frames.into()),
+                    (("direction", "sent"), kernel.tx_stray_frames.into()),
+                ]
+            })
+        },
+    ),
+    counter("sluice_port_kernel_sendto_calls", "Calls of sendto.", |port| {
+        port.kernel.as_ref().map(|kernel| kernel.tx_kicks.into())
+    }),
+    counters(
+        "sluice_port_kernel_sendto_errors",
+        "Calls of sendto that failed, by error; a frame is lost with each ebusy only.",
+        |port| {
+            of_kernel(port, |kernel| {
+                vec![
+                    (("error", "eagain"), kernel.tx_again.into()),
+                    (("error", "ebusy"), kernel.tx_busy.into()),
+                    (("error", "enobufs"), kernel.tx_no_buffers.into()),
+                    (("error", "enetdown"), kernel.tx_down.into()),
+                ]
+            })
+        },
+    ),
+];
+
+fn of_kernel(port: &Port, read: fn(&Kernel) -> Several<'static>) -> Several<'static> {
+    port.kernel.as_ref().map_or(Vec::new(), read)
+}
+
+/// By reason.
+fn drops(port: &Port, read: fn(&Count) -> u64) -> Several<'_> {
+    port.drops.iter().map(|(reason, count)| (("reason", reason.as_str()), read(count).into())).collect()
+}

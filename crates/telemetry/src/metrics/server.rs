@@ -1,0 +1,169 @@
+//! The metrics over HTTP: `GET /metrics`.
+//!
+//! Rule: OpenMetrics 1.0 for those who accept it, Prometheus's text 0.0.4 for all others. Answers are made one at a time, and one
+//! serves whoever asks within 100 ms, so readers however many cost the poll loop ten snapshots a second at most. So many connections
+//! are open at once, each for a minute at most; memory stays bounded. Source: docs/metrics.md.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use control::server::{Reader, Request};
+use control::v1;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::service::service_fn;
+use hyper::{Method, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::{Moment, text};
+use crate::message::Device;
+
+/// Connections at once.
+const MOST_CONNECTIONS: usize = 16;
+/// How long one may last, however busy.
+const CONNECTION: Duration = Duration::from_secs(60);
+/// How long a client may take for the head of a request.
+const HEAD: Duration = Duration::from_secs(10);
+/// Bytes of a head, and of what waits to be read.
+const MOST_HEAD_BYTES: usize = 16 << 10;
+/// How old an answer may be.
+const FRESH: Duration = Duration::from_millis(100);
+/// How long the switch may take.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// What the answers are made of.
+pub struct Source {
+    /// Who answers.
+    pub device: Device,
+    /// The way to the switch.
+    pub requests: mpsc::Sender<Request>,
+    /// What is reported to collectors.
+    pub telemetry: Box<dyn Fn() -> v1::Telemetry + Send + Sync>,
+}
+
+struct Site {
+    source: Source,
+    /// The last answer in the format of OpenMetrics, and when it was made.
+    last: Mutex<Option<(Instant, Arc<str>)>>,
+}
+
+/// A socket that listens at `address`.
+///
+/// # Errors
+/// It is in use, or not of this machine.
+pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves until it is dropped.
+///
+/// # Errors
+/// `listener` is none for this runtime.
+pub async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let site = Arc::new(Site { source, last: Mutex::default() });
+    let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let mut connections = tokio::task::JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
+        let stream = loop {
+            match listener.accept().await {
+                Ok((stream, _)) => break stream,
+                Err(_) => sleep(Duration::from_millis(100)).await, // out of descriptors, or a client gone already
+            }
+        };
+        while connections.try_join_next().is_some() {}
+        let site = Arc::clone(&site);
+        connections.spawn(async move {
+            let answer = service_fn(move |request| answer(Arc::clone(&site), request));
+            let connection = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEAD)
+                .max_buf_size(MOST_HEAD_BYTES)
+                .serve_connection(TokioIo::new(stream), answer);
+            let _ = timeout(CONNECTION, connection).await; // whatever a client does, it is its own affair
+            drop(place);
+        });
+    }
+}
+
+type Answer = Response<Full<Bytes>>;
+
+async fn answer(site: Arc<Site>, request: hyper::Request<Incoming>) -> Result<Answer, Infallible> {
+    let is_known = matches!(request.uri().path(), "/" | "/metrics");
+    if is_known && request.method() != Method::GET && request.method() != Method::HEAD {
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are only read: GET\n");
+        answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+        return Ok(answer);
+    }
+    Ok(match request.uri().path() {
+        "/metrics" => site.metrics(wants_openmetrics(&request)).await,
+        "/" => {
+            plain(StatusCode::OK, "Sluice, a lossless Ethernet switch in software. Its metrics: /metrics\n")
+        }
+        _ => plain(StatusCode::NOT_FOUND, "there is nothing here; the metrics are at /metrics\n"),
+    })
+}
+
+fn wants_openmetrics<T>(request: &hyper::Request<T>) -> bool {
+    let accepted = request.headers().get_all(ACCEPT);
+    accepted
+        .iter()
+        .any(|accepted| accepted.to_str().is_ok_and(|text| text.contains("application/openmetrics-text")))
+}
+
+impl Site {
+    async fn metrics(&self, as_openmetrics: bool) -> Answer {
+        match self.openmetrics().await {
+            Some(found) if as_openmetrics => respond(StatusCode::OK, OPENMETRICS, found.to_string()),
+            Some(found) => respond(StatusCode::OK, PROMETHEUS, text::prometheus(&found)),
+            None => plain(StatusCode::SERVICE_UNAVAILABLE, "the poll loop did not answer within 2 s\n"),
+        }
+    }
+
+    async fn openmetrics(&self) -> Option<Arc<str>> {
+        let mut last = self.last.lock().await;
+        if let Some((made, text)) = &*last
+            && made.elapsed() < FRESH
+        {
+            return Some(Arc::clone(text));
+        }
+        let (answer, answered) = oneshot::channel();
+        let ask = async {
+            let request = Request::Snapshot { reader: Reader::Metrics, read_watermarks: true, answer };
+            self.source.requests.send(request).await.ok()?;
+            answered.await.ok()
+        };
+        let snapshot = timeout(PATIENCE, ask).await.ok()??;
+        let device = self.source.device.clone();
+        let text: Arc<str> =
+            Moment { device, snapshot, telemetry: (self.source.telemetry)() }.openmetrics().into();
+        *last = Some((Instant::now(), Arc::clone(&text)));
+        Some(text)
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    respond(status, PLAIN, text.to_owned())
+}
+
+fn respond(status: StatusCode, kind: &'static str, text: String) -> Answer {
+    let mut answer = Response::new(Full::new(Bytes::from(text)));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    answer
+}

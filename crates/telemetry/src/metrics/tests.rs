@@ -1,0 +1,239 @@
+//! The metrics of a made-up switch, and how they are served.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use control::server::Request;
+use control::v1::{Kernel, Snapshot, StormTraffic, Telemetry, TelemetryDestination};
+use tokio::sync::mpsc;
+
+use super::server::{Source, listen, serve};
+use super::{Moment, text};
+use crate::example::sample;
+use crate::message::Device;
+
+/// Series of a port at most, and of the switch beside its ports: docs/metrics.md says so.
+const MOST_OF_A_PORT: usize = 600;
+const MOST_OF_THE_SWITCH: usize = 120;
+
+fn device() -> Device {
+    Device { name: "lab".to_owned(), version: "0.1.0".to_owned() }
+}
+
+/// A switch on which everything has happened that is counted.
+pub(super) fn full() -> Snapshot {
+    let mut snapshot = sample();
+    snapshot.pfc_enabled = true;
+    snapshot.loop_turns_by_time = (0..24).collect();
+    snapshot.loop_awake_ns = 1_500_000_000;
+    snapshot.loop_worst_stall_ns = 2_500_000;
+    for pool in &mut snapshot.ingress_pools {
+        pool.pause_threshold_cells = Some(5000);
+    }
+    for port in &mut snapshot.ports {
+        port.interface = "veth0".to_owned();
+        port.xdp_mode = "native".to_owned();
+        port.speed_bps = 1_000_000_000;
+        port.kernel = Some(Kernel { rx_ring_full_frames: 5, tx_kicks: 77, ..Kernel::default() });
+        for reason in switch::DropReason::ALL {
+            port.drops.entry(reason.name().to_owned()).or_default();
+        }
+        for queue in &mut port.queues {
+            queue.threshold_cells = Some(640);
+            queue.average_cells = Some(12);
+        }
+        for priority in &mut port.priorities {
+            priority.paused_ns = 1_250_000_000;
+            priority.storm_traffic = Some(StormTraffic { tx_dropped_frames: 3, ..StormTraffic::default() });
+        }
+    }
+    snapshot
+}
+
+/// The same with one port, of which priority 3 and its queue were used.
+fn small() -> Snapshot {
+    let mut snapshot = full();
+    snapshot.ports.truncate(1);
+    snapshot.loop_turns_by_time.truncate(5);
+    let port = &mut snapshot.ports[0];
+    for place in (0..8).filter(|&place| place != 3) {
+        port.groups[place] = Default::default();
+        port.queues[place] = Default::default();
+        port.priorities[place] = Default::default();
+        for count in [&mut port.pfc_sent, &mut port.pfc_received].into_iter().flatten() {
+            count.xoff_frames[place] = 0;
+            count.xon_frames[place] = 0;
+        }
+    }
+    snapshot
+}
+
+fn telemetry() -> Telemetry {
+    let to = TelemetryDestination {
+        group: "c".to_owned(),
+        address: "192.168.2.1:50050".to_owned(),
+        sent: 7,
+        ..TelemetryDestination::default()
+    };
+    Telemetry { destinations: vec![to], ..Telemetry::default() }
+}
+
+pub(super) fn openmetrics(snapshot: Snapshot) -> String {
+    Moment { device: device(), snapshot, telemetry: telemetry() }.openmetrics()
+}
+
+/// The labels of each metric, by name; those of a histogram by that of its buckets.
+pub(super) fn labels_by_name(text: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let (series, _) = line.rsplit_once(' ').expect("a series and its value");
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let labels = labels.trim_end_matches('}').split(',').filter(|label| !label.is_empty());
+        let labels = labels.map(|label| label.split_once('=').expect("a label").0.to_owned());
+        found.entry(name.to_owned()).or_default().extend(labels);
+    }
+    found
+}
+
+#[test]
+fn a_port_with_one_priority_in_full() {
+    insta::assert_snapshot!(openmetrics(small()));
+}
+
+#[test]
+fn the_older_format_names_counters_in_full_and_knows_no_units() {
+    let new = "# HELP a_frames Frames.\n# TYPE a_frames counter\n# UNIT a_frames frames\na_frames_total{port=\"x\"} 1\n\
+               # HELP a A gauge, of a_frames counter.\n# TYPE a gauge\na 2\n# EOF\n";
+    let old = "# HELP a_frames_total Frames.\n# TYPE a_frames_total counter\na_frames_total{port=\"x\"} 1\n\
+               # HELP a A gauge, of a_frames counter.\n# TYPE a gauge\na 2\n";
+    assert_eq!(text::prometheus(new), old);
+}
+
+#[test]
+fn series_are_bounded_and_each_is_there_once() {
+    let [two, one, none] = [2, 1, 0].map(|ports| {
+        let mut snapshot = full();
+        snapshot.ports.truncate(ports);
+        let text = openmetrics(snapshot);
+        let series: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect();
+        let names = series.iter().map(|line| line.rsplit_once(' ').unwrap().0);
+        assert_eq!(names.collect::<BTreeSet<_>>().len(), series.len(), "each once");
+        series.len()
+    });
+    assert_eq!(two - one, one - none, "ports are alike");
+    println!("{} series of a port, {none} of the switch", two - one);
+    assert!(two - one <= MOST_OF_A_PORT && none <= MOST_OF_THE_SWITCH, "{} {none}", two - one);
+}
+
+/// Prometheus's conventions, as far as a line can show them.
+#[test]
+fn names_and_help_are_as_prometheus_has_them() {
+    let text = openmetrics(full());
+    let mut families = BTreeSet::new();
+    for line in text.lines().filter(|line| line.starts_with("# HELP")) {
+        let mut words = line.splitn(4, ' ').skip(2);
+        let (name, help) = (words.next().unwrap(), words.next().unwrap());
+        assert!(families.insert(name.to_owned()), "{name} is there twice");
+        assert!(name.starts_with("sluice_") && help.ends_with('.'), "{line}");
+        assert!(["_ns", "_ms", "_bps", "_total"].iter().all(|end| !name.ends_with(end)), "{name}");
+    }
+    for (name, labels) in labels_by_name(&text) {
+        let known =
+            ["port", "priority", "queue", "pool", "side", "since", "le", "reason", "drop_level", "kind"];
+        let more = [
+            "direction",
+            "error",
+            "fate",
+            "switch",
+            "version",
+            "interface",
+            "xdp_mode",
+            "group",
+            "collector",
+        ];
+        assert!(
+            labels.iter().all(|label| known.contains(&&**label) || more.contains(&&**label)),
+            "{name} {labels:?}"
+        );
+    }
+}
+
+/// Sends one request and takes the whole answer.
+fn ask(port: u16, request: &str) -> String {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+fn get(port: u16, path: &str, accept: &str) -> String {
+    ask(port, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nAccept: {accept}\r\nConnection: close\r\n\r\n"))
+}
+
+/// A server of the metrics of a switch that answers; its port.
+fn server(requested: fn(mpsc::Receiver<Request>)) -> u16 {
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let (requests, receiver) = mpsc::channel(8);
+    std::thread::spawn(move || requested(receiver));
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let source = Source { device: device(), requests, telemetry: Box::new(telemetry) };
+        runtime.block_on(serve(listener, source)).unwrap();
+    });
+    port
+}
+
+fn answer(mut requested: mpsc::Receiver<Request>) {
+    while let Some(request) = requested.blocking_recv() {
+        if let Request::Snapshot { answer, .. } = request {
+            let _ = answer.send(full());
+        }
+    }
+}
+
+#[test]
+fn readers_get_the_format_that_they_accept() {
+    let port = server(answer);
+    let new =
+        get(port, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
+    assert!(new.starts_with("HTTP/1.1 200 OK\r\n"), "{new}");
+    assert!(new.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8\r\n"));
+    let (_, body) = new.split_once("\r\n\r\n").unwrap();
+    assert_eq!(body, openmetrics(full()));
+    let old = get(port, "/metrics", "*/*");
+    assert!(old.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
+    assert_eq!(old.split_once("\r\n\r\n").unwrap().1, text::prometheus(&openmetrics(full())));
+}
+
+#[test]
+fn other_requests_are_told_what_there_is() {
+    let port = server(answer);
+    for (request, status, says) in [
+        ("GET / HTTP/1.1", "200 OK", "/metrics"),
+        ("GET /other HTTP/1.1", "404 Not Found", "the metrics are at /metrics"),
+        ("POST /metrics HTTP/1.1", "405 Method Not Allowed", "allow: GET, HEAD"),
+    ] {
+        let answer =
+            ask(port, &format!("{request}\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(says), "{answer}");
+    }
+    assert!(ask(port, "rubbish\r\n\r\n").starts_with("HTTP/1.1 400 Bad Request\r\n"));
+    // A head without an end costs what may wait, and then it is refused.
+    let long = format!("GET /metrics HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "x".repeat(100_000));
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _ = stream.write_all(long.as_bytes()); // it may be closed meanwhile
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 431 "), "{answer}");
+    assert!(get(port, "/metrics", "*/*").starts_with("HTTP/1.1 200 OK\r\n"), "and others are served");
+}
+
+#[test]
+fn a_switch_that_is_gone_is_said() {
+    let answer = get(server(drop), "/metrics", "*/*");
+    assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
+}

@@ -1,0 +1,25 @@
+//! Prometheus's text format 0.0.4, which older readers ask for, made of that of OpenMetrics.
+//!
+//! Rule: of what is in our metrics the two differ in that the older names a counter with its `_total`, and knows neither units nor an
+//! end. Source: docs/sources.md, "Standards" (OpenMetrics).
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+/// `openmetrics` in the older format.
+pub fn prometheus(openmetrics: &str) -> String {
+    let of_counter = |line: &str| line.strip_prefix("# TYPE ")?.strip_suffix(" counter").map(str::to_owned);
+    let counters: BTreeSet<String> = openmetrics.lines().filter_map(of_counter).collect();
+    let mut text = String::with_capacity(openmetrics.len());
+    for line in openmetrics.lines().filter(|line| !line.starts_with("# UNIT ") && *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.contains(name) => {
+                writeln!(text, "# {what} {name}_total {rest}")
+            }
+            _ => writeln!(text, "{line}"),
+        }
+        .expect("a string takes all");
+    }
+    text
+}
