@@ -19,7 +19,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 20] = [
+const PACKAGES: [Package; 21] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -40,6 +40,7 @@ const PACKAGES: [Package; 20] = [
     package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
     package("prometheus", "promtool", "tests of metrics"),
+    package("chromium", "chromium", "tests of the live page"),
 ];
 
 /// What `cargo xtask vm` needs beside them.

@@ -180,6 +180,7 @@
 //! [metrics]                        # docs/metrics.md
 //! enabled = true                   # false by default
 //! listen  = "127.0.0.1:9464"       # the default; whoever reaches this address reads them
+//! page    = true                   # a live page for browsers there, too; false by default
 //! ```
 //!
 //! A port's own settings win over the defaults one by one, and those over what holds for the whole switch, in whatever order the

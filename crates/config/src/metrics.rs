@@ -1,4 +1,4 @@
-//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics.
+//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics, and the live page for browsers.
 //!
 //! Rule: nothing is served unless asked for, and then on the loopback address unless told otherwise: whoever reaches the address reads
 //! it, without a password. Source: docs/metrics.md.
@@ -17,6 +17,8 @@ const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALH
 pub struct Metrics {
     /// Address and TCP port.
     pub listen: SocketAddr,
+    /// The live page is served there, too.
+    pub page: bool,
 }
 
 /// Reads `[metrics]`; `None`: none are served. What is open to the network is noted in `open`.
@@ -29,6 +31,7 @@ pub(crate) fn read(
     let place = section.place.clone();
     let enabled = section.boolean("enabled", report);
     let stated = section.string("listen", "127.0.0.1:9464", report);
+    let page = section.boolean("page", report).is_some_and(|page| page.value);
     section.finish(&[], report);
     let listen = stated.and_then(|stated| {
         let Ok(value) = stated.value.parse::<SocketAddr>() else {
@@ -57,7 +60,7 @@ pub(crate) fn read(
             return None;
         }
     }
-    let metrics = Metrics { listen: listen.as_ref().map_or(LISTEN, |listen| listen.value) };
+    let metrics = Metrics { listen: listen.as_ref().map_or(LISTEN, |listen| listen.value), page };
     *open = listen.filter(|listen| !listen.value.ip().is_loopback());
     Some(metrics)
 }

@@ -8,7 +8,7 @@ fn parse(text: &str) -> Result<Config, String> {
 }
 
 fn listens(address: &str) -> Option<Metrics> {
-    Some(Metrics { listen: address.parse().unwrap() })
+    Some(Metrics { listen: address.parse().unwrap(), page: false })
 }
 
 #[test]
@@ -23,6 +23,12 @@ fn off_unless_enabled_and_then_on_loopback() {
         let config = parse(text).unwrap();
         assert_eq!((config.metrics, config.warnings.list().len()), (expected, 0), "{text}");
     }
+}
+
+#[test]
+fn the_page_is_off_unless_it_is_wanted() {
+    let config = parse("[metrics]\nenabled = true\npage = true").unwrap();
+    assert_eq!(config.metrics, Some(Metrics { page: true, ..listens("127.0.0.1:9464").unwrap() }));
 }
 
 #[test]
@@ -49,6 +55,7 @@ fn each_mistake_has_its_cure() {
         ("[metrics]\nenabled = true\nlisten = \"127.0.0.1:0\"", "port 0 is none"),
         ("[metrics]\nenabled = true\nlisten = 9464", "127.0.0.1:9464"),
         ("[metrics]\nenable = true", "enabled"),
+        ("[metrics]\nenabled = true\npage = 1", "write true or false"),
     ] {
         let said = parse(text).unwrap_err();
         assert!(said.contains(says), "{text}: {said}");

@@ -11,6 +11,7 @@ mod event;
 mod example;
 mod message;
 mod metrics;
+mod page;
 mod run;
 mod sample;
 mod source;

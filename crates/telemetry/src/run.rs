@@ -101,7 +101,8 @@ impl Telemetry {
         timing: Timing,
     ) -> Result<Self, StartError> {
         let namespaces = settings.destinations.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
-        let listener = metrics.map(listen).transpose()?;
+        let listener =
+            metrics.map(|metrics| Ok::<_, StartError>((listen(metrics)?, metrics.page))).transpose()?;
         let shared = Arc::new(shared(settings));
         let (stop, stopped) = watch::channel(false);
         if settings.subscriptions.is_empty() && listener.is_none() {
@@ -188,7 +189,7 @@ async fn work(
     requests: mpsc::Sender<Request>,
     journal: Journal,
     timing: Timing,
-    listener: Option<std::net::TcpListener>,
+    listener: Option<(std::net::TcpListener, bool)>,
     mut stop: watch::Receiver<bool>,
 ) {
     let feeds = || shared.subscriptions.iter().flat_map(|(_, feeds)| feeds).cloned();
@@ -198,10 +199,16 @@ async fn work(
     for (place, feed) in periodic.into_iter().enumerate() {
         sources.spawn(feed.sample(Reader::Sensor(place), requests.clone()));
     }
-    if let Some(listener) = listener {
+    if let Some((listener, has_page)) = listener {
         let shared = Arc::clone(shared);
         let telemetry = Box::new(move || shared.status());
-        let source = server::Source { device: device.clone(), requests: requests.clone(), telemetry };
+        let source = server::Source {
+            device: device.clone(),
+            requests: requests.clone(),
+            telemetry,
+            journal: journal.clone(),
+            has_page,
+        };
         sources.spawn(async { drop(server::serve(listener, source).await) });
     }
     drop(requests);

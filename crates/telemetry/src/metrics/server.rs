@@ -1,7 +1,7 @@
-//! The metrics over HTTP: `GET /metrics`.
+//! The metrics over HTTP: `GET /metrics`; and the live page, where it is wanted: `GET /` and `GET /live`.
 //!
 //! Rule: OpenMetrics 1.0 for those who accept it, Prometheus's text 0.0.4 for all others. Answers are made one at a time, and one
-//! serves whoever asks within 100 ms, so readers however many cost the poll loop ten snapshots a second at most. So many connections
+//! serves whoever asks within 100 ms, so readers however many cost the poll loop ten snapshots a second at most, and as many for the page. So many connections
 //! are open at once, each for a minute at most; memory stays bounded. Source: docs/metrics.md.
 
 use std::convert::Infallible;
@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use control::server::{Reader, Request};
-use control::v1;
+use control::{Journal, v1};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{Moment, text};
 use crate::message::Device;
+use crate::page;
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -41,6 +42,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+const JSON: &str = "application/json";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// What the answers are made of.
@@ -51,12 +54,18 @@ pub struct Source {
     pub requests: mpsc::Sender<Request>,
     /// What is reported to collectors.
     pub telemetry: Box<dyn Fn() -> v1::Telemetry + Send + Sync>,
+    /// What has happened.
+    pub journal: Journal,
+    /// The live page is served, too.
+    pub has_page: bool,
 }
 
 struct Site {
     source: Source,
     /// The last answer in the format of OpenMetrics, and when it was made.
     last: Mutex<Option<(Instant, Arc<str>)>>,
+    /// The last snapshot for the page, and when it was taken.
+    live: Mutex<Option<(Instant, Arc<v1::Snapshot>)>>,
 }
 
 /// A socket that listens at `address`.
@@ -75,7 +84,7 @@ pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 /// `listener` is none for this runtime.
 pub async fn serve(listener: std::net::TcpListener, source: Source) -> io::Result<()> {
     let listener = TcpListener::from_std(listener)?;
-    let site = Arc::new(Site { source, last: Mutex::default() });
+    let site = Arc::new(Site { source, last: Mutex::default(), live: Mutex::default() });
     let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
     let mut connections = tokio::task::JoinSet::new();
     loop {
@@ -104,13 +113,16 @@ pub async fn serve(listener: std::net::TcpListener, source: Source) -> io::Resul
 type Answer = Response<Full<Bytes>>;
 
 async fn answer(site: Arc<Site>, request: hyper::Request<Incoming>) -> Result<Answer, Infallible> {
-    let is_known = matches!(request.uri().path(), "/" | "/metrics");
+    let (path, has_page) = (request.uri().path(), site.source.has_page);
+    let is_known = matches!(path, "/" | "/metrics") || has_page && path == "/live";
     if is_known && request.method() != Method::GET && request.method() != Method::HEAD {
-        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "metrics are only read: GET\n");
+        let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "this is only read: GET\n");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return Ok(answer);
     }
-    Ok(match request.uri().path() {
+    Ok(match path {
+        "/" if has_page => document(),
+        "/live" if has_page => site.live(request.uri().query()).await,
         "/metrics" => site.metrics(wants_openmetrics(&request)).await,
         "/" => {
             plain(StatusCode::OK, "Sluice, a lossless Ethernet switch in software. Its metrics: /metrics\n")
@@ -142,19 +154,51 @@ impl Site {
         {
             return Some(Arc::clone(text));
         }
-        let (answer, answered) = oneshot::channel();
-        let ask = async {
-            let request = Request::Snapshot { reader: Reader::Metrics, read_watermarks: true, answer };
-            self.source.requests.send(request).await.ok()?;
-            answered.await.ok()
-        };
-        let snapshot = timeout(PATIENCE, ask).await.ok()??;
+        let snapshot = self.snapshot(true).await?;
         let device = self.source.device.clone();
         let text: Arc<str> =
             Moment { device, snapshot, telemetry: (self.source.telemetry)() }.openmetrics().into();
         *last = Some((Instant::now(), Arc::clone(&text)));
         Some(text)
     }
+
+    async fn live(&self, query: Option<&str>) -> Answer {
+        match self.live_snapshot().await {
+            Some(snapshot) => {
+                let live = page::live(&self.source.device, &snapshot, &self.source.journal, query);
+                respond(StatusCode::OK, JSON, live)
+            }
+            None => plain(StatusCode::SERVICE_UNAVAILABLE, "the poll loop did not answer within 2 s\n"),
+        }
+    }
+
+    async fn live_snapshot(&self) -> Option<Arc<v1::Snapshot>> {
+        let mut last = self.live.lock().await;
+        if let Some((taken, snapshot)) = &*last
+            && taken.elapsed() < FRESH
+        {
+            return Some(Arc::clone(snapshot));
+        }
+        let snapshot = Arc::new(self.snapshot(false).await?);
+        *last = Some((Instant::now(), Arc::clone(&snapshot)));
+        Some(snapshot)
+    }
+
+    async fn snapshot(&self, read_watermarks: bool) -> Option<v1::Snapshot> {
+        let (answer, answered) = oneshot::channel();
+        let ask = async {
+            let request = Request::Snapshot { reader: Reader::Metrics, read_watermarks, answer };
+            self.source.requests.send(request).await.ok()?;
+            answered.await.ok()
+        };
+        timeout(PATIENCE, ask).await.ok()?
+    }
+}
+
+fn document() -> Answer {
+    let mut answer = respond(StatusCode::OK, HTML, page::DOCUMENT.to_owned());
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    answer
 }
 
 fn plain(status: StatusCode, text: &str) -> Answer {

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use control::server::Request;
 use control::v1::{Kernel, Snapshot, StormTraffic, Telemetry, TelemetryDestination};
+use control::{Journal, v1};
 use tokio::sync::mpsc;
 
 use super::server::{Source, listen, serve};
@@ -173,14 +174,17 @@ fn get(port: u16, path: &str, accept: &str) -> String {
 }
 
 /// A server of the metrics of a switch that answers; its port.
-fn server(requested: fn(mpsc::Receiver<Request>)) -> u16 {
+fn server(requested: fn(mpsc::Receiver<Request>), has_page: bool) -> u16 {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let port = listener.local_addr().unwrap().port();
     let (requests, receiver) = mpsc::channel(8);
     std::thread::spawn(move || requested(receiver));
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let source = Source { device: device(), requests, telemetry: Box::new(telemetry) };
+        let journal = Journal::default();
+        journal.note(v1::Event { message: "something happened".to_owned(), ..v1::Event::default() });
+        let telemetry = Box::new(telemetry);
+        let source = Source { device: device(), requests, telemetry, journal, has_page };
         runtime.block_on(serve(listener, source)).unwrap();
     });
     port
@@ -196,7 +200,7 @@ fn answer(mut requested: mpsc::Receiver<Request>) {
 
 #[test]
 fn readers_get_the_format_that_they_accept() {
-    let port = server(answer);
+    let port = server(answer, false);
     let new =
         get(port, "/metrics", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5");
     assert!(new.starts_with("HTTP/1.1 200 OK\r\n"), "{new}");
@@ -210,7 +214,7 @@ fn readers_get_the_format_that_they_accept() {
 
 #[test]
 fn other_requests_are_told_what_there_is() {
-    let port = server(answer);
+    let port = server(answer, false);
     for (request, status, says) in [
         ("GET / HTTP/1.1", "200 OK", "/metrics"),
         ("GET /other HTTP/1.1", "404 Not Found", "the metrics are at /metrics"),
@@ -232,8 +236,29 @@ fn other_requests_are_told_what_there_is() {
     assert!(get(port, "/metrics", "*/*").starts_with("HTTP/1.1 200 OK\r\n"), "and others are served");
 }
 
+/// The live page is there where it is wanted, with a policy that lets it load nothing, and so is what it asks for.
+#[test]
+fn the_page_is_served_where_it_is_wanted() {
+    let port = server(answer, true);
+    let document = get(port, "/", "text/html");
+    assert!(document.starts_with("HTTP/1.1 200 OK\r\n") && document.ends_with("</html>\n"), "{document}");
+    assert!(document.contains("content-type: text/html; charset=utf-8\r\n"));
+    assert!(document.contains("content-security-policy: default-src 'none'; "), "{document}");
+    let live = get(port, "/live?since=0", "*/*");
+    let (head, body) = live.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let live: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(live["switch"], serde_json::to_value(full()).unwrap());
+    let queues = &full().ports[0].queues;
+    assert_eq!(live["ports"][0]["queues"], serde_json::to_value(queues).unwrap());
+    assert_eq!(live["events"][0]["message"], "something happened");
+    let port = server(answer, false);
+    assert!(get(port, "/live", "*/*").starts_with("HTTP/1.1 404 Not Found\r\n"));
+    assert!(get(server(drop, true), "/live", "*/*").starts_with("HTTP/1.1 503 Service Unavailable\r\n"));
+}
+
 #[test]
 fn a_switch_that_is_gone_is_said() {
-    let answer = get(server(drop), "/metrics", "*/*");
+    let answer = get(server(drop, false), "/metrics", "*/*");
     assert!(answer.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{answer}");
 }
