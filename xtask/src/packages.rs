@@ -19,7 +19,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 20] = [
+const PACKAGES: [Package; 26] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -40,6 +40,20 @@ const PACKAGES: [Package; 20] = [
     package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
     package("prometheus", "promtool", "tests of metrics"),
+    package("g++", "g++", "tests of collectors in C++"),
+    package("protobuf-compiler", "protoc", "tests of collectors in C++ and Python"),
+    package("protobuf-compiler-grpc", "grpc_cpp_plugin", "tests of collectors in C++ and Python"),
+    package(
+        "python3-protobuf",
+        "/usr/lib/python3/dist-packages/google/protobuf/__init__.py",
+        "tests of collectors in Python",
+    ),
+    package("libgrpc++-dev", "/usr/include/grpcpp/grpcpp.h", "tests of collectors in C++"),
+    package(
+        "python3-grpcio",
+        "/usr/lib/python3/dist-packages/grpc/__init__.py",
+        "tests of collectors in Python",
+    ),
 ];
 
 /// What `cargo xtask vm` needs beside them.
