@@ -173,8 +173,7 @@ fn eight(row: &Value, key: &str) -> Vec<u64> {
 
 /// Whether what was collected last is what is shown now, in every row.
 fn numbers_agree(daemon: &Daemon, collected: &Collected) -> Result<Option<()>> {
-    let shown: Value =
-        serde_json::from_str(&sluice(daemon, &["show", "counters", "--json", "--keep-watermarks"])?)?;
+    let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "counters", "--json"])?)?;
     let of = |list: &str, port: &Value, place: &str| -> Vec<u64> {
         let rows = shown[list].as_array().into_iter().flatten().filter(|row| row["port"] == *port);
         rows.filter_map(|row| row.pointer(place)?.as_u64()).collect()
