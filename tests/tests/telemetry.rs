@@ -168,3 +168,69 @@ fn survives_a_collector_that_is_killed(
     }
     Ok(())
 }
+
+/// Under load, and while ports are held and released, the collector is killed again and again: each event comes, in order.
+#[test]
+fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
+    const ROUNDS: usize = 3;
+    const EACH: usize = 10;
+    let bed = Bed::new()?;
+    let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    bed.quiet_host(&switch, "idle")?;
+    let config = switch_config("on")
+        + &port_config("a", "1G")
+        + &group_config("a", AMPLE_HEADROOM_CELLS)
+        + &port_config("b", "100M")
+        + &port_config("idle", "1G")
+        + &telemetry_config(elsewhere.name());
+    let daemon = bed.daemon(&switch, &config)?;
+    let receiver = bed.host(&b, &[], &["--speed", "100M", "--no-drop", "3"])?;
+    let flows = [flow(&b.mac(), 3, "200M")];
+    let mut sender = bed.host(&a, &flows, &["--speed", "1G", "--no-drop", "3", "--duration", "60s"])?;
+    sender.go()?;
+
+    let happen = || -> Result<()> {
+        for _ in 0..EACH {
+            sluice(&daemon, &["port", "hold", "idle"])?;
+            sluice(&daemon, &["port", "release", "idle"])?;
+        }
+        Ok(())
+    };
+    let mut told = Vec::new();
+    for round in 0..=ROUNDS {
+        let collector = Collector::start(&switch, &bed.dir().join(format!("{round}.json")))?;
+        happen()?;
+        eventually("something comes", || Ok((!events(&collector.received()).is_empty()).then_some(())))?;
+        if round == ROUNDS {
+            let last: Value = serde_json::from_str(
+                sluice(&daemon, &["events", "--json"])?.lines().last().context("an event")?,
+            )?;
+            let last = last["number"].as_u64().context("its number")?;
+            eventually("the last event comes", || {
+                Ok(events(&collector.received()).iter().any(|(number, _)| *number == last).then_some(()))
+            })?;
+        }
+        let received = collector.received();
+        drop(collector); // killed
+        let events = events(&received);
+        assert!(events.windows(2).all(|pair| pair[0].0 < pair[1].0), "in order: {events:?}");
+        told.extend(events);
+        if round < ROUNDS {
+            happen()?;
+        }
+    }
+    let is_sending = !sender.has_sent_all()?;
+    testbed::Host::stop_all(vec![sender, receiver])?;
+    assert!(is_sending, "all of it was under load");
+    told.sort();
+    told.dedup();
+    let numbers: Vec<u64> = told.iter().map(|(number, _)| *number).collect();
+    assert!(numbers.iter().copied().eq(1..=numbers.len() as u64), "none is missing: {numbers:?}");
+    let held = told.iter().filter(|(_, kind)| kind == "port_held").count();
+    assert_eq!(held, (2 * ROUNDS + 1) * EACH);
+    let shown: Value = serde_json::from_str(&sluice(&daemon, &["show", "telemetry", "--json"])?)?;
+    ensure!(shown["destinations"][0]["dropped"] == 0, "{shown:#}");
+    daemon.stop()?;
+    Ok(())
+}

@@ -65,14 +65,14 @@ fn main() -> ExitCode {
 
 fn run_task(task: Task) -> Result<()> {
     match task {
-        Task::Setup => packages::set_up(),
+        Task::Setup => packages::set_up_tests(),
         Task::Demo { seconds, no_pfc } => {
             packages::set_up()?;
             run::require_root("the demo")?;
             run::demo(seconds, no_pfc)
         }
         Task::Test { filter } => {
-            packages::set_up()?;
+            packages::set_up_tests()?;
             run::require_root("the end-to-end tests")?;
             tests::all(filter.as_deref())
         }

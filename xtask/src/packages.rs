@@ -18,8 +18,8 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
     Package { name, shown_by, needed_for }
 }
 
-/// Everything that building, testing and the demo need.
-const PACKAGES: [Package; 21] = [
+/// Everything that building and the demo need, and most tests.
+const PACKAGES: [Package; 19] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -39,8 +39,26 @@ const PACKAGES: [Package; 21] = [
     package("tshark", "tshark", "tests of what is on the wire"),
     package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
+];
+
+/// Programs of others that tests hold Sluice against.
+const PEERS: [Package; 8] = [
     package("prometheus", "promtool", "tests of metrics"),
     package("chromium", "chromium", "tests of the live page"),
+    package("g++", "g++", "tests of collectors in C++"),
+    package("protobuf-compiler", "protoc", "tests of collectors in C++ and Python"),
+    package("protobuf-compiler-grpc", "grpc_cpp_plugin", "tests of collectors in C++ and Python"),
+    package("libgrpc++-dev", "/usr/include/grpcpp/grpcpp.h", "tests of collectors in C++"),
+    package(
+        "python3-grpcio",
+        "/usr/lib/python3/dist-packages/grpc/__init__.py",
+        "tests of collectors in Python",
+    ),
+    package(
+        "python3-protobuf",
+        "/usr/lib/python3/dist-packages/google/protobuf/__init__.py",
+        "tests of collectors in Python",
+    ),
 ];
 
 /// What `cargo xtask vm` needs beside them.
@@ -65,6 +83,12 @@ const LOSSLESS_VETH: (u32, u32) = (6, 16);
 pub fn set_up() -> Result<()> {
     check_kernel();
     install(&PACKAGES)
+}
+
+/// Installs what all tests need and is missing.
+pub fn set_up_tests() -> Result<()> {
+    set_up()?;
+    install(&PEERS)
 }
 
 /// Installs what the rig needs and is missing.

@@ -172,6 +172,8 @@
 //! backlog_messages = 1000          # what waits for a collector that does not take it; the defaults
 //! backlog_kib      = 16384
 //! message_kib      = 4096          # longer messages go in chunks
+//! tls = { ca = "ca.pem", server_name = "collector.example", certificate = "switch.pem", key = "switch.key" }  # encrypted;
+//!                                  # files beside this one; each may be left out, certificate and key together
 //!
 //! [telemetry.subscription.A]
 //! sensors      = [{ group = "usage", interval_s = 10 }, { group = "events" }]  # or interval_ms, 100 at least
@@ -243,6 +245,7 @@ mod section;
 mod sensor;
 mod telemetry;
 mod thresholds;
+mod tls;
 mod values;
 mod watchdog;
 mod watchdog_checks;
@@ -260,4 +263,5 @@ pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::preset::{PRESETS, Preset};
 pub use crate::sensor::SensorPath;
 pub use crate::telemetry::{Destination, Sensor, Subscription, Telemetry};
+pub use crate::tls::{Tls, TlsIdentity};
 pub use crate::values::{parse_speed, spell_speed};

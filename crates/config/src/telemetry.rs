@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use crate::mistakes::{Place, Report};
 use crate::section::{Item, Section, Setting};
 use crate::sensor::SensorPath;
+use crate::tls::{self, Tls};
 use crate::values::{bound, named};
 use crate::words::{did_you_mean, quoted};
 
@@ -44,6 +45,8 @@ pub struct Destination {
     pub vpn_instance: Option<String>,
     /// The HTTP/2 path that it serves.
     pub service: String,
+    /// How the connection is encrypted; `None`: it is not.
+    pub tls: Option<Tls>,
     /// The most messages that wait for it.
     pub backlog_messages: usize,
     /// The most bytes that wait for it.
@@ -240,6 +243,7 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Report) -
         }
         well.then(|| service.value.to_owned())
     });
+    let tls = tls::read(&mut group, report);
     let messages = group.number("backlog_messages", 1..=1_000_000u64, report);
     let kib = group.number("backlog_kib", 64..=1_048_576u64, report);
     let longest = group.number("message_kib", 1..=65_536u64, report);
@@ -271,6 +275,7 @@ fn read_destination_group(name: &str, mut group: Section, report: &mut Report) -
             port,
             vpn_instance: vpn_instance.clone(),
             service: service.clone().unwrap_or_else(|| SERVICE.to_owned()),
+            tls: tls.clone(),
             backlog_messages: messages.as_ref().map_or(1000, |messages| messages.value as usize),
             backlog_bytes: kib.as_ref().map_or(16 << 20, |kib| (kib.value as usize) << 10),
             message_bytes: longest.as_ref().map_or(4 << 20, |kib| (kib.value as usize) << 10),
@@ -305,13 +310,17 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
         return Some((text, PORT));
     }
     let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+    is_host(host).then_some((host, port(rest)?))
+}
+
+/// An IPv4 address or a name.
+pub(crate) fn is_host(host: &str) -> bool {
     let numeric = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let legal = if numeric {
+    if numeric {
         host.parse::<std::net::Ipv4Addr>().is_ok()
     } else {
         host.len() <= 253 && host.split('.').all(is_label)
-    };
-    legal.then_some((host, port(rest)?))
+    }
 }
 
 /// A part of a host's name.

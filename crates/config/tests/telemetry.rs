@@ -1,6 +1,6 @@
 //! `[telemetry]`: what is right and what comes of it, and each mistake with its cure.
 
-use config::{Config, Destination, Sensor, SensorPath, Subscription};
+use config::{Config, Destination, Sensor, SensorPath, Subscription, Tls, TlsIdentity};
 
 const PORT: &str = "[port.a]\ninterface = \"veth0\"\n";
 
@@ -47,6 +47,7 @@ fn sensors_destinations_and_subscriptions() {
         port: 50050,
         vpn_instance: None,
         service: "/grpc_dialout.GRPCDialout/Dialout".to_owned(),
+        tls: None,
         backlog_messages: 1000,
         backlog_bytes: 16 << 20,
         message_bytes: 4 << 20,
@@ -57,6 +58,7 @@ fn sensors_destinations_and_subscriptions() {
         port: 57400,
         vpn_instance: Some("management".to_owned()),
         service: "/grpc_dialout.gRPCDialout/Dialout".to_owned(),
+        tls: None,
         backlog_messages: 100,
         backlog_bytes: 64 << 10,
         message_bytes: 8 << 10,
@@ -91,6 +93,35 @@ fn sensors_destinations_and_subscriptions() {
             "nothing will come of buffermonitor/portquedropevent: the alarm that it reports is off"
         ]
     );
+}
+
+#[test]
+fn tls_is_as_the_file_says() {
+    let tls = |text: &str| {
+        let text = format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}");
+        parse(&text).telemetry.destinations.remove(0).tls
+    };
+    assert_eq!(tls(""), None);
+    assert_eq!(tls("tls = {}"), Some(Tls::default()));
+    let identity = TlsIdentity { certificate: "a.pem".into(), key: "/etc/a.key".into() };
+    let all = Tls {
+        ca: Some("ca.pem".into()),
+        server_name: Some("x.example".to_owned()),
+        identity: Some(identity),
+    };
+    let text = "tls = { ca = \"ca.pem\", server_name = \"x.example\", certificate = \"a.pem\", key = \"/etc/a.key\" }";
+    assert_eq!(tls(text), Some(all));
+    for (text, says) in [
+        ("tls = true", "tls"),
+        ("tls = { ca = \"\" }", "write the path of a PEM file, as in \"ca.pem\""),
+        ("tls = { certificate = \"a\" }", "a certificate without its key"),
+        ("tls = { key = \"a\" }", "a key without its certificate"),
+        ("tls = { server_name = \"a b\" }", "`a b` cannot be the name in a certificate"),
+        ("tls = { cafile = \"a\" }", "cafile"),
+    ] {
+        let said = mistakes(&format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}"));
+        assert!(said.contains(says), "{text}: {said}");
+    }
 }
 
 #[test]

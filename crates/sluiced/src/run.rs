@@ -60,7 +60,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
     check_core(core)?;
     socket::must_be_free(&config.control_socket)?;
-    telemetry::check(Settings::of(config))?;
+    telemetry::check(Settings::of(config, live.file()))?;
     let interfaces = look_up(&config.interfaces).await?;
     let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
     let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
@@ -92,8 +92,13 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let journal = Journal::default();
     let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let telemetry =
-        Telemetry::start(Settings::of(config), device, names.clone(), requests.clone(), journal.clone())?;
+    let telemetry = Telemetry::start(
+        Settings::of(config, live.file()),
+        device,
+        names.clone(),
+        requests.clone(),
+        journal.clone(),
+    )?;
     let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;

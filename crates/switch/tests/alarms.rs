@@ -137,3 +137,32 @@ fn an_alarm_is_told_within_ten_milliseconds() {
         assert!(lab.now.since(cause) <= LOOK_NS + 2_000, "nothing was told");
     }
 }
+
+/// Frames are lost every ten milliseconds for half a minute: what is told comes every 5 s, and each time all that was lost since.
+#[test]
+fn what_goes_on_is_told_every_five_seconds() {
+    let mut lab = alarmed(&KINDS);
+    arrive(&mut lab, 8); // whatever fits
+    let began = lab.now;
+    let mut told = Vec::new();
+    let mut lost = 0;
+    while lab.now.since(began) < 30 * SECOND_NS {
+        arrive(&mut lab, 1);
+        lab.now = lab.now + LOOK_NS;
+        lab.turn();
+        for (at, event) in lab.switch.drain_events() {
+            if let Event::DropAlarm { dropped, .. } = event {
+                told.push(at);
+                lost += dropped.frames;
+            }
+        }
+    }
+    assert_eq!(told.len(), 6, "{told:?}");
+    for pair in told.windows(2) {
+        let between = pair[1].since(pair[0]);
+        assert!((5 * SECOND_NS..=5 * SECOND_NS + LOOK_NS).contains(&between), "{between} ns");
+    }
+    // The last look was 5 s ago at most: one frame is lost each LOOK_NS.
+    let all = 30 * SECOND_NS / LOOK_NS;
+    assert!(lost <= all && lost >= all - 5 * SECOND_NS / LOOK_NS, "{lost} of {all}");
+}

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use futures::Stream;
 use tokio::net::TcpListener;
 pub use tonic::Status;
+pub use tonic::transport::ServerTlsConfig;
 use tonic::{Request, Response, Streaming};
 
 use crate::dialout::g_rpc_dialout_server::{GRpcDialout, GRpcDialoutServer};
@@ -37,17 +38,22 @@ pub struct Received {
     pub json: String,
 }
 
-/// Gives what comes to `listener` to `take` until `stop` is done. What `take` refuses is not confirmed.
+/// Gives what comes to `listener`, encrypted if there is `tls`, to `take` until `stop` is done. What `take` refuses is not confirmed.
 ///
 /// # Errors
 /// The transport's.
 pub async fn serve(
     listener: TcpListener,
+    tls: Option<ServerTlsConfig>,
     take: impl Fn(Received) -> Result<(), Status> + Send + Sync + 'static,
     stop: impl Future<Output = ()>,
 ) -> Result<(), tonic::transport::Error> {
     let service = Service(Arc::new(take));
-    tonic::transport::Server::builder()
+    let mut server = tonic::transport::Server::builder();
+    if let Some(tls) = tls {
+        server = server.tls_config(tls)?;
+    }
+    server
         .max_concurrent_streams(MAX_STREAMS)
         .add_service(GrpcDialoutServer::new(service.clone()))
         .add_service(GRpcDialoutServer::new(service))

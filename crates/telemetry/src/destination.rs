@@ -5,6 +5,7 @@
 //! be slow, answer rubbish) costs what its backlog may hold, and nobody else anything. Source: docs/telemetry.md, "Delivery".
 
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::backoff;
 use crate::connect::{self, Namespace};
 use crate::dialout::{DialoutMsg, DialoutResponse};
 use crate::message::{Device, Label, Payload, member, unix_ms};
+use crate::tls;
 
 /// The path of the report of what was dropped.
 pub const DROPPED_PATH: &str = "sluice/dropped";
@@ -84,6 +86,8 @@ impl State {
 pub struct Destination {
     settings: config::Destination,
     session: String,
+    /// Where the files of `tls` are looked for.
+    folder: PathBuf,
     inner: Mutex<Inner>,
     more: Notify,
 }
@@ -99,10 +103,10 @@ struct Inner {
 
 impl Destination {
     /// With an empty backlog, whose messages are numbered in this session.
-    pub fn new(settings: config::Destination, session: String) -> Self {
+    pub fn new(settings: config::Destination, session: String, folder: PathBuf) -> Self {
         let backlog = Backlog::new(settings.backlog_messages, settings.backlog_bytes);
         let inner = Inner { backlog, state: State::Idle, connections: 0, failures: 0, last_error: None };
-        Self { settings, session, inner: Mutex::new(inner), more: Notify::new() }
+        Self { settings, session, folder, inner: Mutex::new(inner), more: Notify::new() }
     }
 
     /// Takes a message; it never waits.
@@ -130,6 +134,7 @@ impl Destination {
             dropped: backlog.dropped(),
             backlog: backlog.len() as u64,
             backlog_bytes: backlog.bytes() as u64,
+            tls: self.settings.tls.is_some(),
             most_backlog: self.settings.backlog_messages as u64,
             connections: *connections,
             failures: *failures,
@@ -205,11 +210,17 @@ impl Destination {
             let connection = connect::connect(host.clone(), port, namespace.clone());
             async move { connection.await.map(TokioIo::new) }
         });
-        let endpoint = Endpoint::from_shared(format!("http://{}", self.settings.address()))
+        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.settings.address()))
             .map_err(|error| root(&error))?
             .http2_keep_alive_interval(timing.patience)
             .keep_alive_timeout(timing.patience)
             .http2_max_header_list_size(MOST_HEADER_BYTES);
+        if let Some(tls) = &self.settings.tls {
+            let tls = tls::client(tls, &self.settings.host, &self.folder)
+                .map_err(|(setting, error)| format!("tls.{setting}: {error}"))?;
+            endpoint = endpoint.tls_config(tls.timeout(timing.patience)).map_err(|error| root(&error))?;
+        }
         endpoint.connect_with_connector(connector).await.map_err(|error| root(&error))
     }
 
@@ -354,8 +365,11 @@ fn no_answer(what: &str, timing: Timing) -> String {
     format!("the collector did not {what} within {} s", timing.patience.as_secs_f64())
 }
 
-/// The error below all others.
-fn root(error: &dyn std::error::Error) -> String {
+/// The error below all others; what is wrong with TLS is said in words.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(words) = tls::explain(error) {
+        return words;
+    }
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;

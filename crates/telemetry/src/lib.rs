@@ -18,10 +18,14 @@ mod source;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tls;
+#[cfg(test)]
+mod tls_tests;
 
 pub use example::example;
 pub use message::Device;
 pub use run::{Settings, StartError, Telemetry, check};
+pub use tls::{FileError, server as server_tls};
 
 /// Messages and server of `grpc_dialout`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -18,6 +19,7 @@ use crate::message::{Device, unix_ms};
 use crate::metrics::server;
 use crate::source::{self, Feed};
 use crate::status::Shared;
+use crate::tls::{self, FileError};
 
 /// How long collectors may take for what is left when the switch stops.
 const STOP_PATIENCE: Duration = Duration::from_millis(500);
@@ -37,6 +39,16 @@ pub enum StartError {
         name: String,
         /// What the system said.
         cause: io::Error,
+    },
+    /// A file of `tls` cannot be used.
+    #[error("telemetry.destination-group.{group}.tls.{setting}: {cause}")]
+    Tls {
+        /// The destination group.
+        group: String,
+        /// The setting that names it.
+        setting: &'static str,
+        /// What is wrong.
+        cause: FileError,
     },
     /// The address of the metrics is in use, or not of this machine.
     #[error(
@@ -60,12 +72,15 @@ pub struct Settings<'c> {
     pub telemetry: &'c config::Telemetry,
     /// Where metrics are served.
     pub metrics: Option<config::Metrics>,
+    /// Where the configuration file lies, which names other files.
+    pub folder: &'c Path,
 }
 
 impl<'c> Settings<'c> {
-    /// Of a configuration.
-    pub fn of(config: &'c config::Config) -> Self {
-        Self { telemetry: &config.telemetry, metrics: config.metrics }
+    /// Of a configuration in this file.
+    pub fn of(config: &'c config::Config, file: &'c Path) -> Self {
+        let folder = file.parent().unwrap_or(Path::new("."));
+        Self { telemetry: &config.telemetry, metrics: config.metrics, folder }
     }
 }
 
@@ -93,17 +108,21 @@ impl Telemetry {
     }
 
     pub(crate) fn start_with(
-        Settings { telemetry: settings, metrics }: Settings,
+        settings: Settings,
         device: Device,
         ports: Vec<String>,
         requests: mpsc::Sender<Request>,
         journal: Journal,
         timing: Timing,
     ) -> Result<Self, StartError> {
+        files(settings)?;
+        let Settings { telemetry: settings, metrics, folder } = settings;
         let namespaces = settings.destinations.iter().map(namespace).collect::<Result<Vec<_>, _>>()?;
         let listener =
             metrics.map(|metrics| Ok::<_, StartError>((listen(metrics)?, metrics.page))).transpose()?;
-        let shared = Arc::new(shared(settings));
+        // The daemon may go to another directory.
+        let folder = std::env::current_dir()?.join(folder);
+        let shared = Arc::new(shared(settings, &folder));
         let (stop, stopped) = watch::channel(false);
         if settings.subscriptions.is_empty() && listener.is_none() {
             return Ok(Self { shared, stop, thread: None });
@@ -140,10 +159,23 @@ impl Drop for Telemetry {
 /// Whether it could start, as far as that can be told without doing so.
 ///
 /// # Errors
-/// A network namespace is not there, or metrics cannot be served where they should be.
+/// A network namespace is not there, a file of `tls` cannot be used, or metrics cannot be served where they should be.
 pub fn check(settings: Settings) -> Result<(), StartError> {
+    files(settings)?;
     settings.telemetry.destinations.iter().try_for_each(|destination| namespace(destination).map(drop))?;
     settings.metrics.map(listen).transpose().map(drop)
+}
+
+/// The files of `tls` can be used.
+fn files(settings: Settings) -> Result<(), StartError> {
+    for to in &settings.telemetry.destinations {
+        if let Some(Err((setting, cause))) =
+            to.tls.as_ref().map(|tls| tls::client(tls, &to.host, settings.folder))
+        {
+            return Err(StartError::Tls { group: to.group.clone(), setting, cause });
+        }
+    }
+    Ok(())
 }
 
 fn listen(metrics: config::Metrics) -> Result<std::net::TcpListener, StartError> {
@@ -160,10 +192,10 @@ fn namespace(destination: &config::Destination) -> Result<Option<Namespace>, Sta
     })
 }
 
-fn shared(settings: &config::Telemetry) -> Shared {
+fn shared(settings: &config::Telemetry, folder: &Path) -> Shared {
     let started = unix_ms();
     let destination = |(place, to): (usize, &config::Destination)| {
-        Arc::new(Destination::new(to.clone(), format!("{started}.{place}")))
+        Arc::new(Destination::new(to.clone(), format!("{started}.{place}"), folder.to_path_buf()))
     };
     let destinations: Vec<_> = settings.destinations.iter().enumerate().map(destination).collect();
     let subscription = |subscription: &config::Subscription| {

@@ -17,7 +17,7 @@ use crate::example::{port_names, sample};
 use crate::{Device, Settings, Telemetry};
 
 /// Ends a test that waits for what never comes; nothing is measured by it.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Short waits, so that tests are over soon; what they show does not depend on them.
 const TIMING: Timing = Timing {
@@ -28,7 +28,7 @@ const TIMING: Timing = Timing {
 };
 
 /// A switch that answers, and its telemetry.
-struct Lab {
+pub(crate) struct Lab {
     journal: Journal,
     telemetry: Telemetry,
     status: Box<dyn Fn() -> v1::Telemetry>,
@@ -36,7 +36,7 @@ struct Lab {
 
 impl Lab {
     /// `more` goes into the destination group, `sensors` are the paths and their interval in ms.
-    fn new(port: u16, more: &str, sensors: &[(&str, Option<u64>)]) -> Self {
+    pub(crate) fn new(port: u16, more: &str, sensors: &[(&str, Option<u64>)]) -> Self {
         let mut text = format!(
             "[port.server1]\ninterface = \"a\"\n[port.server2]\ninterface = \"b\"\n\
              [telemetry.destination-group.c]\ncollectors = [\"127.0.0.1:{port}\"]\n{more}\n"
@@ -55,23 +55,29 @@ impl Lab {
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: "0".to_owned() };
         let names = port_names();
-        let telemetry =
-            Telemetry::start_with(Settings::of(&config), device, names, requests, journal.clone(), TIMING)
-                .unwrap();
+        let telemetry = Telemetry::start_with(
+            Settings::of(&config, std::path::Path::new("x.toml")),
+            device,
+            names,
+            requests,
+            journal.clone(),
+            TIMING,
+        )
+        .unwrap();
         let status = Box::new(telemetry.status());
         Self { journal, telemetry, status }
     }
 
-    fn note(&self, kind: &str) {
+    pub(crate) fn note(&self, kind: &str) {
         self.journal.note(v1::Event { kind: kind.to_owned(), ..v1::Event::default() });
     }
 
-    fn destination(&self) -> v1::TelemetryDestination {
+    pub(crate) fn destination(&self) -> v1::TelemetryDestination {
         (self.status)().destinations.remove(0)
     }
 
     #[track_caller]
-    fn until(&self, what: &str, condition: impl Fn(&v1::TelemetryDestination) -> bool) {
+    pub(crate) fn until(&self, what: &str, condition: impl Fn(&v1::TelemetryDestination) -> bool) {
         let began = Instant::now();
         while !condition(&self.destination()) {
             assert!(began.elapsed() < PATIENCE, "{what}: never: {:#?}", (self.status)());
@@ -90,8 +96,8 @@ fn answer(mut requested: mpsc::Receiver<Request>) {
 }
 
 /// A collector on a thread of its own; killed when it goes away, with whatever it had under way.
-struct Collector {
-    port: u16,
+pub(crate) struct Collector {
+    pub(crate) port: u16,
     end: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
@@ -99,6 +105,15 @@ struct Collector {
 impl Collector {
     /// On this port, or any.
     fn start(port: u16, to: std::sync::mpsc::Sender<Received>) -> Self {
+        Self::start_with(port, None, to)
+    }
+
+    /// The same, perhaps encrypted.
+    pub(crate) fn start_with(
+        port: u16,
+        tls: Option<collector::ServerTlsConfig>,
+        to: std::sync::mpsc::Sender<Received>,
+    ) -> Self {
         let (end, ended) = oneshot::channel::<()>();
         let (ready, told) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
@@ -108,7 +123,7 @@ impl Collector {
                 ready.send(listener.local_addr().unwrap().port()).unwrap();
                 let take = move |message| to.send(message).map_err(|_| Status::unavailable("over"));
                 tokio::select! {
-                    served = collector::serve(listener, take, std::future::pending()) => served.unwrap(),
+                    served = collector::serve(listener, tls, take, std::future::pending()) => served.unwrap(),
                     _ = ended => {}
                 }
             });
@@ -320,7 +335,8 @@ fn a_network_namespace_that_is_not_there_is_refused() {
     let text = "[port.a]\ninterface = \"a\"\n[telemetry.destination-group.c]\ncollectors = [\"h\"]\n\
                 vpn_instance = \"sluice-nowhere\"\n";
     let config = config::parse("x.toml", text).unwrap();
-    let refused = crate::check(Settings::of(&config)).unwrap_err().to_string();
+    let refused =
+        crate::check(Settings::of(&config, std::path::Path::new("x.toml"))).unwrap_err().to_string();
     assert_eq!(
         refused,
         "telemetry.destination-group.c.vpn_instance: there is no network namespace `sluice-nowhere` \

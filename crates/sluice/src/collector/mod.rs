@@ -49,6 +49,15 @@ pub struct Arguments {
     /// Files that are kept beside it.
     #[arg(long, value_name = "FILES", default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     keep: u32,
+    /// Serve TLS with this certificate (PEM, those between it and its authority after it).
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The key of the certificate.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Take only switches that show a certificate of one of these authorities.
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_client_ca: Option<PathBuf>,
     /// Stop after so many messages.
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -91,10 +100,17 @@ struct Sink {
 async fn collect(arguments: &Arguments, file: Option<Rotating>) -> Result<()> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
+    let tls = match (&arguments.tls_certificate, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => {
+            Some(telemetry::server_tls(certificate, key, arguments.tls_client_ca.as_deref())?)
+        }
+        _ => None,
+    };
     let listener = TcpListener::bind(arguments.listen)
         .await
         .with_context(|| format!("cannot listen on {}", arguments.listen))?;
-    eprintln!("sluice: collecting on {}", listener.local_addr()?);
+    let over_tls = if tls.is_some() { ", TLS" } else { "" };
+    eprintln!("sluice: collecting on {}{over_tls}", listener.local_addr()?);
     let Arguments { format, count: left, .. } = *arguments;
     let sink = Mutex::new(Sink { format, file, numbers: Numbers::default(), left });
     let (over, mut ended) = mpsc::channel(1);
@@ -109,7 +125,7 @@ async fn collect(arguments: &Arguments, file: Option<Rotating>) -> Result<()> {
         }
     };
     tokio::select! {
-        served = collector::serve(listener, take, std::future::pending()) => served.context("the collector ended"),
+        served = collector::serve(listener, tls, take, std::future::pending()) => served.context("the collector ended"),
         Some(why) = ended.recv() => why,
         _ = interrupt.recv() => Ok(()),
         _ = terminate.recv() => Ok(()),

@@ -60,9 +60,10 @@ fn destinations(telemetry: &Telemetry) -> String {
 }
 
 fn address(to: &TelemetryDestination) -> String {
+    let tls = if to.tls { ", TLS" } else { "" };
     match &to.vpn_instance {
-        Some(name) => format!("{} in {name}", to.address),
-        None => to.address.clone(),
+        Some(name) => format!("{} in {name}{tls}", to.address),
+        None => format!("{}{tls}", to.address),
     }
 }
 
@@ -96,6 +97,7 @@ mod tests {
             group: "collector1".to_owned(),
             address: address.to_owned(),
             vpn_instance: last_error.map(|_| "mgmt".to_owned()),
+            tls: last_error.is_some(),
             state: state.to_owned(),
             sent,
             dropped,

@@ -3,6 +3,7 @@
 //! It builds the network in namespaces, runs the real daemon and the real hosts in it, shows what they report, judges
 //! it, and removes everything.
 
+mod collector;
 mod scene;
 mod stage;
 mod text;
@@ -82,6 +83,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let outcome = stage.end()?;
     let verdict = verdict::judge(&outcome);
     println!("{}", view::verdict(style, &verdict));
+    println!("{}", collector::text(style, &outcome.received));
     Ok(if verdict.iter().all(|finding| finding.good) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::collector::Received;
+
 /// All that one picture shows.
 #[derive(Debug, Clone, Default)]
 pub struct Scene {
@@ -60,6 +62,8 @@ pub struct Queue {
 /// What the whole run came to.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
+    /// What a collector was told of it.
+    pub received: Received,
     /// PFC was on.
     pub pfc: bool,
     /// Priority 3.

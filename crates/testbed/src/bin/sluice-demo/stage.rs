@@ -9,6 +9,7 @@ use testbed::{
     lost_by_kernels, port,
 };
 
+use crate::collector::{self, Collector};
 use crate::scene::{Flow, Outcome, Queue, Scene, Total};
 
 /// What each sender offers on each of its two priorities, in bit/s.
@@ -72,6 +73,7 @@ pub struct Stage {
     senders: Vec<Host>,
     receiver: Host,
     daemon: Daemon,
+    collector: Collector,
     macs: Vec<String>,
     pfc: bool,
     total: Duration,
@@ -96,7 +98,8 @@ impl Stage {
         let stations: Vec<Station> =
             SENDERS.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
         let receiver_at = bed.quiet_host(&switch, RECEIVER)?;
-        let daemon = bed.daemon(&switch, &config(pfc))?;
+        let collector = Collector::start(&switch, bed.dir())?;
+        let daemon = bed.daemon(&switch, &(config(pfc) + collector::CONFIG))?;
         let receiver = bed.host(&receiver_at, &[], &["--speed", "500M", "--no-drop", "3"])?;
         let flows = PRIORITIES.map(|(priority, _)| {
             format!(
@@ -116,6 +119,7 @@ impl Stage {
             senders,
             receiver,
             daemon,
+            collector,
             macs: stations.iter().map(Station::mac).collect(),
             pfc,
             total: Duration::from_secs(seconds.into()),
@@ -228,8 +232,10 @@ impl Stage {
         let lost_by_kernels = lost_by_kernels(&snapshot, sent.iter().chain([&received]));
         let [no_drop, best_effort] =
             PRIORITIES.map(|(priority, queue)| total(&snapshot, &sent, &received, priority, queue));
+        let collected = self.collector.received(unix_ms())?;
         self.daemon.stop()?;
         Ok(Outcome {
+            received: collected,
             pfc: self.pfc,
             no_drop,
             best_effort,
@@ -244,6 +250,12 @@ impl Stage {
             imbalance,
         })
     }
+}
+
+/// Now, in ms since 1970.
+fn unix_ms() -> u64 {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    now.as_millis() as u64
 }
 
 /// One priority, by what both ends and the switch between them counted.

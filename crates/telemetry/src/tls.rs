@@ -1,0 +1,147 @@
+//! Connections to collectors, and from switches, that are encrypted and say who is who.
+//!
+//! Rule: where the file asks for TLS, nothing is said before the collector has shown a certificate of an authority that is trusted, for
+//! the name that is expected; there is no way back to plain text. Files are read anew for each connection, so certificates may be
+//! exchanged while the daemon runs. Source: docs/telemetry.md, "TLS".
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
+
+use thiserror::Error;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio_rustls::rustls::{self, AlertDescription, CertificateError};
+use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
+
+/// A file that cannot be used.
+#[derive(Debug, Error)]
+pub enum FileError {
+    /// It cannot be read.
+    #[error("cannot read {}: {cause}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        cause: io::Error,
+    },
+    /// There is nothing of that kind in it.
+    #[error("there is no {what} in {}: it must be PEM, as in -----BEGIN {mark}-----", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// What is looked for.
+        what: &'static str,
+        /// How it begins.
+        mark: &'static str,
+    },
+}
+
+/// What the client of a collector goes by. Paths are relative to `folder`.
+///
+/// # Errors
+/// A file cannot be used; the setting's name is said, too.
+pub fn client(
+    tls: &config::Tls,
+    host: &str,
+    folder: &Path,
+) -> Result<ClientTlsConfig, (&'static str, FileError)> {
+    let mut client = ClientTlsConfig::new().domain_name(tls.server_name.as_deref().unwrap_or(host));
+    client = match &tls.ca {
+        Some(ca) => client.ca_certificate(Certificate::from_pem(
+            certificates(&folder.join(ca)).map_err(|error| ("ca", error))?,
+        )),
+        None => client.with_native_roots(),
+    };
+    if let Some(config::TlsIdentity { certificate, key: key_file }) = &tls.identity {
+        let certificate = certificates(&folder.join(certificate)).map_err(|error| ("certificate", error))?;
+        let key = key(&folder.join(key_file)).map_err(|error| ("key", error))?;
+        client = client.identity(Identity::from_pem(certificate, key));
+    }
+    Ok(client)
+}
+
+/// What a collector goes by: its certificate and key, and the authorities of its clients' certificates, if it wants any.
+///
+/// # Errors
+/// A file cannot be used.
+pub fn server(
+    certificate: &Path,
+    key_file: &Path,
+    client_ca: Option<&Path>,
+) -> Result<ServerTlsConfig, FileError> {
+    let identity = Identity::from_pem(certificates(certificate)?, key(key_file)?);
+    let server = ServerTlsConfig::new().identity(identity);
+    Ok(match client_ca {
+        Some(ca) => server.client_ca_root(Certificate::from_pem(certificates(ca)?)),
+        None => server,
+    })
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+    fs::read(path).map_err(|cause| FileError::Unreadable { path: path.to_path_buf(), cause })
+}
+
+fn certificates(path: &Path) -> Result<Vec<u8>, FileError> {
+    let pem = read(path)?;
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+    match found {
+        Ok(found) if !found.is_empty() => Ok(pem),
+        _ => Err(FileError::Empty { path: path.to_path_buf(), what: "certificate", mark: "CERTIFICATE" }),
+    }
+}
+
+fn key(path: &Path) -> Result<Vec<u8>, FileError> {
+    let pem = read(path)?;
+    match PrivateKeyDer::from_pem_slice(&pem) {
+        Ok(_) => Ok(pem),
+        Err(_) => {
+            Err(FileError::Empty { path: path.to_path_buf(), what: "private key", mark: "PRIVATE KEY" })
+        }
+    }
+}
+
+/// What went wrong with TLS, and what helps, if that is what went wrong below `error`.
+pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
+    let mut error = Some(error);
+    while let Some(at) = error {
+        let inside = at.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let found =
+            inside.and_then(|inside| inside.downcast_ref()).or_else(|| at.downcast_ref::<rustls::Error>());
+        if let Some(found) = found {
+            return Some(words(found));
+        }
+        error = at.source();
+    }
+    None
+}
+
+fn words(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(why) => match why {
+            CertificateError::UnknownIssuer => {
+                "the collector's certificate is of no authority that is trusted here: name \
+                                                the authority's certificate with tls.ca"
+                    .to_owned()
+            }
+            CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
+                format!("the collector's certificate has expired ({why})")
+            }
+            CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+                format!("the collector's certificate is not valid yet ({why})")
+            }
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => format!(
+                "the collector's certificate is for another name ({why}): say the name that it has with tls.server_name"
+            ),
+            why => format!("the collector's certificate is not accepted: {why}"),
+        },
+        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
+            "the collector wants to see a certificate: name one with tls.certificate and tls.key".to_owned()
+        }
+        rustls::Error::AlertReceived(alert) => format!(
+            "the collector refuses the connection, {alert:?}: it may not take the certificate of tls.certificate"
+        ),
+        rustls::Error::InvalidMessage(_) => "the collector does not speak TLS".to_owned(),
+        error => format!("TLS: {error}"),
+    }
+}
