@@ -49,7 +49,7 @@ fn each_mistake_has_its_cure() {
         ("[metrics]\nlisten = \"127.0.0.1:9464\"", "write enabled = true, too, or leave [metrics] out"),
         (
             "[metrics]\nenabled = true\nlisten = \"localhost:9464\"",
-            "`localhost:9464` is no address with a port",
+            "\"localhost:9464\" is no address with a port",
         ),
         ("[metrics]\nenabled = true\nlisten = \"127.0.0.1\"", "write an address of this machine and a port"),
         ("[metrics]\nenabled = true\nlisten = \"127.0.0.1:0\"", "port 0 is none"),

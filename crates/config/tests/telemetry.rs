@@ -116,7 +116,7 @@ fn tls_is_as_the_file_says() {
         ("tls = { ca = \"\" }", "write the path of a PEM file, as in \"ca.pem\""),
         ("tls = { certificate = \"a\" }", "a certificate without its key"),
         ("tls = { key = \"a\" }", "a key without its certificate"),
-        ("tls = { server_name = \"a b\" }", "`a b` cannot be the name in a certificate"),
+        ("tls = { server_name = \"a b\" }", "\"a b\" cannot be the name in a certificate"),
         ("tls = { cafile = \"a\" }", "cafile"),
     ] {
         let said = mistakes(&format!("[telemetry.destination-group.c]\ncollectors = [\"h\"]\n{text}"));

@@ -119,9 +119,10 @@ pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
 fn words(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(why) => match why {
-            CertificateError::UnknownIssuer => {
-                "the collector's certificate is of no authority that is trusted here: name \
-                                                the authority's certificate with tls.ca"
+            // The latter: an authority of the same name as the one that is trusted.
+            CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+                "the collector's certificate is of no authority that is trusted here: name the authority's \
+                 certificate with tls.ca"
                     .to_owned()
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 
 use crate::collector::Received;
 use crate::tests::{Collector, Lab, PATIENCE};
@@ -18,7 +18,12 @@ struct Authority {
 
 impl Authority {
     fn new() -> Self {
+        Self::named("an authority")
+    }
+
+    fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate().unwrap();
         let folder = tempfile::tempdir().unwrap();
@@ -98,18 +103,16 @@ fn who_shows_the_right_certificate_is_told() {
 
 #[test]
 fn who_shows_another_certificate_is_told_nothing() {
-    let (authority, other) = (Authority::new(), Authority::new());
+    let (authority, other) = (Authority::new(), Authority::new()); // of the same name
+    let stranger = Authority::named("a stranger");
+    let no_authority = "the collector's certificate is of no authority that is trusted here: name the authority's certificate with tls.ca";
     authority.sign("collector", "127.0.0.1", 2200);
     authority.sign("expired", "127.0.0.1", 2001);
     authority.sign("elsewhere", "collector.example", 2200);
     other.sign("switch", "switch.example", 2200);
     for (name, clients, tls, says) in [
-        (
-            "collector",
-            None,
-            other.trusted(""),
-            "the collector's certificate is of no authority that is trusted here: name the authority's certificate with tls.ca",
-        ),
+        ("collector", None, other.trusted(""), no_authority),
+        ("collector", None, stranger.trusted(""), no_authority),
         ("expired", None, authority.trusted(""), "the collector's certificate has expired"),
         ("elsewhere", None, authority.trusted(""), "the collector's certificate is for another name"),
         (

@@ -97,7 +97,7 @@ mod tests {
             group: "collector1".to_owned(),
             address: address.to_owned(),
             vpn_instance: last_error.map(|_| "mgmt".to_owned()),
-            tls: last_error.is_some(),
+            tls: last_error.is_none(),
             state: state.to_owned(),
             sent,
             dropped,
