@@ -75,7 +75,7 @@ fn after_a_kill_children_end_and_the_next_bed_sweeps() -> Result<()> {
     let left = namespaces_of(pid)?;
     let running: usize =
         left.iter().map(|name| processes_in(name).map(|pids| pids.len())).sum::<Result<_>>()?;
-    assert_eq!(running, 4, "a daemon and three hosts");
+    assert_eq!(running, 5, "a daemon, three hosts and a collector");
     demo.signal(Signal::SIGKILL)?;
     demo.wait(Duration::ZERO)?;
     for name in &left {
@@ -121,6 +121,12 @@ fn verdict_of_one_run(arguments: &[&str]) -> Result<(Option<i32>, Vec<String>)> 
     Ok((status.code(), lines[start + 1..].iter().map(|line| line.trim().to_string()).collect()))
 }
 
+/// The verdict, and what a collector received.
+fn parts(sentences: &[String]) -> Result<(&[String], &[String])> {
+    let end = sentences.iter().position(|line| line == "What a collector received").context("a collector")?;
+    Ok(sentences.split_at(end))
+}
+
 #[test]
 fn the_demo_ends_with_a_good_verdict() -> Result<()> {
     let (code, sentences) = verdict(&["--seconds", "10"])?;
@@ -129,7 +135,9 @@ fn the_demo_ends_with_a_good_verdict() -> Result<()> {
         sentences.iter().any(|s| s.ends_with("exactly what the switch counted as dropped")),
         "{sentences:?}"
     );
-    assert!(sentences.iter().all(|s| s.is_empty() || s.starts_with('✔')), "{sentences:?}");
+    let (verdict, collected) = parts(&sentences)?;
+    assert!(verdict.iter().all(|s| s.is_empty() || s.starts_with('✔')), "{verdict:?}");
+    assert!(collected.iter().any(|s| s.contains("messages over gRPC, none missing")), "{collected:?}");
     assert_eq!(code, Some(0));
     Ok(())
 }

@@ -78,7 +78,7 @@ fn a_browser_shows_what_the_switch_says() -> Result<()> {
         "{tail}\n{shown}"
     );
     ensure!(
-        shown.contains("Nothing was held in the last minute.") && !shown.contains("display: block"),
+        shown.contains("Nothing was held in the last minute.") && !shown.contains("style=\"display: block"),
         "{shown}"
     );
     daemon.stop()?;

@@ -10,7 +10,7 @@ use crate::mistakes::{Place, Report};
 use crate::section::{Item, Section, Setting};
 use crate::sensor::SensorPath;
 use crate::tls::{self, Tls};
-use crate::values::{bound, named};
+use crate::values::{bound, is_host, named};
 use crate::words::{did_you_mean, quoted};
 
 /// The port of a collector that names none: that of the documents' example.
@@ -311,22 +311,6 @@ fn host_and_port(text: &str) -> Option<(&str, u16)> {
     }
     let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
     is_host(host).then_some((host, port(rest)?))
-}
-
-/// An IPv4 address or a name.
-pub(crate) fn is_host(host: &str) -> bool {
-    let numeric = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    if numeric {
-        host.parse::<std::net::Ipv4Addr>().is_ok()
-    } else {
-        host.len() <= 253 && host.split('.').all(is_label)
-    }
-}
-
-/// A part of a host's name.
-fn is_label(label: &str) -> bool {
-    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    (1..=63).contains(&label.len()) && label.bytes().all(legal) && !label.starts_with('-')
 }
 
 fn read_subscription(

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use crate::mistakes::Report;
 use crate::section::{Section, Setting};
+use crate::values::is_host;
 use crate::words::quoted;
 
 /// How collectors are to show who they are, and we.
@@ -36,7 +37,7 @@ pub(crate) fn read(group: &mut Section, report: &mut Report) -> Option<Tls> {
     let certificate = path(&mut section, "certificate", "switch.pem", report);
     let key = path(&mut section, "key", "switch.key", report);
     let server_name = section.string("server_name", "collector.example", report).and_then(|name| {
-        let legal = name.value.parse::<IpAddr>().is_ok() || crate::telemetry::is_host(name.value);
+        let legal = name.value.parse::<IpAddr>().is_ok() || is_host(name.value);
         if !legal {
             let what = format!("{} cannot be the name in a certificate", quoted(name.value));
             report.add(&name.place, what, "write a host name or an address, as in \"collector.example\"");

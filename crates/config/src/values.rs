@@ -182,6 +182,22 @@ fn address(item: &Item, cure: &str, report: &mut Report) -> Option<Setting<MacAd
     }
 }
 
+/// An IPv4 address or a name.
+pub(crate) fn is_host(host: &str) -> bool {
+    let numeric = host.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    if numeric {
+        host.parse::<std::net::Ipv4Addr>().is_ok()
+    } else {
+        host.len() <= 253 && host.split('.').all(is_label)
+    }
+}
+
+/// A part of a host's name.
+fn is_label(label: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    (1..=63).contains(&label.len()) && label.bytes().all(legal) && !label.starts_with('-')
+}
+
 #[cfg(test)]
 mod tests {
     use super::{parse_speed, spell_speed};

@@ -11,7 +11,7 @@ use std::{fs, io};
 use thiserror::Error;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, AlertDescription, CertificateError};
+use tokio_rustls::rustls::{self, CertificateError};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity, ServerTlsConfig};
 
 /// A file that cannot be used.
@@ -111,9 +111,25 @@ pub fn explain(error: &(dyn Error + 'static)) -> Option<String> {
         if let Some(found) = found {
             return Some(words(found));
         }
+        // HTTP/2 keeps only the text of what ends a connection.
+        if let Some((_, alert)) = at.to_string().split_once("received fatal alert: ") {
+            return Some(refused(alert));
+        }
         error = at.source();
     }
     None
+}
+
+/// What a collector's alert means, by its name in TLS.
+fn refused(alert: &str) -> String {
+    match alert {
+        "CertificateRequired" => {
+            "the collector wants to see a certificate: name one with tls.certificate and tls.key".to_owned()
+        }
+        _ => format!(
+            "the collector refuses the connection, {alert}: it may not take the certificate of tls.certificate"
+        ),
+    }
 }
 
 fn words(error: &rustls::Error) -> String {
@@ -136,12 +152,7 @@ fn words(error: &rustls::Error) -> String {
             ),
             why => format!("the collector's certificate is not accepted: {why}"),
         },
-        rustls::Error::AlertReceived(AlertDescription::CertificateRequired) => {
-            "the collector wants to see a certificate: name one with tls.certificate and tls.key".to_owned()
-        }
-        rustls::Error::AlertReceived(alert) => format!(
-            "the collector refuses the connection, {alert:?}: it may not take the certificate of tls.certificate"
-        ),
+        rustls::Error::AlertReceived(alert) => refused(&format!("{alert:?}")),
         rustls::Error::InvalidMessage(_) => "the collector does not speak TLS".to_owned(),
         error => format!("TLS: {error}"),
     }
