@@ -5,8 +5,9 @@ use config::Config;
 use control::PortFacts;
 use switch::PortSettings;
 use tracing::{info, warn};
-use xdp::{PortSetup, Umem, XdpMode, XdpPort};
+use xdp::{PortSetup, Umem, XdpPort};
 
+use crate::keeper::mode_name;
 use crate::links::{Interface, Kind};
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
@@ -47,11 +48,7 @@ impl OpenPorts {
             .iter()
             .map(|port| PortFacts {
                 interface: port.interface().to_owned(),
-                xdp_mode: match port.xdp_mode() {
-                    XdpMode::Native => "native",
-                    XdpMode::Generic => "generic",
-                }
-                .to_owned(),
+                xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
             })
             .collect()
