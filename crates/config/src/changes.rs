@@ -195,6 +195,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         pfc,
         watchdog,
         early_warning,
+        static_addresses,
         groups,
         queues,
         schedule,
@@ -208,6 +209,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     if old.speed_bps != *speed_bps {
         changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
     }
+    changes.live(of("static addresses"), &old.static_addresses, static_addresses);
     changes.live(of("alarm thresholds"), &old.alarms, alarms);
     changes.live(of("classification"), &old.classify, classify);
     changes.live(of("rewriting"), &old.rewrite, rewrite);
@@ -411,6 +413,12 @@ interface = \"veth1\"
                 "[port.b]",
                 "pfc.watchdog.priority.3.interval = 2\npfc.early-warning.priority.5.in_pps = 9\n[port.b]",
                 &["port.a: watchdog of priority 3", "port.a: early warning of priority 5"],
+                &[],
+            ),
+            (
+                "[port.b]",
+                "static_addresses = [\"02:00:00:00:00:01\"]\n[port.b]",
+                &["port.a: static addresses"],
                 &[],
             ),
             (

@@ -14,6 +14,21 @@ use crate::ports::{Port, PortTable};
 use crate::schedule;
 use crate::section::Setting;
 use crate::watchdog_checks;
+use wire::mac::MacAddr;
+
+/// Each static address is behind one port, and the bridge table has room for all.
+pub(crate) fn static_addresses(ports: &[Port], max_entries: usize, report: &mut Report) {
+    let mut owners: HashMap<MacAddr, &Place> = HashMap::new();
+    for address in ports.iter().flat_map(|port| &port.own.static_addresses) {
+        if let Some(owner) = owners.insert(address.value, &address.place) {
+            let what = format!("{} is in {} already", address.value, owner.setting);
+            report.add(&address.place, what, "leave it to one port");
+        } else if owners.len() == max_entries + 1 {
+            let what = format!("the bridge table has {max_entries} entries");
+            report.add(&address.place, what, "raise bridge.max_entries");
+        }
+    }
+}
 
 /// Each port has an interface of its own.
 pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {

@@ -166,6 +166,7 @@ fn read<T>(
     file.finish(&[], report);
 
     checks::interfaces(&ports, report);
+    checks::static_addresses(&ports, bridge.max_entries, report);
     checks::dependences(&defaults, &ports, report);
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
@@ -340,6 +341,9 @@ fn read_port_defaults(
     let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
     if let Some(place) = section.place_of("interface") {
         report.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
+    }
+    if let Some(place) = section.place_of("static_addresses") {
+        report.add(&place, "an address is behind one port only", "move it to [port.NAME]");
     }
     PortTable::read(section, buffer, congestion, policies, report)
 }

@@ -106,6 +106,7 @@
 //! cable_m         = 10             # for advice only, as is mtu
 //! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
+//! static_addresses = ["02:00:00:00:00:01"]  # always behind this port, whatever is learned
 //! flow_control    = "off"          # 802.3x PAUSE, not together with PFC: "off" | "receive" | "send" | "both"
 //! maps            = "h3c"          # dot1p_to_queue by name: "h3c", the default, or "huawei": one to one
 //! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]

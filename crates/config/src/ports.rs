@@ -20,6 +20,7 @@ use crate::section::{Section, Setting};
 use crate::thresholds::{GroupTable, QueueTable};
 use crate::values;
 use crate::watchdog::{EarlyWarningTable, WatchdogTable};
+use wire::mac::MacAddr;
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
@@ -53,6 +54,7 @@ pub(crate) struct Port<'f> {
 #[derive(Debug, Default)]
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
+    pub(crate) static_addresses: Vec<Setting<MacAddr>>,
     pub(crate) speed_bps: Option<Setting<u64>>,
     pub(crate) burst_bytes: Option<Setting<u64>>,
     pub(crate) wire_overhead: Option<Setting<bool>>,
@@ -103,6 +105,9 @@ impl PortTable {
             interface: section
                 .string("interface", "veth0", report)
                 .and_then(|name| values::interface(name, report)),
+            static_addresses: section
+                .item("static_addresses")
+                .map_or_else(Vec::new, |item| values::addresses(item, report)),
             speed_bps: section.item("speed").and_then(|item| values::speed(item, report)),
             burst_bytes: burst(&mut section, report),
             wire_overhead: section.boolean("wire_overhead", report),
@@ -184,7 +189,8 @@ impl<'f> Port<'f> {
         defaults: &'f PortTable,
         buffer: &Buffer,
     ) -> Self {
-        let settings = Layers::new(&own, defaults).settings(name, buffer);
+        let mut settings = Layers::new(&own, defaults).settings(name, buffer);
+        settings.static_addresses = own.static_addresses.iter().map(|address| address.value).collect();
         Self { place, own, defaults, settings }
     }
 

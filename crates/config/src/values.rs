@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
+use wire::mac::MacAddr;
 
 use crate::mistakes::Report;
 use crate::section::{Item, Section, Setting};
@@ -154,6 +155,31 @@ pub(crate) fn bound<T: Clone>(
         });
     }
     value.cloned()
+}
+
+/// A list of MAC addresses of stations.
+pub(crate) fn addresses(item: Item, report: &mut Report) -> Vec<Setting<MacAddr>> {
+    const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
+    let Some(items) = item.list() else {
+        item.wrong::<()>(CURE, report);
+        return Vec::new();
+    };
+    items.into_iter().filter_map(|item| address(&item, CURE, report)).collect()
+}
+
+fn address(item: &Item, cure: &str, report: &mut Report) -> Option<Setting<MacAddr>> {
+    let DeValue::String(text) = item.value() else { return item.wrong(cure, report) };
+    match text.parse::<MacAddr>() {
+        Ok(value) if !value.is_group() && !value.is_zero() => {
+            Some(Setting { value, place: item.place.clone() })
+        }
+        Ok(value) => {
+            let what = format!("{value} is no station's address");
+            report.add(&item.place, what, "write one whose first byte is even");
+            None
+        }
+        Err(_) => item.wrong(cure, report),
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use switch::settings::{
     Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
+use wire::mac::MacAddr;
 
 #[track_caller]
 fn parse(text: &str) -> Config {
@@ -98,6 +99,7 @@ fn every_setting() {
         port_priority = 6
         dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0]
         in_flight_bytes = 20000
+        static_addresses = ["02:00:00:00:00:01", "02:00:00:00:00:02"]
         cable_m = 30
         mtu = 1536
         dei_drop_level = 1
@@ -199,6 +201,7 @@ fn every_setting() {
     expected.rewrite =
         RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
+    expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).to_vec();
     expected.pfc =
         PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
     // Of 5000 fixed cells two ports have 2500 each, eight groups 312 each.
@@ -458,6 +461,38 @@ fn every_file_in_config() {
         "rdma-device-b",
     ];
     assert_eq!(names, expected);
+}
+
+/// Rows 247 to 250: alarms and telemetry of the RDMA example.
+#[test]
+fn alarms_and_telemetry_of_the_rdma_example() {
+    let every_5_s = Some(5_000_000_000);
+    for (text, ingress, egress) in [
+        (include_str!("../../../config/rdma-device-a.toml"), &["server1", "server2"][..], "uplink"),
+        (include_str!("../../../config/rdma-device-b.toml"), &["uplink"], "server3"),
+    ] {
+        let config = parse(text);
+        let alarms = &config.switch.alarms;
+        assert_eq!(alarms.interval_ns, [None, every_5_s, every_5_s, every_5_s]);
+        assert_eq!((alarms.egress_pool_percent, alarms.headroom_pool_percent), ([100, 90, 100, 100], 100));
+        let at_90 = |of: fn(&PortAlarmSettings) -> u8| -> Vec<&str> {
+            let ports = config.switch.ports.iter().filter(|port| of(&port.alarms) == 90);
+            ports.map(|port| port.name.as_str()).collect()
+        };
+        assert_eq!(at_90(|alarms| alarms.ingress_percent[5]), ingress);
+        assert_eq!(at_90(|alarms| alarms.egress_percent[5]), [egress]);
+        assert_eq!(at_90(|alarms| alarms.headroom_percent[5]).len(), config.switch.ports.len());
+        let telemetry = &config.telemetry;
+        let [collector] = telemetry.destinations.as_slice() else { panic!("{telemetry:?}") };
+        assert_eq!((collector.host.as_str(), collector.port), ("192.168.2.1", 50050));
+        let [subscription] = telemetry.subscriptions.as_slice() else { panic!("{telemetry:?}") };
+        let sensors: Vec<_> =
+            subscription.sensors.iter().map(|sensor| (sensor.paths.len(), sensor.interval_ms)).collect();
+        assert_eq!(
+            (sensors, subscription.destinations.as_slice()),
+            (vec![(2, Some(10_000)), (2, None)], &[0][..])
+        );
+    }
 }
 
 /// The vendors' examples as the switch is set by them: every no-drop group, and the queues that are not as by default.

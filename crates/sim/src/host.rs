@@ -1,19 +1,19 @@
-//! A host: one port that sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers
-//! marks with CNPs.
+//! A host: it sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers marks with CNPs.
 //!
-//! Rule: whenever the line is free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due and
+//! Rule: of several ports the first whose link is up sends, and all receive. Whenever its line is free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due and
 //! is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs next.
 
 use std::collections::VecDeque;
 
-use switch::Instant;
 use switch::link_pause::LinkPause;
 use switch::pfc_received::{Pauses, quanta_ns};
+use switch::settings::PRIORITIES;
+use switch::{Instant, Nanos};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 use wire::set::Set8;
 
 use crate::flow::Flow;
-use crate::line::Wires;
+use crate::line::{Line, Wires};
 use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
 use crate::queue::Event;
 use crate::scenario::HostNode;
@@ -26,12 +26,9 @@ const STORM_QUANTA: u16 = 65_535;
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) node: usize,
-    /// The line that leaves it.
-    pub(crate) line: usize,
-    /// What its neighbour has paused.
-    pub(crate) pauses: Pauses,
-    /// … of the whole link, if the host obeys 802.3x PAUSE.
-    pub(crate) link_pause: Option<LinkPause>,
+    pub(crate) ports: Vec<HostPort>,
+    /// The port that sends.
+    sender: usize,
     /// Flows with a frame that is due, by priority.
     ready: [VecDeque<u32>; 8],
     /// Bit p: `ready[p]` is not empty.
@@ -48,6 +45,17 @@ pub(crate) struct Host {
     pub(crate) foreign_frames: u64,
 }
 
+/// A port of a host.
+#[derive(Debug)]
+pub(crate) struct HostPort {
+    /// The line that leaves it.
+    pub(crate) line: usize,
+    /// What its neighbour has paused.
+    pub(crate) pauses: Pauses,
+    /// … of the whole link, if the host obeys 802.3x PAUSE.
+    link_pause: Option<LinkPause>,
+}
+
 #[derive(Debug)]
 struct Storm {
     priorities: u8,
@@ -56,13 +64,19 @@ struct Storm {
 }
 
 impl Host {
-    /// The host that is node `node` and sends over `line` at `speed_bps`, obeying pauses as `settings` say.
-    pub(crate) fn new(node: usize, line: usize, speed_bps: u64, settings: HostNode) -> Self {
+    /// The host that is node `node` and has links, obeying pauses as `settings` say.
+    pub(crate) fn new(node: usize, settings: HostNode, wires: &Wires) -> Self {
+        let port = |line: &Line| HostPort {
+            line: line.number,
+            pauses: Pauses::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
+            link_pause: settings.obeys_pause.then(|| LinkPause::new(line.speed_bps())),
+        };
+        let mut lines: Vec<&Line> = wires.lines.iter().filter(|line| line.from.node == node).collect();
+        lines.sort_unstable_by_key(|line| line.from.port);
         Self {
             node,
-            line,
-            pauses: Pauses::new(Set8::from_bits(settings.no_drop), speed_bps),
-            link_pause: settings.obeys_pause.then(|| LinkPause::new(speed_bps)),
+            ports: lines.into_iter().map(port).collect(),
+            sender: 0,
             ready: Default::default(),
             ready_mask: 0,
             last: 7,
@@ -101,33 +115,35 @@ impl Host {
     /// Sends the next frame, if the line is free and there is one.
     #[inline]
     pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Wires) {
-        if !wires.lines[self.line].is_idle() {
+        let line = self.line();
+        if !wires.lines[line].is_idle() {
             return;
         }
         if let Some(packet) = self.next_of_storm(wires) {
             self.sent_control += 1;
-            wires.send(self.line, packet.len, &packet.bytes);
+            wires.send(line, packet.len, &packet.bytes);
             return;
         }
         let now = instant(wires.now);
-        if let Some(link) = &mut self.link_pause
+        let port = &mut self.ports[self.sender];
+        if let Some(link) = &mut port.link_pause
             && link.is_paused(now)
         {
-            wires.wake(self.line, picos(link.ends_at()));
+            wires.wake(line, picos(link.ends_at()));
             return;
         }
-        let paused = self.pauses.paused(now).bits();
+        let paused = port.pauses.paused(now).bits();
         if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
             let Some(flow) = self.cnps.pop_front() else { return };
             self.sent_frames += 1;
             let cnp = Packet::cnp(&flows[flow as usize].look);
-            wires.send(self.line, cnp.len, &cnp.bytes);
+            wires.send(line, cnp.len, &cnp.bytes);
             return;
         }
         let free = self.ready_mask & !paused;
         if free == 0 {
             if self.ready_mask != 0 || !self.cnps.is_empty() {
-                wires.wake(self.line, picos(self.pauses.next_end()));
+                wires.wake(line, picos(port.pauses.next_end()));
             }
             return;
         }
@@ -143,7 +159,7 @@ impl Host {
         let flow = &mut flows[number as usize];
         flow.take(wires.now);
         self.list(number as usize, flow, wires);
-        wires.send(self.line, flow.packet.len, &flow.packet.bytes);
+        wires.send(line, flow.packet.len, &flow.packet.bytes);
     }
 
     /// From now on, for `duration`, it pauses these priorities of its neighbour.
@@ -156,7 +172,7 @@ impl Host {
         let due = |storm: &Storm| storm.next.min(storm.until);
         let (first, at) = self.storms.iter().map(due).enumerate().min_by_key(|(_, at)| *at)?;
         if at > wires.now {
-            wires.wake(self.line, at);
+            wires.wake(self.line(), at);
             return None;
         }
         let pfc = if self.storms[first].until <= wires.now {
@@ -164,7 +180,7 @@ impl Host {
             let others = self.storms.iter().fold(0, |mask, storm| mask | storm.priorities);
             Pfc { enable: over.priorities & !others, quanta: [0; 8] }
         } else {
-            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line].speed_bps()) / 3);
+            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line()].speed_bps()) / 3);
             let storm = &mut self.storms[first];
             storm.next = wires.now + refresh.max(NS);
             Pfc { enable: storm.priorities, quanta: [STORM_QUANTA; 8] }
@@ -174,20 +190,42 @@ impl Host {
         Some(Packet { len: FRAME_BYTES as u16, bytes })
     }
 
-    /// Obeys a PFC, or PAUSE, frame.
-    pub(crate) fn obey(&mut self, packet: &Packet, now: Instant) {
+    /// Obeys a PFC, or PAUSE, frame that came to one of its ports, by the port's number among those with links.
+    pub(crate) fn obey(&mut self, port: usize, packet: &Packet, now: Instant) {
         self.received_control += 1;
-        match (decode(&packet.bytes[..FRAME_BYTES]), &mut self.link_pause) {
-            (Ok(Control::Pfc(pfc)), _) => self.pauses.apply(&pfc, now),
+        let port = &mut self.ports[port];
+        match (decode(&packet.bytes[..FRAME_BYTES]), &mut port.link_pause) {
+            (Ok(Control::Pfc(pfc)), _) => port.pauses.apply(&pfc, now),
             (Ok(Control::Pause { quanta }), Some(link)) => link.apply(quanta, now),
             _ => {}
         }
     }
 
-    /// All pauses end, as when its cable is cut.
-    pub(crate) fn clear_pauses(&mut self, now: Instant) {
-        self.pauses.clear(now);
-        self.link_pause.iter_mut().for_each(|link| link.clear(now));
+    /// The line of the port that sends.
+    pub(crate) fn line(&self) -> usize {
+        self.ports[self.sender].line
+    }
+
+    /// The cable of a port was cut or mended: pauses that came over it are over, and another port may have to send.
+    pub(crate) fn link_changed(&mut self, port: usize, wires: &Wires) {
+        let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
+        let now = instant(wires.now);
+        pauses.clear(now);
+        link_pause.iter_mut().for_each(|link| link.clear(now));
+        self.sender = self.ports.iter().position(|port| wires.lines[port.line].up).unwrap_or(0);
+    }
+
+    /// Times that a neighbour's pause began, and how long it lasted: of all its ports together.
+    pub(crate) fn pause_history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
+        let mut all = ([0; PRIORITIES], [0; PRIORITIES]);
+        for port in &self.ports {
+            let (pauses, paused_ns) = port.pauses.history(now);
+            (0..PRIORITIES).for_each(|p| {
+                all.0[p] += pauses[p];
+                all.1[p] += paused_ns[p];
+            });
+        }
+        all
     }
 
     /// The sender of `flow` is to be told of marks.

@@ -2,9 +2,9 @@
 //!
 //! Rule: along a shortest path, by number of links. Where several ports of a switch begin one, the host's number (its place
 //! among the nodes) picks one of them, modulo, so that traffic to different hosts spreads and that to one host keeps its order.
-//! Hosts forward nothing.
+//! A host with several ports is reached by the nearest of them, at a switch by the first. Hosts forward nothing.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::scenario::types::{End, Link, Node, NodeKind, Route};
 
@@ -39,44 +39,66 @@ impl Routes {
         let ports = vec![None; switches.len() * hosts.len()];
         let neighbours = neighbours(nodes, links);
         let mut routes = Self { neighbours, switches, hosts, number, ports };
-        for last in routes.switches.clone() {
-            routes.fill_towards(last, nodes);
+        let doors = routes.doors();
+        for (switches, hosts) in &doors {
+            routes.fill_towards(switches, hosts);
         }
         routes
     }
 
-    /// Entries of all switches for the hosts of the switch `last`.
-    fn fill_towards(&mut self, last: usize, nodes: &[Node]) {
-        let is_host = |end: &End| matches!(nodes[end.node].kind, NodeKind::Host(_));
-        let ends = self.neighbours[last].iter().enumerate().filter_map(|(port, end)| Some((port, (*end)?.0)));
-        let own: Vec<(usize, End)> = ends.filter(|(_, end)| is_host(end)).collect();
-        if own.is_empty() {
-            return;
+    /// Switches that have links to hosts, with the hosts: those of one switch together, and those of the same several ones.
+    fn doors(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
+        let mut doors: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
+        for &host in &self.hosts {
+            let ends = self.neighbours[host].iter().flatten().map(|(end, _)| end.node);
+            let mut switches: Vec<usize> = ends.filter(|node| self.is_switch(*node)).collect();
+            switches.sort_unstable();
+            switches.dedup();
+            if !switches.is_empty() {
+                doors.entry(switches).or_default().push(host);
+            }
         }
-        let hops = self.hops_to(last, nodes);
+        doors
+    }
+
+    fn is_switch(&self, node: usize) -> bool {
+        self.switches.get(self.number[node]) == Some(&node)
+    }
+
+    /// Entries of all switches for `hosts`, which have links to all of the switches `last`.
+    fn fill_towards(&mut self, last: &[usize], hosts: &[usize]) {
+        let hops = self.hops_to(last);
         for switch in self.switches.clone() {
             let Some(distance) = hops[switch] else { continue };
-            let nearer = |end: &End| !is_host(end) && hops[end.node].is_some_and(|hops| hops + 1 == distance);
+            let nearer = |end: &End| {
+                self.is_switch(end.node) && hops[end.node].is_some_and(|hops| hops + 1 == distance)
+            };
             let ends = self.neighbours[switch].iter().enumerate();
             let ways: Vec<usize> = ends
                 .filter(|(_, end)| end.is_some_and(|(end, _)| nearer(&end)))
                 .map(|(port, _)| port)
                 .collect();
-            for (own_port, host) in &own {
-                let port = if switch == last { *own_port } else { ways[host.node % ways.len()] };
-                self.set(Route { switch, host: host.node, port });
+            for &host in hosts {
+                let own = || {
+                    self.neighbours[switch]
+                        .iter()
+                        .position(|end| end.is_some_and(|(end, _)| end.node == host))
+                };
+                let port = if distance == 0 { own() } else { Some(ways[host % ways.len()]) };
+                let Some(port) = port else { continue };
+                self.set(Route { switch, host, port });
             }
         }
     }
 
-    /// By node: links from a switch to the switch `last`; `None`: no path, or no switch.
-    fn hops_to(&self, last: usize, nodes: &[Node]) -> Vec<Option<usize>> {
-        let mut hops = vec![None; nodes.len()];
-        hops[last] = Some(0);
-        let mut reached = VecDeque::from([(last, 0)]);
+    /// By node: links from a switch to the nearest of the switches `last`; `None`: no path, or no switch.
+    fn hops_to(&self, last: &[usize]) -> Vec<Option<usize>> {
+        let mut hops = vec![None; self.neighbours.len()];
+        last.iter().for_each(|switch| hops[*switch] = Some(0));
+        let mut reached: VecDeque<_> = last.iter().map(|switch| (*switch, 0)).collect();
         while let Some((node, distance)) = reached.pop_front() {
             for (end, _) in self.neighbours[node].iter().flatten() {
-                if hops[end.node].is_none() && matches!(nodes[end.node].kind, NodeKind::Switch(_)) {
+                if hops[end.node].is_none() && self.is_switch(end.node) {
                     hops[end.node] = Some(distance + 1);
                     reached.push_back((end.node, distance + 1));
                 }
@@ -110,14 +132,14 @@ impl Routes {
     /// and ends there; `None`: they lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
-        let (mut end, mut link) = (*self.neighbours[from].first()?)?;
+        let (mut end, mut link) = *self.neighbours[from].iter().flatten().next()?;
         // Who has passed all switches and the first link is in a circle.
         while links.len() <= self.switches.len() {
             links.push(link);
             if end.node == to {
                 return Some(links);
             }
-            if self.hosts.get(self.number[end.node]) == Some(&end.node) {
+            if !self.is_switch(end.node) {
                 return None;
             }
             let port = self.ports[self.entry(end.node, to)]?;
@@ -130,7 +152,7 @@ impl Routes {
 fn neighbours(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {
     let ports = |node: &Node| match &node.kind {
         NodeKind::Switch(switch) => switch.settings.ports.len(),
-        NodeKind::Host(_) => 1,
+        NodeKind::Host(host) => usize::from(host.ports),
     };
     let mut neighbours: Vec<Vec<Option<(End, usize)>>> =
         nodes.iter().map(|node| vec![None; ports(node)]).collect();

@@ -69,10 +69,8 @@ impl<'s> Simulation<'s> {
                     devices.push(Device::new(devices.len(), node, settings, scenario, &wires));
                 }
                 NodeKind::Host(settings) => {
-                    let line = wires.lines.iter().position(|line| line.from.node == node);
-                    let line = line.expect("the reader refuses hosts without a link");
                     places.push(Place::Host(hosts.len()));
-                    hosts.push(Host::new(node, line, wires.lines[line].speed_bps(), *settings));
+                    hosts.push(Host::new(node, *settings, &wires));
                 }
             }
         }
@@ -223,12 +221,13 @@ impl<'s> Simulation<'s> {
             Place::Host(host) => {
                 let (dst, content, len) = (packet.dst(), packet.content(), packet.len);
                 self.wires.landed(number);
-                self.host_receives(host, dst, content, len);
+                self.host_receives((host, number), dst, content, len);
             }
         }
     }
 
-    fn host_receives(&mut self, host: usize, dst: MacAddr, content: Content, len: u16) {
+    /// A host receives a frame over a line.
+    fn host_receives(&mut self, (host, line): (usize, usize), dst: MacAddr, content: Content, len: u16) {
         let this = &mut self.hosts[host];
         if dst != host_mac(this.node) {
             this.foreign_frames += 1;
@@ -246,8 +245,7 @@ impl<'s> Simulation<'s> {
                     this.tell(number);
                     this.send(&mut self.flows, &mut self.wires);
                 }
-                let line = &self.wires.lines[self.hosts[host].line];
-                self.record.arrived(traffic, len, line.bytes_of(len), now);
+                self.record.arrived(traffic, len, self.wires.lines[line].bytes_of(len), now);
                 if let Some(begun_at) = seen.completed
                     && self.record.completed(traffic, begun_at, now)
                 {
@@ -309,7 +307,7 @@ impl<'s> Simulation<'s> {
                 self.devices[device].act(&mut self.wires);
             }
             Place::Host(host) => {
-                self.hosts[host].obey(&packet, instant(now));
+                self.hosts[host].obey(to.port, &packet, instant(now));
                 self.hosts[host].send(&mut self.flows, &mut self.wires);
             }
         }
@@ -350,10 +348,14 @@ impl<'s> Simulation<'s> {
         // Pauses that came over it are over.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {
-            self.hosts[host].clear_pauses(instant(now));
+            self.hosts[host].link_changed(to.port, &self.wires);
         }
-        if let Place::Switch(device) = self.places[from.node] {
-            self.devices[device].port_down(from.port, &mut self.wires);
+        match self.places[from.node] {
+            Place::Switch(device) => self.devices[device].port_down(from.port, &mut self.wires),
+            Place::Host(host) => {
+                self.hosts[host].link_changed(from.port, &self.wires);
+                self.hosts[host].send(&mut self.flows, &mut self.wires);
+            }
         }
     }
 
@@ -363,7 +365,10 @@ impl<'s> Simulation<'s> {
         let from = line.from;
         match self.places[from.node] {
             Place::Switch(device) => self.devices[device].port_up(from.port, &mut self.wires),
-            Place::Host(host) => self.hosts[host].send(&mut self.flows, &mut self.wires),
+            Place::Host(host) => {
+                self.hosts[host].link_changed(from.port, &self.wires);
+                self.hosts[host].send(&mut self.flows, &mut self.wires);
+            }
         }
     }
 
@@ -398,7 +403,7 @@ fn make_flows(
                 ecn: 0,
                 len: traffic.frame_bytes,
             };
-            let line = &wires.lines[hosts[host_of(from)].line];
+            let line = &wires.lines[hosts[host_of(from)].line()];
             let overhead_bytes = line.bytes_of(0) as u16;
             flows.push(Flow::new((number, traffic), host_of(from), look, overhead_bytes, line.speed_bps()));
         }

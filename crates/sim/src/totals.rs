@@ -170,7 +170,7 @@ fn hosts(simulation: &Simulation) -> Vec<HostOutcome> {
     let scenario = simulation.scenario;
     let now = instant(simulation.wires.now);
     let hosts = simulation.hosts.iter().map(|host| {
-        let (pauses, paused_ns) = host.pauses.history(now);
+        let (pauses, paused_ns) = host.pause_history(now);
         HostOutcome {
             name: scenario.nodes[host.node].name.clone(),
             peer: peer(scenario, End { node: host.node, port: 0 }).unwrap_or_default(),
@@ -227,7 +227,8 @@ fn ends_imbalances(simulation: &Simulation) -> Vec<String> {
             Place::Switch(device) => simulation.devices[device].received,
             Place::Host(host) => {
                 let host = &simulation.hosts[host];
-                let (sent, line_sent) = (host.sent_frames + host.sent_control, lines[host.line].counts.sent);
+                let sent = host.sent_frames + host.sent_control;
+                let line_sent = host.ports.iter().map(|port| lines[port.line].counts.sent).sum::<u64>();
                 if sent != line_sent {
                     found.push(format!("{}: {sent} sent, {line_sent} on its line", nodes[node].name));
                 }

@@ -356,6 +356,27 @@ fn without_a_loop_there_is_no_deadlock() {
     assert!(outcome.series.pauses.is_empty());
 }
 
+/// Figure 13 with server 2 on devices D and C: the loop of a moment becomes a deadlock where the port of C to server 2 is
+/// congested, and is gone without a trace where it is not.
+#[test]
+fn a_congested_port_makes_a_deadlock_of_a_short_loop() {
+    let mut scenario = read("deadlock-figure-13.toml");
+    let (outcome, data) = data_after_mending(&scenario);
+    assert_eq!(data, 0);
+    for (from, to) in RING {
+        let (sender, receiver) = (port_of(&outcome, from, "port1"), port_of(&outcome, to, "port2"));
+        assert!(receiver.groups[0].counts.xoff && sender.queues[0].counts.paused, "{from}");
+    }
+    let idle = port_of(&outcome, "device-c", "server2");
+    assert!(idle.queues.iter().all(|queue| queue.counts.level.cells == 0), "nothing waits for server 2");
+
+    scenario.traffic[0].rate_bps = 4_900_000_000; // twice that fits the 10 Gbit/s
+    let (outcome, _) = data_after_mending(&scenario);
+    let rdma = traffic_of(&outcome, "rdma");
+    assert!(rdma.last_arrival_ns.is_some_and(|at| at > scenario.duration_ns - 10_000), "{rdma:?}");
+    assert!(rdma.lost_frames <= 2 && outcome.series.pauses.iter().all(|pause| pause.to_ns < 10 * MS));
+}
+
 /// 64 to 1: either way all arrives; senders that react to marks leave PFC less to do, and others more room.
 #[test]
 fn dcqcn_relieves_pfc() {

@@ -253,7 +253,30 @@ impl Bridge {
                 }
                 self.slots[index] = entry;
             }
-            None => self.note(entry, home),
+            None => {
+                // It is wanted more than any that was learned.
+                let learned = |index: &usize| self.slots[*index].seen_tick != STATIC;
+                let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+                let is_full = self.entries >= self.max_entries
+                    || !chain.clone().any(|index| self.slots[index].address.is_empty());
+                if is_full && let Some(index) = chain.find(learned) {
+                    self.remove(index);
+                }
+                self.note(entry, home);
+            }
+        }
+    }
+
+    /// Forgets a static entry.
+    pub fn forget_static(&mut self, address: Address) {
+        let home = self.slot_of(address);
+        let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+        let is_it = |index: &usize| {
+            let Entry { address: other, seen_tick, .. } = self.slots[*index];
+            other == address && seen_tick == STATIC
+        };
+        if let Some(index) = chain.find(is_it) {
+            self.remove(index);
         }
     }
 
@@ -420,6 +443,11 @@ mod tests {
         );
         bridge.set_static(mac(1), 6);
         assert_eq!((bridge.look_up(mac(1), Instant(0)), bridge.counts()), (Some(6), (2, 0, 0)));
+        bridge.forget_static(mac(1));
+        bridge.learn(mac(3), 4, Instant(0));
+        bridge.forget_static(mac(3));
+        let ports = [mac(1), mac(2), mac(3)].map(|mac| bridge.look_up(mac, Instant(0)));
+        assert_eq!((ports, bridge.counts().0), ([None, Some(5), Some(4)], 2), "what was learned is none");
     }
 
     #[test]
@@ -430,6 +458,12 @@ mod tests {
         }
         let (entries, full, _) = bridge.counts();
         assert_eq!((entries + full, entries <= 100), (150, true));
+        bridge.set_static(mac(1000), 1);
+        assert_eq!(
+            (bridge.look_up(mac(1000), Instant(0)), bridge.counts().0),
+            (Some(1), entries),
+            "in place of one"
+        );
         assert_eq!(bridge.untold_full(Instant(0)), Some(full), "an event at once");
         bridge.learn(mac(200), 0, Instant(1));
         assert_eq!(bridge.untold_full(Instant(SECOND - 1)), None, "no more than one a second");

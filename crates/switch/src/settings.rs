@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 pub use watchdog::*;
 
 use crate::time::Nanos;
+use wire::mac::MacAddr;
 
 /// Ports a switch can have.
 pub const MAX_PORTS: usize = 64;
@@ -158,6 +159,8 @@ pub struct PortSettings {
     pub queues: [QueueSettings; PRIORITIES],
     /// How the queues share the port.
     pub schedule: ScheduleSettings,
+    /// Addresses that are always behind this port: static entries of the bridge table, of which no other port has any.
+    pub static_addresses: Vec<MacAddr>,
     /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms of line time.
     pub burst_bytes: Option<u64>,
     /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an emulated wire.
@@ -192,6 +195,7 @@ impl PortSettings {
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
+            static_addresses: Vec::new(),
             burst_bytes: None,
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,

@@ -5,7 +5,7 @@ use crate::bridge::Address;
 use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::event::Event;
 use crate::pool::Pool;
-use crate::settings::{POOLS, SwitchSettings};
+use crate::settings::{POOLS, PortSettings, SwitchSettings};
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -61,6 +61,16 @@ impl Switch {
     /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
     pub fn set_static(&mut self, mac: MacAddr, port: usize) {
         self.bridge.set_static(Address::of(mac), port);
+    }
+
+    /// The static entries that the settings of `ports` ask for, and none of those that they asked for when they were `old`.
+    pub(crate) fn set_static_addresses(&mut self, old: &[PortSettings], ports: &[PortSettings]) {
+        for mac in old.iter().flat_map(|port| &port.static_addresses) {
+            self.bridge.forget_static(Address::of(*mac));
+        }
+        for (number, port) in ports.iter().enumerate() {
+            port.static_addresses.iter().for_each(|mac| self.set_static(*mac, number));
+        }
     }
 
     /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.

@@ -154,6 +154,33 @@ fn queues_of_unknown_unicast() {
     assert_eq!(paused, [false, true, false, true, false, false, false, false]);
 }
 
+/// A static address is behind its port whatever is learned, and goes when the settings no longer have it.
+#[test]
+fn static_addresses() {
+    let mut settings = settings(3, 0, 1000, 0);
+    settings.ports[2].static_addresses = vec![mac(77)];
+    let mut lab = Lab::new(&settings);
+    let to = |lab: &mut Lab| {
+        lab.arrive(Frame { dst: mac(77), ..frame(64) });
+        let leaves = |port: &usize| {
+            lab.transmit(*port, 1);
+            let sent = lab.with_kernel[*port].len();
+            lab.complete(*port, 1);
+            sent > 0
+        };
+        (0..3).filter(leaves).collect::<Vec<_>>()
+    };
+    assert_eq!(to(&mut lab), [2], "before the first frame from there");
+    lab.switch.set_learned(mac(77), 1, lab.now);
+    assert_eq!(to(&mut lab), [2]);
+    (settings.ports[2].static_addresses, settings.ports[1].static_addresses) = (Vec::new(), vec![mac(77)]);
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(to(&mut lab), [1]);
+    settings.ports[1].static_addresses.clear();
+    lab.switch.apply(&settings, lab.now);
+    assert_eq!(to(&mut lab), [1, 2], "to all that are not its sender's");
+}
+
 /// A port that rewrites: the frame leaves with the PCP of its queue, and the neighbour's pause of that PCP stops it.
 #[test]
 fn a_rewriting_port() {

@@ -7,14 +7,14 @@ use super::traffic::{TrafficTable, Way};
 use super::types::{Link, Node};
 use crate::routes::Routes;
 
-/// A link reaches each node.
+/// A link reaches each switch, and each port of a host.
 pub(super) fn all_linked(network: Network, report: &mut Report) {
     let Network { nodes, links, .. } = network;
-    let mut linked = vec![false; nodes.len()];
-    links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] = true);
+    let mut linked = vec![0; nodes.len()];
+    links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] += 1);
     // One mistake for all nodes of a table: by its place, the first of them and how many there are.
     let mut missing: Vec<(&Place, usize, usize)> = Vec::new();
-    for node in (0..nodes.len()).filter(|node| !linked[*node]) {
+    for node in (0..nodes.len()).filter(|node| linked[*node] < nodes.least_links(*node)) {
         let place = nodes.place(node);
         match missing.last_mut() {
             Some((last, _, count)) if last.span == place.span => *count += 1,
@@ -24,6 +24,9 @@ pub(super) fn all_linked(network: Network, report: &mut Report) {
     for (place, first, count) in missing {
         let name = nodes.name(first);
         let what = match count {
+            1 if linked[first] > 0 => {
+                format!("{name} has {} ports, and {} of them a link", nodes.least_links(first), linked[first])
+            }
             1 => format!("no link reaches {name}"),
             _ => format!("no link reaches {name} and {} more", count - 1),
         };

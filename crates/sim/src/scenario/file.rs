@@ -16,9 +16,11 @@
 //!
 //! [host."h[1-8]"]
 //! no_drop = [3]                    # priorities whose pauses it obeys; default: all
+//! obeys_pause = true               # 802.3x PAUSE; true by default
+//! ports = 1                        # with 2, ends are h1.1 and h1.2: it sends over the first that is up, receives over all
 //!
 //! [[link]]                         # ranges at both ends are joined one to one: h1–leaf1.h1, h2–leaf1.h2, …
-//! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, or SWITCH.PORT; of several ranges the first changes slowest
+//! ends = ["h[1-8]", "leaf[1-2].h[1-4]"]  # HOST, HOST.NUMBER or SWITCH.PORT; of several ranges the first changes slowest
 //! speed = "100G"                   # default: that of the ports in their configurations, with which it must agree
 //! cable_m = 5                      # default: that of the ports, or 0
 //! delay_ns_per_m = 5.0             # 5 by default

@@ -94,7 +94,9 @@ impl Links {
     fn is_free(&self, end: End, name: &Setting<Names>, nodes: &Nodes, report: &mut Report) -> bool {
         let Some(link) = self.at(end) else { return true };
         let (who, cure) = match nodes.is_host(end.node) {
-            true => ("host", "a host has one link; add another host"),
+            true => {
+                ("host", "a host has one link for each of its ports; add another host, or give it more ports")
+            }
             false => ("port", "a port has one link; take another port"),
         };
         let link = &self.list[link].name;

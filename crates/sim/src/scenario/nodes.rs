@@ -14,6 +14,8 @@ use super::values::{MAX_TIME_NS, text, time};
 pub(super) const MAX_NODES: usize = 4096;
 /// Most switches. Each takes memory for as many cells as it has.
 const MAX_SWITCHES: usize = 256;
+/// Most ports of a host.
+const MAX_HOST_PORTS: u8 = 8;
 /// Known names up to which one that was meant is looked for, and listed.
 const MAX_LISTED: usize = 256;
 
@@ -177,12 +179,21 @@ impl Nodes {
         matches!(self.list[node].kind, TableKind::Host(_))
     }
 
+    /// Links that it must have: a host one for each port, a switch one.
+    pub(super) fn least_links(&self, node: usize) -> usize {
+        match self.list[node].kind {
+            TableKind::Host(host) => host.ports.into(),
+            TableKind::Switch { .. } => 1,
+        }
+    }
+
     /// An end's name: `h1`, or `leaf1.p3`.
     pub(super) fn end_name(&self, end: End, devices: &Devices) -> String {
         let name = self.name(end.node);
-        match self.device(end.node, devices) {
-            Some(device) => format!("{name}.{}", device.switch.ports[end.port].name),
-            None => name.to_owned(),
+        match (self.device(end.node, devices), self.list[end.node].kind) {
+            (Some(device), _) => format!("{name}.{}", device.switch.ports[end.port].name),
+            (None, TableKind::Host(host)) => host.end_name(name, end.port),
+            (None, TableKind::Switch { .. }) => name.to_owned(),
         }
     }
 
@@ -248,7 +259,7 @@ impl Nodes {
         Some(End { node: switch, port: port? })
     }
 
-    /// The end of a link: `HOST`, or `SWITCH.PORT`.
+    /// The end of a link: `HOST`, `HOST.NUMBER` where a host has several ports, or `SWITCH.PORT`.
     pub(super) fn end(
         &self,
         name: &str,
@@ -258,15 +269,13 @@ impl Nodes {
     ) -> Option<End> {
         let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
         let node = self.find(node_name, place, report)?;
-        match port {
-            Some(_) if self.is_host(node) => {
-                let what = format!("{node_name} is a host and has one port, without a name");
-                report.add(place, what, format!("write \"{node_name}\""));
-                None
+        match (port, self.list[node].kind) {
+            (port, TableKind::Host(host)) => {
+                let port = host_port(&host, node_name, port, place, report)?;
+                Some(End { node, port })
             }
-            Some(port) => self.port(node, port, place, devices, report),
-            None if self.is_host(node) => Some(End { node, port: 0 }),
-            None => {
+            (Some(port), _) => self.port(node, port, place, devices, report),
+            (None, _) => {
                 let what = format!("{node_name} is a switch with several ports");
                 report.add(place, what, format!("write \"{node_name}.PORT\""));
                 None
@@ -286,6 +295,36 @@ impl Nodes {
         let node = |node: &NodeTable| Some(Node { name: node.name.clone(), kind: kind(node.kind)? });
         self.list.iter().filter_map(node).collect()
     }
+}
+
+/// The port of a host that a file calls `name`, or `name.port`.
+fn host_port(
+    host: &HostNode,
+    name: &str,
+    port: Option<&str>,
+    place: &Place,
+    report: &mut Report,
+) -> Option<usize> {
+    let ports = host.ports;
+    let (what, cure) = match port {
+        None if ports == 1 => return Some(0),
+        None => (
+            format!("{name} is a host with {ports} ports"),
+            format!("write \"{name}.1\" to \"{name}.{ports}\""),
+        ),
+        Some(_) if ports == 1 => {
+            (format!("{name} is a host and has one port, without a name"), format!("write \"{name}\""))
+        }
+        Some(port) => match port.parse().ok().filter(|number| (1..=usize::from(ports)).contains(number)) {
+            Some(number) => return Some(number - 1),
+            None => {
+                let what = format!("{name} has no port {}", quoted(port));
+                (what, format!("write \"{name}.1\" to \"{name}.{ports}\""))
+            }
+        },
+    };
+    report.add(place, what, cure);
+    None
 }
 
 /// The names that a table stands for; or what is wrong with them, and the cure.
@@ -318,8 +357,9 @@ fn read_switch(mut section: Section, devices: &mut Devices, load: Load, report: 
 fn read_host(mut section: Section, report: &mut Report) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
     let obeys_pause = section.boolean("obeys_pause", report).is_none_or(|obeys| obeys.value);
+    let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);
     section.finish(&[], report);
-    TableKind::Host(HostNode { no_drop, obeys_pause })
+    TableKind::Host(HostNode { no_drop, obeys_pause, ports })
 }
 
 /// Bit p: priority p is in the list.

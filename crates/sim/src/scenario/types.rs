@@ -39,7 +39,7 @@ impl Scenario {
         let node = &self.nodes[end.node];
         match &node.kind {
             NodeKind::Switch(device) => format!("{}.{}", node.name, device.settings.ports[end.port].name),
-            NodeKind::Host(_) => node.name.clone(),
+            NodeKind::Host(host) => host.end_name(&node.name, end.port),
         }
     }
 }
@@ -67,7 +67,7 @@ pub struct Node {
 pub enum NodeKind {
     /// A switch with as many ports as its configuration has.
     Switch(Box<SwitchNode>),
-    /// A host with one port.
+    /// A host.
     Host(HostNode),
 }
 
@@ -87,6 +87,16 @@ pub struct HostNode {
     pub no_drop: u8,
     /// It obeys 802.3x PAUSE, which stops all priorities.
     pub obeys_pause: bool,
+    /// How many ports it has, 1 or more. It receives over all of them and sends over the first whose link is up, as a bond
+    /// of Linux in active-backup mode.
+    pub ports: u8,
+}
+
+impl HostNode {
+    /// How a port of the host `name` is called: by the host's name, or as in `h1.2`, the second of several.
+    pub(crate) fn end_name(&self, name: &str, port: usize) -> String {
+        if self.ports == 1 { name.to_owned() } else { format!("{name}.{}", port + 1) }
+    }
 }
 
 /// A port of a node.
@@ -94,7 +104,7 @@ pub struct HostNode {
 pub struct End {
     /// The node.
     pub node: usize,
-    /// Its port; 0 for a host.
+    /// Its port; 0 for a host with one.
     pub port: usize,
 }
 

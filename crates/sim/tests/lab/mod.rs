@@ -21,7 +21,10 @@ pub fn switch(name: &str, config: &str) -> Node {
 
 /// A host that obeys every pause.
 pub fn host(name: &str) -> Node {
-    Node { name: name.to_owned(), kind: NodeKind::Host(HostNode { no_drop: 0xff, obeys_pause: true }) }
+    Node {
+        name: name.to_owned(),
+        kind: NodeKind::Host(HostNode { no_drop: 0xff, obeys_pause: true, ports: 1 }),
+    }
 }
 
 /// A cable of so many metres on which frames take nothing but their bytes, between (node, port) and (node, port).

@@ -1,6 +1,6 @@
-//! `sluice show congestion`: what each queue forwarded, marked and dropped, and why.
+//! `sluice show congestion`: what each queue forwarded, marked and dropped, and why; of several queues of a port the sum, too.
 
-use control::v1::{Queue, Snapshot};
+use control::v1::{ByDropLevel, Count, Port, Queue, Snapshot};
 
 use super::text::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
 
@@ -26,12 +26,18 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     );
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
-        for (number, queue) in port.queues.iter().enumerate().filter(|(_, queue)| was_used(queue)) {
+        let used = || port.queues.iter().enumerate().filter(|(_, queue)| was_used(queue));
+        let queues = used().map(|(number, queue)| {
             let before = earlier.and_then(|port| port.queues.get(number)?.transmitted);
+            (number.to_string(), *queue, before)
+        });
+        let all = (used().count() > 1)
+            .then(|| ("all".to_owned(), sum(port), earlier.and_then(|port| sum(port).transmitted)));
+        for (name, queue, before) in queues.chain(all) {
             let wred = queue.wred_dropped.unwrap_or_default();
             table.add_row([
                 port.name.clone(),
-                number.to_string(),
+                name,
                 grouped(queue.waiting_frames),
                 queue.average_cells.map_or("–".to_owned(), |cells| grouped(cells.into())),
                 rate(queue.transmitted, before, elapsed_ns),
@@ -45,6 +51,29 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         }
     }
     if table.is_empty() { "No queue has seen a frame yet.".to_owned() } else { table.trim_fmt() }
+}
+
+/// What this table shows of all queues of a port together; an average of averages would say nothing.
+fn sum(port: &Port) -> Queue {
+    let count = |of: fn(&Queue) -> Option<Count>| {
+        let counts = port.queues.iter().filter_map(of);
+        Some(counts.fold(Count::default(), |sum, count| Count {
+            frames: sum.frames + count.frames,
+            bytes: sum.bytes + count.bytes,
+        }))
+    };
+    Queue {
+        waiting_frames: port.queues.iter().map(|queue| queue.waiting_frames).sum(),
+        transmitted: count(|queue| queue.transmitted),
+        marked: count(|queue| queue.marked),
+        dropped: count(|queue| queue.dropped),
+        wred_dropped: Some(ByDropLevel {
+            green: count(|queue| queue.wred_dropped?.green),
+            yellow: count(|queue| queue.wred_dropped?.yellow),
+            red: count(|queue| queue.wred_dropped?.red),
+        }),
+        ..Queue::default()
+    }
 }
 
 fn was_used(queue: &Queue) -> bool {

@@ -1,0 +1,242 @@
+//! Storms and deadlocks on real veths: what the watchdog finds and ends, and whom it leaves alone (docs/watchdog.md). Its times are
+//! exact in virtual time (crates/switch/src/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon that uses it.
+
+use std::net::UdpSocket;
+
+use anyhow::{Context, Result, ensure};
+use control::v1::Priority;
+use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, eventually, idle, port};
+use tests::{AMPLE_HEADROOM_CELLS, flow, frames, port_config, sluice};
+
+/// Of figures 13 and 19 (docs/sources.md, "H3C reference"): each sends to the next.
+const RING: [&str; 4] = ["device-c", "device-a", "device-d", "device-b"];
+/// Frames of 300 bytes, two cells of 256 each.
+const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
+/// More than the ring holds below XOFF, and less than the headroom of one group.
+const FRAMES: u64 = 600;
+
+/// Four daemons in a ring, a host at device C that sends to one at device D.
+struct Ring {
+    daemons: Vec<Daemon>,
+    socket: UdpSocket,
+    receiver: String,
+    /// Keeps all of it.
+    _bed: Bed,
+}
+
+impl Ring {
+    fn new() -> Result<Self> {
+        let bed = Bed::new()?;
+        let switches = RING.iter().map(|name| bed.switch(name)).collect::<Result<Vec<Namespace>>>()?;
+        let sender = bed.quiet_host(&switches[0], "server1")?;
+        let receiver = bed.quiet_host(&switches[2], "server2")?;
+        for (number, switch) in switches.iter().enumerate() {
+            bed.cable((switch, "port1"), (&switches[(number + 1) % RING.len()], "port2"))?;
+        }
+        let mut daemons = Vec::new();
+        for (name, switch) in RING.iter().zip(&switches) {
+            let (server, to) = match *name {
+                "device-c" => ("\n[port.server1]\ninterface = \"server1\"\n", "port1"),
+                "device-d" => ("\n[port.server2]\ninterface = \"server2\"\n", "server2"),
+                _ => ("", "port1"),
+            };
+            let config = ring_config(name) + server;
+            daemons.push(bed.daemon(switch, &way(&config, &receiver.mac(), to))?);
+        }
+        let dev = Station::INTERFACE;
+        sender.namespace.ip(&format!("addr add {}/24 dev {dev}", sender.ipv4()))?;
+        let neighbour = format!("{} lladdr {}", receiver.ipv4(), receiver.mac());
+        sender.namespace.ip(&format!("neigh replace {neighbour} dev {dev} nud permanent"))?;
+        let socket = sender.namespace.enter(|| UdpSocket::bind((sender.ipv4().as_str(), 0)))??;
+        socket.connect((receiver.ipv4().as_str(), 4000))?;
+        Ok(Self { daemons, socket, receiver: receiver.mac(), _bed: bed })
+    }
+
+    fn send(&self, count: u64) -> Result<()> {
+        let sent = (0..count).try_for_each(|_| self.socket.send(&[0x5a; PAYLOAD_BYTES]).map(drop));
+        sent.context("the sender")
+    }
+
+    /// Device D sends to the receiver by this port.
+    fn set_way(&self, to: &str) -> Result<()> {
+        let daemon = &self.daemons[2];
+        let text = std::fs::read_to_string(daemon.config())?;
+        std::fs::write(daemon.config(), way(&text, &self.receiver, to))?;
+        sluice(daemon, &["reload"]).map(drop)
+    }
+
+    fn snapshots(&self) -> Result<Vec<Snapshot>> {
+        self.daemons.iter().map(Daemon::snapshot).collect()
+    }
+
+    /// Waits until each device has held the one before it for a third of a second without a frame between them.
+    fn until_deadlock(&self) -> Result<()> {
+        let state = |now: &Snapshot| -> Result<(bool, u64, u64)> {
+            let (out, back) = (port(now, "port1")?, port(now, "port2")?);
+            let queue = &out.queues[3];
+            Ok((queue.paused && back.groups[3].xoff, frames(out.transmitted), queue.paused_ns))
+        };
+        let mut since: Vec<(bool, u64, u64)> = Vec::new();
+        eventually("a deadlock", || {
+            let now = self.snapshots()?.iter().map(state).collect::<Result<Vec<_>>>()?;
+            let same = since.len() == now.len()
+                && since.iter().zip(&now).all(|(then, now)| now.0 && then.1 == now.1);
+            if !same {
+                since = now;
+                return Ok(None);
+            }
+            let longer = since.iter().zip(&now).all(|(then, now)| now.2 - then.2 > 333_000_000);
+            Ok(longer.then_some(()))
+        })
+    }
+}
+
+fn ring_config(name: &str) -> String {
+    let mut config = format!(
+        "[switch]\nname = \"{name}\"\n[buffer]\nheadroom_cells = 16384\n[port-defaults]\nport_priority = 3\n\
+         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n\
+         [port-defaults.pfc.priority.3]\nxoff = {{ static_cells = 40 }}\nxon_offset_cells = 8\nheadroom_cells = 4096\n"
+    );
+    for port in ["port1", "port2"] {
+        config += &port_config(port, "10M");
+    }
+    config
+}
+
+/// The configuration with the receiver behind this port and no other.
+fn way(config: &str, receiver: &str, to: &str) -> String {
+    let entry = format!("static_addresses = [\"{receiver}\"]\n");
+    let (header, without) = (format!("[port.{to}]\n"), config.replace(&entry, ""));
+    without.replace(&header, &format!("{header}{entry}"))
+}
+
+/// The example of figure 19 on a ring of daemons: without detection the deadlock outlives the loop that made it; with 50 ms of
+/// detection and 700 ms of recovery all that stood in it arrives, and the log has the document's messages in its order.
+#[test]
+fn detection_ends_a_deadlock_of_four_daemons() -> Result<()> {
+    let ring = Ring::new()?;
+    let arrived = |count| {
+        ring.daemons[2].until("the frames have arrived", |now| {
+            (frames(port(now, "server2").ok()?.transmitted) == count).then_some(())
+        })
+    };
+    ring.send(50)?;
+    arrived(50)?;
+    ring.set_way("port1")?; // the link between device D and server 2 has failed
+    ring.send(FRAMES)?;
+    ring.until_deadlock()?;
+    ring.set_way("server2")?; // it is mended
+    ring.until_deadlock()?;
+    ensure!(frames(port(&ring.daemons[2].snapshot()?, "server2")?.transmitted) == 50);
+
+    for daemon in &ring.daemons {
+        let mut text = std::fs::read_to_string(daemon.config())?;
+        text += "\n[pfc.watchdog]\nprecision = \"high\"\naction = \"forward\"\n\
+                 priority.3 = { interval = 5, restore_delay = 6, limit = { period_s = 1, count = 10 } }\n";
+        std::fs::write(daemon.config(), text)?;
+        ensure!(sluice(daemon, &["reload"])?.contains("port.port1: watchdog of priority 3"));
+    }
+    arrived(50 + FRAMES)?;
+    let mut storms = 0;
+    for (name, daemon) in RING.iter().zip(&ring.daemons) {
+        let now = daemon.until("every storm is over", |now| {
+            let priority = &port(now, "port1").ok()?.priorities[3];
+            (idle(now) && priority.storms == priority.storms_restored).then(|| now.clone())
+        })?;
+        storms += port(&now, "port1")?.priorities[3].storms;
+        for at in &now.ports {
+            let lost = at.drops.values().map(|count| count.frames).sum::<u64>();
+            ensure!(lost == 0 && at.kernel_lost_frames == 0, "{name}.{}: {at:?}", at.name);
+            ensure!(!at.groups[3].xoff, "{name}.{} is in XOFF", at.name);
+        }
+    }
+    ensure!(storms >= 1, "nobody found a storm");
+    for daemon in ring.daemons {
+        let found = port(&daemon.snapshot()?, "port1")?.priorities[3].storms;
+        let log = daemon.stop()?;
+        let told: Vec<&str> = log
+            .lines()
+            .filter_map(|line| line.split_once("PFC Deadlock Recovery Event ").map(|(_, rest)| rest))
+            .filter_map(|rest| rest.split_once(".Port is port1.").map(|(what, _)| what))
+            .collect();
+        ensure!(told == ["Begin", "End"].repeat(found as usize), "{told:?}\n{log}");
+    }
+    Ok(())
+}
+
+fn priority(snapshot: &Snapshot, name: &str, number: usize) -> Result<Priority> {
+    port(snapshot, name)?.priorities.get(number).copied().context("eight priorities")
+}
+
+/// A receiver that sends PFC for one priority as fast as it can: that priority of its port is dropped while it lasts and works
+/// again after it, through a reload meanwhile; its other no-drop priority, and both on another port, lose nothing and get
+/// all that they ask for.
+#[test]
+fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let [sender, stormy, other] = ["sender", "stormy", "other"].map(|name| bed.quiet_host(&switch, name));
+    let (sender, stormy, other) = (sender?, stormy?, other?);
+    let mut config = "[switch]\nname = \"under-test\"\n[buffer]\nheadroom_cells = 40960\n\
+        [port-defaults]\nport_priority = 7\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3, 5]\n\
+        [pfc.watchdog]\nprecision = \"high\"\naction = \"drop\"\npriority.3 = { interval = 5, pause_recover = true }\n"
+        .to_owned();
+    for name in ["sender", "stormy", "other"] {
+        config += &port_config(name, "1G");
+    }
+    for number in [3, 5] {
+        // What the sender sends until the storm is found has room below XOFF: its other flow is not paused with it.
+        config += &format!(
+            "[port.sender.pfc.priority.{number}]\nxoff = {{ static_cells = 16384 }}\nxon_offset_cells = 2048\n\
+             headroom_cells = {AMPLE_HEADROOM_CELLS}\n"
+        );
+    }
+    let daemon = bed.daemon(&switch, &config)?;
+    let flows = [(&stormy, 3), (&stormy, 5), (&other, 3), (&other, 5)]
+        .map(|(to, priority)| flow(&to.mac(), priority, "20M"));
+    let common = ["--speed", "1G", "--no-drop", "3,5"];
+    let with = |more: &[&'static str]| [&common[..], more].concat();
+    let mut sending = bed.host(&sender, &flows, &with(&["--duration", "10s"]))?;
+    let storm = ["--storm", "3", "--duration", "4s", "--wait", "--linger", "600s"];
+    let mut storming = bed.host(&stormy, &[], &with(&storm))?;
+    let receiving = bed.host(&other, &[], &with(&[]))?;
+    daemon.until("the switch knows all hosts", |now| (now.bridge_entries == 3).then_some(()))?;
+    sending.go()?;
+    storming.go()?;
+    daemon.until("a storm", |now| priority(now, "stormy", 3).ok()?.stormed.then_some(()))?;
+    let text = std::fs::read_to_string(daemon.config())?;
+    std::fs::write(daemon.config(), text.replace("static_cells = 16384", "static_cells = 16000"))?;
+    ensure!(sluice(&daemon, &["reload"])?.contains("port.sender: PFC thresholds of priority 3"));
+    ensure!(priority(&daemon.snapshot()?, "stormy", 3)?.stormed, "a reload ends no storm");
+    let restored = daemon.until("its end", |now| {
+        let priority = priority(now, "stormy", 3).ok()?;
+        (priority.storms > 0 && !priority.stormed && !priority.paused).then(|| now.clone())
+    })?;
+    let sent_then = frames(port(&restored, "stormy")?.queues[3].transmitted);
+    daemon.until("the queue works again", |now| {
+        (frames(port(now, "stormy").ok()?.queues[3].transmitted) > sent_then + 100).then_some(())
+    })?;
+    eventually("all is sent", || Ok(sending.has_sent_all()?.then_some(())))?;
+    let last = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    let (storming, receiving, sending) = (storming.stop()?, receiving.stop()?, sending.stop()?);
+
+    let dropped = drops(&last, "watchdog");
+    ensure!(storming.pfc_sent > 0 && dropped > 0, "{} PFC frames, {dropped} dropped", storming.pfc_sent);
+    let received = |report: &host::report::Report, priority: u8| -> u64 {
+        let flows = report.received.iter().filter(|flow| flow.priority == priority);
+        flows.map(|flow| flow.received_frames).sum()
+    };
+    let lost = testbed::lost_by_kernels(&last, [&storming, &receiving, &sending]);
+    for (sent, got) in sending.sent.iter().zip([
+        received(&storming, 3) + dropped,
+        received(&storming, 5),
+        received(&receiving, 3),
+        received(&receiving, 5),
+    ]) {
+        ensure!(sent.sent_frames.abs_diff(got) <= lost, "{got} of {sent:?}, {lost} lost by kernels");
+        ensure!(sent.sent_frames * 100 > sent.offered_frames * 95, "as fast as it was to: {sent:?}");
+    }
+    ensure!(last.ports.iter().all(|port| port.name == "stormy" || port.priorities[3].storms == 0));
+    daemon.stop()?;
+    Ok(())
+}
