@@ -332,20 +332,13 @@ impl Port for XdpPort {
     }
 
     fn let_go(&mut self) -> bool {
-        let Some(dock) = &self.dock else { return false };
+        let Some(dock) = self.dock.as_ref().filter(|dock| !dock.has_left()) else { return false };
         let Some(sockets) = self.sockets.take() else { return false };
         sockets.add_counters(&mut self.let_go);
         self.away = sockets.frames_held();
         self.up = false;
-        match dock.leave(sockets) {
-            Ok(()) => true,
-            Err(sockets) => {
-                // Nobody has closed the last ones yet.
-                (self.let_go, self.away) = (KernelCounters::default(), 0);
-                self.sockets = Some(sockets);
-                false
-            }
-        }
+        dock.leave(sockets);
+        true
     }
 
     fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
