@@ -34,7 +34,8 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let setup = PortSetup { min_posted: min_posted(settings), ..PortSetup::default() };
+            let setup =
+                PortSetup { min_posted: min_posted(settings), promiscuous: true, ..PortSetup::default() };
             let port = XdpPort::open(&mut memory, interface, &setup)
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);

@@ -1,5 +1,5 @@
-//! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, and on a veth a queueing
-//! discipline.
+//! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, on a veth a queueing
+//! discipline, and promiscuity, if the port is a switch's: a NIC does not take in what is for hosts behind other ports.
 //!
 //! Source: docs/kernel.md, "Where frames vanish" (why a veth needs one).
 
@@ -8,6 +8,7 @@ use std::os::fd::RawFd;
 
 use crate::error::Error;
 use crate::netlink::{Link, RouteSocket};
+use crate::packet::Promiscuity;
 use crate::program::{Attached, XdpMode, attach};
 
 /// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
@@ -21,19 +22,30 @@ pub(crate) struct Attachment {
     program: Option<Attached>,
     /// Where to remove the qdisc that we set.
     qdisc: Option<RouteSocket>,
+    _promiscuity: Option<Promiscuity>,
 }
 
 impl Attachment {
-    /// The XDP program, which hands the frames of RX queue i to `sockets[i]` from now on, and the qdisc.
+    /// The XDP program, which hands the frames of RX queue i to `sockets[i]` from now on, and the qdisc; what is for others is
+    /// taken in, too, if that is wanted.
     pub(crate) fn put_on(
         interface: &str,
         link: &Link,
         route: RouteSocket,
-        sockets: &[RawFd],
+        (sockets, promiscuous): (&[RawFd], bool),
     ) -> Result<Attachment, Error> {
+        let promiscuity = promiscuous
+            .then(|| Promiscuity::of(link.index))
+            .transpose()
+            .map_err(|error| Error::kernel(format!("interface {interface}: making it promiscuous"), error))?;
         let program = Some(attach(interface, link.index, sockets)?);
-        let mut attachment =
-            Attachment { interface: interface.into(), index: link.index, program, qdisc: None };
+        let mut attachment = Attachment {
+            interface: interface.into(),
+            index: link.index,
+            program,
+            qdisc: None,
+            _promiscuity: promiscuity,
+        };
         if link.kind == "veth" && link.qdisc == "noqueue" {
             match route.set_pfifo(link.index, PFIFO_FRAMES) {
                 Ok(()) => attachment.qdisc = Some(route),

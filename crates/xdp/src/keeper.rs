@@ -134,7 +134,12 @@ impl Keeper {
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        self.attachment = Some(Attachment::put_on(&self.place.interface, &link, route, &fds)?);
+        self.attachment = Some(Attachment::put_on(
+            &self.place.interface,
+            &link,
+            route,
+            (&fds, self.place.setup.promiscuous),
+        )?);
         Ok(fds)
     }
 

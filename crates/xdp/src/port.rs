@@ -49,6 +49,8 @@ pub struct PortSetup {
     /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
     /// a small frame); `None`: 64 KiB on a veth, otherwise the system's default.
     pub send_buffer_bytes: Option<u32>,
+    /// The interface takes in what is for others, too, as a switch's must.
+    pub promiscuous: bool,
 }
 
 impl Default for PortSetup {
@@ -59,6 +61,7 @@ impl Default for PortSetup {
             max_posted: MAX_POSTED as u32,
             min_posted: FLOOR_FRAMES,
             send_buffer_bytes: None,
+            promiscuous: false,
         }
     }
 }
@@ -196,7 +199,12 @@ impl XdpPort {
     ) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.place.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
-        self.attachment = Some(Attachment::put_on(&self.place.interface, link, route, &sockets.fds())?);
+        self.attachment = Some(Attachment::put_on(
+            &self.place.interface,
+            link,
+            route,
+            (&sockets.fds(), self.place.setup.promiscuous),
+        )?);
         Ok(())
     }
 

@@ -133,6 +133,46 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
     });
 }
 
+/// A switch's port takes in what is for hosts behind other ports, as long as it is open; any other does not.
+#[test]
+fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
+    let space = Space::with_pairs(2);
+    let promiscuity = |name: &str| {
+        let link = space.ip_output(&format!("-d link show {name}"));
+        link.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
+    };
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap_or_else(|error| panic!("{error}"));
+        let mut other = open(&mut umem, "p1");
+        assert_eq!((promiscuity("p0"), promiscuity("p1")), (Some("1".into()), Some("0".into())));
+        port.close(&mut umem, &mut Vec::new());
+        other.close(&mut umem, &mut Vec::new());
+    });
+    assert_eq!(promiscuity("p0"), Some("0".into()));
+}
+
+/// A macvlan that has its interface to itself takes in what is for others, and so can be a switch's port.
+#[test]
+fn a_macvlan_carries_what_is_for_others() {
+    let space = Space::with_pairs(1);
+    space.ip("link add m0 link p0 type macvlan mode passthru nopromisc");
+    space.ip("link set m0 up");
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let mut port = XdpPort::open(&mut umem, "m0", &setup).unwrap_or_else(|error| panic!("{error}"));
+        let host = Host::new("h0");
+        host.send(&frame(9, 100)); // to an address that is nobody's here
+        assert_eq!(receive(&mut port, &mut umem, 1), [frame(9, 100)]);
+        transmit(&mut port, &mut umem, &frame(7, 200));
+        finish(&mut port, &mut umem);
+        until("it arrives", || host.receive().is_some_and(|received| received == frame(7, 200)));
+        port.close(&mut umem, &mut Vec::new());
+    });
+}
+
 /// An interface is deleted, made again under the same name and opened again, while its loop only lets go and takes: the memory
 /// comes back each time, and the other port carries frames throughout.
 #[test]
