@@ -4,6 +4,7 @@
 //! they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
+mod checksums;
 mod hogs;
 mod stops;
 
@@ -19,6 +20,7 @@ use testbed::{
 };
 
 pub use capture::Capture;
+pub use checksums::Checksums;
 pub use hogs::Hogs;
 pub use stops::{Stops, loop_thread, stop_thread};
 

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testbed::{Bed, Daemon, Namespace, Process, Snapshot, Station, drops, eventually, idle, port};
-use tests::{compile_bpf, frames};
+use tests::{Checksums, compile_bpf, frames};
 
 /// A switch with two plain hosts, no speed and no PFC: the smallest bridge.
 fn two_hosts(bed: &Bed) -> Result<(Namespace, Station, Station, Daemon)> {
@@ -110,36 +110,6 @@ fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
     testbed::conservation(&snapshot, &[])?;
     daemon.stop()?;
     Ok(())
-}
-
-/// What `nstat` says of a host since it was made.
-#[derive(Debug, Clone, Copy)]
-struct Checksums {
-    /// Packets with a checksum that is wrong, of any protocol.
-    bad: u64,
-    /// TCP segments that came in.
-    segments: u64,
-}
-
-impl Checksums {
-    fn of(namespace: &Namespace) -> Result<Self> {
-        // -a absolute, -z zeros too, -s leave no history file, which namespaces would share.
-        let said = namespace.run("nstat -azs")?;
-        let (mut found, mut sum) = (0, Self { bad: 0, segments: 0 });
-        for line in said.lines() {
-            let mut words = line.split_whitespace();
-            let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
-            if name.ends_with("InCsumErrors") || name.ends_with("CsumErrors") {
-                sum.bad += value.parse::<u64>()?;
-                found += 1;
-            }
-            if name == "TcpInSegs" {
-                sum.segments = value.parse()?;
-            }
-        }
-        ensure!(found >= 5, "nstat names too few checksum counters:\n{said}");
-        Ok(sum)
-    }
 }
 
 /// UDP has checksums of its own, and an open one is completed like TCP's.

@@ -11,6 +11,7 @@ use crate::turn::Turn;
 use crate::wait::Wait;
 use switch::counters::{TURN_TIMES, turn_time};
 use switch::{FrameId, Instant, Mark, Memory, Nanos, Snapshot, Switch};
+use wire::mac::MacAddr;
 use wire::set::Set64;
 
 /// A loop that has had nothing to do for this long sleeps.
@@ -44,6 +45,8 @@ pub struct Core<P: Port> {
     mailbox: Mailbox,
     heartbeat: Arc<Heartbeat>,
     stop: Option<Box<Snapshot>>,
+    /// Ports whose rings are being closed elsewhere.
+    let_go: Set64,
     /// Frames of a port that closes; otherwise empty.
     unsent: Vec<FrameId>,
     // What it knows of itself.
@@ -76,6 +79,7 @@ impl<P: Port> Core<P> {
             mailbox,
             heartbeat: settings.heartbeat,
             stop: None,
+            let_go: Set64::EMPTY,
             unsent: Vec::with_capacity(4096),
             turns: 0,
             last_turn: None,
@@ -209,6 +213,11 @@ impl<P: Port> Core<P> {
                 self.mailbox.answer(Reply::Recorded(before));
             }
             Command::PortDown(port) => self.close(port, now),
+            Command::PortClosed(port) => self.reclaim(port, now),
+            Command::PortUp { port, mac, finish_checksums } => {
+                let is_up = self.reopen(port, mac, finish_checksums, now);
+                self.mailbox.answer(Reply::PortUp(port, is_up));
+            }
             Command::Stop(snapshot) => self.stop = Some(snapshot),
         }
     }
@@ -234,7 +243,7 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// Closes a port for good; what it held is dropped and counted.
+    /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where there is somebody for that.
     fn close(&mut self, port: usize, now: Instant) {
         if port >= self.ports.len() || !self.turn.close(port) {
             return;
@@ -244,18 +253,55 @@ impl<P: Port> Core<P> {
             recorder.port_down(port, now);
         }
         self.switch.port_down(port, now, &mut self.memory);
-        self.take_back(port, now);
+        if self.ports[port].let_go() {
+            self.let_go.set(port, true);
+            self.tell_troubles(port);
+        } else {
+            self.close_rings(port, now);
+        }
     }
 
     /// Closes what a closed port is made of; what it had not sent is counted.
-    fn take_back(&mut self, port: usize, now: Instant) {
+    fn close_rings(&mut self, port: usize, now: Instant) {
         self.ports[port].close(&mut self.memory, &mut self.unsent);
+        self.take_back(port, now);
+        self.tell_troubles(port);
+    }
+
+    /// What a port was made of has been closed elsewhere.
+    fn reclaim(&mut self, port: usize, now: Instant) {
+        if port < self.ports.len() && self.let_go.contains(port) {
+            self.let_go.set(port, false);
+            self.ports[port].reclaim(&mut self.memory, &mut self.unsent);
+            self.take_back(port, now);
+        }
+    }
+
+    /// A closed port begins anew. False if there is nothing for it to begin with.
+    fn reopen(&mut self, port: usize, mac: MacAddr, finish_checksums: bool, now: Instant) -> bool {
+        let is_closed = port < self.ports.len() && !self.turn.open_ports().contains(port);
+        if !is_closed || self.let_go.contains(port) || !self.ports[port].reopen(&mut self.memory) {
+            return false;
+        }
+        self.turn.open(port, finish_checksums);
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.port_up(port, mac, now);
+        }
+        self.switch.port_up(port, Some(mac), now);
+        true
+    }
+
+    /// Counts and drops what a port had not sent.
+    fn take_back(&mut self, port: usize, now: Instant) {
         for frame in self.unsent.drain(..) {
             if let Some(recorder) = self.turn.recorder() {
                 recorder.unsent(port, &frame, now);
             }
             self.switch.unsent(port, frame, now, &mut self.memory);
         }
+    }
+
+    fn tell_troubles(&mut self, port: usize) {
         while let Some(trouble) = self.ports[port].take_trouble() {
             self.mailbox.tell(Reply::Trouble(port, trouble));
         }
@@ -282,7 +328,7 @@ impl<P: Port> Core<P> {
         }
         self.switch.stop();
         (0..self.ports.len()).for_each(|port| self.hold(port, false));
-        self.turn_until(&clock, |core| core.switch.frames_held() == 0);
+        self.turn_until(&clock, |core| core.switch.frames_held() == 0 && core.let_go.is_empty());
         for port in 0..self.ports.len() {
             let now = clock();
             if let Some(recorder) = self.turn.recorder() {
@@ -294,7 +340,7 @@ impl<P: Port> Core<P> {
         for port in 0..self.ports.len() {
             // That it is down now is no event.
             if self.turn.close(port) {
-                self.take_back(port, clock());
+                self.close_rings(port, clock());
             }
         }
         let now = clock();

@@ -5,6 +5,7 @@ use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
+use wire::mac::MacAddr;
 use wire::set::Set8;
 
 use crate::port::Trouble;
@@ -15,7 +16,7 @@ const REPLIES: usize = 1024;
 /// Places among the replies that events leave free, for the answers to commands: whoever asked waits for them.
 const ANSWERS: usize = 64;
 
-/// What a loop is told. Each but `PortDown` is answered.
+/// What a loop is told. Each but `PortDown` and `PortClosed` is answered.
 #[derive(Debug)]
 pub enum Command {
     /// Fill this snapshot and send it back.
@@ -49,6 +50,17 @@ pub enum Command {
     Record(Option<Box<Recorder>>),
     /// The interface of this port is gone, or has no carrier any more.
     PortDown(usize),
+    /// What this port was made of is closed: its frames can be taken back.
+    PortClosed(usize),
+    /// What this port is made of is open again, for it to take.
+    PortUp {
+        /// Port number.
+        port: usize,
+        /// Address of the interface: another one, if it was made again.
+        mac: MacAddr,
+        /// Transport checksums that a Linux host left open are finished.
+        finish_checksums: bool,
+    },
     /// Take no more frames, let the queues drain, end. The snapshot comes back in [`Reply::Stopped`].
     Stop(Box<Snapshot>),
 }
@@ -69,6 +81,8 @@ pub enum Reply {
     Snapshot(Box<Snapshot>),
     /// Watermarks are cleared, a port is held or released, storms are ended, or their limit is lifted.
     Done,
+    /// The port of this number is open again, and has frames posted; or, if false, there was nothing for it to take.
+    PortUp(usize, bool),
     /// Something is wrong with the port of this number.
     Trouble(usize, Trouble),
     /// These settings are in force.

@@ -49,9 +49,22 @@ struct Shared {
     /// Given back twice, and not yet told.
     stray: u64,
     counters: KernelCounters,
+    /// Another "thread" closes and opens the port: what it has to do.
+    keeper: Option<Kept>,
     /// Where transmissions are noted, and under which number.
     calls: Option<Calls>,
     number: usize,
+}
+
+/// Where the rings of a port are that another thread closes and opens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    /// In the port.
+    Here,
+    /// Let go, to be closed.
+    Away,
+    /// Opened again, to be taken.
+    Ready,
 }
 
 /// The order in which the ports of a test were given something to transmit.
@@ -98,6 +111,7 @@ impl MemoryPort {
             kernel_drops: 0,
             stray: 0,
             counters: KernelCounters::default(),
+            keeper: None,
             calls: None,
             number: 0,
         }));
@@ -175,6 +189,21 @@ impl Wire {
         let mut shared = self.shared();
         shared.stray += frames;
         shared.counters.tx_stray_frames += frames;
+    }
+
+    /// From now on the port's rings are closed and opened elsewhere: by the test.
+    pub fn keep(&self) {
+        self.shared().keeper = Some(Kept::Here);
+    }
+
+    /// The port has let its rings go.
+    pub fn is_let_go(&self) -> bool {
+        self.shared().keeper == Some(Kept::Away)
+    }
+
+    /// The rings are open again, on an interface that is up.
+    pub fn open_again(&self) {
+        self.shared().keeper = Some(Kept::Ready);
     }
 
     /// The interface is gone.
@@ -283,6 +312,33 @@ impl Port for MemoryPort {
 
     fn is_up(&self) -> bool {
         self.shared().up && !self.closed
+    }
+
+    fn let_go(&mut self) -> bool {
+        let mut shared = self.shared();
+        let is_kept = shared.keeper.is_some();
+        if is_kept {
+            (shared.keeper, shared.up) = (Some(Kept::Away), false);
+        }
+        is_kept
+    }
+
+    fn reclaim(&mut self, memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+        self.close(memory, unsent);
+        let mut shared = self.shared();
+        shared.counters.rx_closed_frames += shared.incoming.len() as u64;
+        shared.incoming.clear();
+    }
+
+    fn reopen(&mut self, _memory: &mut HeapMemory) -> bool {
+        let mut shared = self.shared();
+        let is_ready = shared.keeper == Some(Kept::Ready);
+        if is_ready {
+            (shared.keeper, shared.up) = (Some(Kept::Here), true);
+        }
+        drop(shared);
+        self.closed &= !is_ready;
+        is_ready
     }
 
     fn close(&mut self, memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {

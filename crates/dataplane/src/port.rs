@@ -56,7 +56,7 @@ pub trait Port {
     /// Frames transmitted and not yet completed. While there are any, kick again rather than wait.
     fn outstanding(&self) -> usize;
 
-    /// False once the interface is gone or down for good.
+    /// False once the interface is gone or down, until the port is opened again.
     fn is_up(&self) -> bool {
         true
     }
@@ -72,11 +72,25 @@ pub trait Port {
         None
     }
 
-    /// Closes the port for good: frames that the fill and RX rings held are freed; those in the TX ring that never
+    /// Gives what the port is made of to another thread, which closes it, so that the loop need not wait for the kernel. Once
+    /// that is done, [`Port::reclaim`]. False: there is no such thread, so [`Port::close`] it.
+    fn let_go(&mut self) -> bool {
+        false
+    }
+
+    /// What was let go is closed: frames as for [`Port::close`].
+    fn reclaim(&mut self, _memory: &mut Self::Memory, _unsent: &mut Vec<FrameId>) {}
+
+    /// The port, which is closed, begins anew with what the other thread opened for it. False: there is nothing.
+    fn reopen(&mut self, _memory: &mut Self::Memory) -> bool {
+        false
+    }
+
+    /// Closes the port: frames that the fill and RX rings held are freed; those in the TX ring that never
     /// completed are appended to `unsent`.
     fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>);
 
-    /// What the kernel counted since the port was opened; nothing where there is no kernel.
+    /// What the kernel counted since the port was first opened; nothing where there is no kernel.
     fn kernel_counters(&self) -> KernelCounters {
         KernelCounters::default()
     }

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
+use wire::mac::MacAddr;
 use wire::set::Set8;
 
 /// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
@@ -80,10 +81,12 @@ pub(crate) enum Tag {
     RecoverStorms,
     /// Port, time u64, priorities u8.
     LiftStormLimit,
+    /// Port, time u64, address of its interface (6 bytes).
+    PortUp,
 }
 
 impl Tag {
-    const ALL: [Tag; 24] = [
+    const ALL: [Tag; 25] = [
         Tag::Checkpoint,
         Tag::Turn,
         Tag::Completed,
@@ -108,6 +111,7 @@ impl Tag {
         Tag::Stray,
         Tag::RecoverStorms,
         Tag::LiftStormLimit,
+        Tag::PortUp,
     ];
 
     /// The tag that is written down as this number.
@@ -347,7 +351,15 @@ impl Recorder {
         });
     }
 
+    pub(crate) fn port_up(&mut self, port: usize, mac: MacAddr, now: Instant) {
+        self.of_port(Tag::PortUp, port, |out| {
+            out.put_u64_le(now.0);
+            out.extend_from_slice(&mac.0);
+        });
+    }
+
     pub(crate) fn port_down(&mut self, port: usize, now: Instant) {
+        self.waiting[port] = u32::MAX; // the switch takes it for 0
         self.of_port(Tag::PortDown, port, |out| out.put_u64_le(now.0));
     }
 

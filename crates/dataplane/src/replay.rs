@@ -11,6 +11,7 @@ use switch::{
     Event, FrameId, HeapMemory, Instant, Mark, Memory, Outgoing, Received, Snapshot, Switch, SwitchSettings,
 };
 
+use wire::mac::MacAddr;
 use wire::set::Set8;
 
 use crate::recorder::{HEADER_BYTES, Tag};
@@ -285,6 +286,13 @@ impl<'a> Replay<'a> {
             }
             Tag::PortDown => {
                 switch.port_down(port, Instant(rest.try_get_u64_le()?), memory);
+                Ok(())
+            }
+            Tag::PortUp => {
+                let now = Instant(rest.try_get_u64_le()?);
+                let mut mac = MacAddr::default();
+                rest.try_copy_to_slice(&mut mac.0)?;
+                switch.port_up(port, Some(mac), now);
                 Ok(())
             }
             Tag::Unsent => {

@@ -95,11 +95,18 @@ impl Turn {
         self.forwards
     }
 
-    /// Leaves a port out from now on, for good. False if it was closed before.
+    /// Leaves a port out from now on. False if it was closed before.
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
+        self.heard.set(port, false); // another neighbour will have to be heard of first
         was_open
+    }
+
+    /// Takes a port in again, on an interface whose checksums are finished or not.
+    pub fn open(&mut self, port: usize, finish_checksums: bool) {
+        self.open.set(port, true);
+        self.finish_checksums[port] = finish_checksums;
     }
 
     /// Takes in no more data: what is held may leave. What comes in is dropped and counted, but control frames are obeyed.

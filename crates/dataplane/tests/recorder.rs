@@ -78,20 +78,65 @@ fn frame(dst: MacAddr, src: MacAddr, priority: u8, len: usize) -> Vec<u8> {
 /// What may happen to a loop.
 #[derive(Debug, Clone)]
 enum Step {
-    Turns { turns: usize, pace_ns: Nanos },
-    Inject { port: usize, dst: usize, priority: u8, len: usize, frames: usize },
-    Pfc { port: usize, quanta: u16 },
-    Hold { port: usize, on_hold: bool },
-    Recover { port: usize },
-    Lift { port: usize },
-    Apply { xoff_cells: u32 },
-    Snapshot { read_watermarks: bool },
+    Turns {
+        turns: usize,
+        pace_ns: Nanos,
+    },
+    Inject {
+        port: usize,
+        dst: usize,
+        priority: u8,
+        len: usize,
+        frames: usize,
+    },
+    Pfc {
+        port: usize,
+        quanta: u16,
+    },
+    Hold {
+        port: usize,
+        on_hold: bool,
+    },
+    Recover {
+        port: usize,
+    },
+    Lift {
+        port: usize,
+    },
+    Apply {
+        xoff_cells: u32,
+    },
+    Snapshot {
+        read_watermarks: bool,
+    },
     Clear,
-    Block { port: usize, blocked: bool },
-    Lose { port: usize, frames: u32 },
-    KernelDrop { port: usize, frames: u64 },
-    Guard { port: usize },
-    Down { port: usize },
+    Block {
+        port: usize,
+        blocked: bool,
+    },
+    Lose {
+        port: usize,
+        frames: u32,
+    },
+    KernelDrop {
+        port: usize,
+        frames: u64,
+    },
+    Guard {
+        port: usize,
+    },
+    Down {
+        port: usize,
+    },
+    /// What a port that is down was made of is closed.
+    Closed {
+        port: usize,
+    },
+    /// … and opened again, with another address.
+    Up {
+        port: usize,
+        address: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -113,6 +158,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
         1 => port().prop_map(|port| Step::Guard { port }),
         1 => Just(Step::Down { port: 0 }),
+        1 => Just(Step::Closed { port: 0 }),
+        1 => (13..15_usize).prop_map(|address| Step::Up { port: 0, address }),
     ]
 }
 
@@ -152,6 +199,7 @@ impl Lab {
             events: Vec::new(),
             settings: self::settings(6),
         };
+        lab.wires[0].keep();
         // Addresses and frames under way from before the recording.
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
@@ -212,6 +260,14 @@ impl Lab {
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
             Step::Guard { port } => self.heartbeat.leave(port, self.now),
             Step::Down { port } => self.wires[port].go_down(),
+            Step::Closed { port } => self.handle.send(Command::PortClosed(port)).expect("room for a command"),
+            Step::Up { port, address } => {
+                if self.wires[port].is_let_go() {
+                    self.take(&Step::Closed { port });
+                    self.wires[port].open_again();
+                }
+                self.tell(Command::PortUp { port, mac: mac(address), finish_checksums: true });
+            }
         }
     }
 
@@ -299,6 +355,30 @@ fn an_incast_is_replayed_to_the_nanosecond() {
     assert_eq!(replayed_events, events);
     assert_eq!((totals.turns, totals.received_frames, totals.checkpoints), (402, 800, 2));
     assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
+}
+
+/// A port goes down in the midst of an incast, twice, and comes back with another address.
+#[test]
+fn a_port_that_comes_and_goes_is_replayed() {
+    let mut lab = Lab::new(64);
+    for address in [13, 14] {
+        incast(&mut lab, 60);
+        lab.take(&Step::Block { port: 0, blocked: true });
+        lab.take(&Step::Inject { port: 1, dst: 0, priority: 0, len: 500, frames: 5 });
+        lab.turns(2, 1000);
+        lab.take(&Step::Down { port: 0 });
+        lab.turns(3, 1000);
+        lab.take(&Step::Block { port: 0, blocked: false });
+        lab.take(&Step::Up { port: 0, address });
+        lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 20 });
+    }
+    incast(&mut lab, 60);
+    let (recording, last, events) = lab.end();
+    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
+    assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
 
 /// Storms of all kinds, and what ends them: the drops, the events and their times are the same.

@@ -309,6 +309,79 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     assert_eq!(lab.seen(2), [Err(64)]);
 }
 
+/// Another thread closes and opens the port. Until its rings are closed their frames stay where they are, and nothing is opened; then
+/// it carries frames again, with another address, and whoever is there now is told what is in XOFF.
+#[test]
+fn a_port_that_is_opened_again_begins_anew() {
+    let mut lab = Lab::new();
+    lab.wires[1].keep();
+    lab.hold(2, true);
+    (0..10).for_each(|_| lab.wires[1].inject(frame(mac(2), mac(1), 3)));
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(2);
+    lab.wires[1].block(false);
+    lab.turns(2);
+    assert_eq!(
+        lab.seen(1).iter().filter(|seen| **seen == Ok(xoff_3(65_535))).count(),
+        1,
+        "its host is paused"
+    );
+    lab.wires[1].block(true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    lab.turns(2);
+
+    lab.wires[1].go_down();
+    lab.turns(2);
+    assert!(lab.wires[1].is_let_go() && !lab.snapshot().ports[1].up);
+    let up = |lab: &mut Lab| {
+        let command = Command::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+        lab.handle.send(command).unwrap();
+        lab.turns(1);
+        let said = std::iter::from_fn(|| lab.handle.receive()).collect::<Vec<_>>();
+        let told = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortUp { port: 1 })));
+        let answer = said.iter().find_map(|reply| match reply {
+            Reply::PortUp(1, is_up) => Some(*is_up),
+            _ => None,
+        });
+        (answer.expect("an answer"), told)
+    };
+    lab.wires[1].open_again();
+    assert_eq!(up(&mut lab), (false, false), "its rings are not closed yet");
+    assert_eq!(lab.snapshot().ports[1].drops[DropReason::PortDown as usize].frames, 0, "the kernel has them");
+    lab.wires[1].inject(frame(mac(0), mac(1), 0)); // nobody takes it any more
+
+    lab.handle.send(Command::PortClosed(1)).unwrap();
+    lab.wires[1].block(false);
+    lab.turns(1);
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 3);
+    assert_eq!(snapshot.ports[1].kernel.rx_closed_frames, 1);
+
+    assert_eq!(up(&mut lab), (true, true));
+    lab.turns(2);
+    let sent = lab.wires[1].take_sent();
+    let (last, before) = sent.split_last().expect("it was told");
+    assert_eq!(
+        (decode(last), &last[6..12]),
+        (Ok(Control::Pfc(xoff_3(65_535))), &mac(201).0[..]),
+        "{before:?}"
+    );
+    lab.hold(2, false);
+    lab.turns(4);
+    lab.wires[1].inject(frame(mac(0), mac(1), 0));
+    lab.turns(2);
+    lab.wires[0].take_sent();
+    lab.wires[0].inject(frame(mac(1), mac(0), 0));
+    lab.wires[1].take_sent();
+    lab.turns(2);
+    assert_eq!(lab.seen(1), [Err(64)], "known where it is");
+    let snapshot = lab.snapshot();
+    assert!(snapshot.ports[1].up);
+    conserved(&snapshot);
+    assert_eq!(snapshot.memory_free_frames, FRAMES as u64);
+}
+
 /// The Linux way to send UDP over a veth: the checksum field holds the pseudo-header sum only.
 #[test]
 fn an_open_transport_checksum_is_finished() {

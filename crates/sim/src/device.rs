@@ -307,7 +307,7 @@ impl Device {
 
     /// … and mended.
     pub(crate) fn port_up(&mut self, port: usize, wires: &mut Wires) {
-        self.switch.port_up(port);
+        self.switch.port_up(port, None, instant(wires.now));
         self.act(wires);
     }
 

@@ -1,14 +1,15 @@
 //! Whether a port's interface can carry frames, as the kernel reports it.
 //!
-//! Rule: a port goes down for good when its interface is deleted, set down or loses its carrier. One that had no carrier
-//! yet when the daemon started just begins to work when it comes. What comes back after that is only reported: a port
-//! that was closed is opened again by a restart.
+//! Rule: a port goes down when its interface is deleted, set down or loses its carrier, and comes back once an interface of
+//! this name has its carrier ([`crate::life`]). One that had no carrier yet when the daemon started just begins to work when it
+//! comes.
 //!
 //! ```text
-//!             carrier                  no carrier, down, gone            carrier
-//!   Waiting ───────────▶ Carrying ──────────────────────────────▶ Lost ◀─────────▶ Back
-//!      │                                                           ▲     no carrier, down, gone
-//!      └──────────────────────────── down, gone ──────────────────┘
+//!             carrier                no carrier, down, gone
+//!   Waiting ───────────▶ Carrying ──────────────────────────────▶ Lost
+//!      │                    ▲                carrier                │ ▲
+//!      │                    └───────────────────────────────────────┘ │
+//!      └──────────────────────────── down, gone ──────────────────────┘
 //! ```
 
 /// What the kernel says of an interface.
@@ -31,7 +32,7 @@ pub enum Change {
     Came,
     /// The port must go down, for this reason.
     Lost(Seen),
-    /// The interface could carry frames again.
+    /// The interface, or another of its name, carries frames again.
     Back,
 }
 
@@ -42,10 +43,8 @@ pub enum Carrier {
     Waiting,
     /// It carries frames.
     Carrying,
-    /// The port went down.
+    /// It does not any more.
     Lost,
-    /// … and the interface came back.
-    Back,
 }
 
 impl Carrier {
@@ -66,9 +65,8 @@ impl Carrier {
             (Carrier::Waiting, Seen::Down | Seen::Gone) => (Carrier::Lost, Some(Change::Lost(seen))),
             (Carrier::Carrying, Seen::Carrier) => (Carrier::Carrying, None),
             (Carrier::Carrying, _) => (Carrier::Lost, Some(Change::Lost(seen))),
-            (Carrier::Lost, Seen::Carrier) => (Carrier::Back, Some(Change::Back)),
-            (Carrier::Back, Seen::Carrier) => (Carrier::Back, None),
-            (Carrier::Lost | Carrier::Back, _) => (Carrier::Lost, None),
+            (Carrier::Lost, Seen::Carrier) => (Carrier::Carrying, Some(Change::Back)),
+            (Carrier::Lost, _) => (Carrier::Lost, None),
         };
         *self = next;
         change
@@ -82,14 +80,13 @@ mod tests {
     /// The whole transition table, a row a state.
     #[test]
     fn every_state_answers_every_report() {
-        use Carrier::{Back, Carrying, Lost, Waiting};
+        use Carrier::{Carrying, Lost, Waiting};
         let reports = [Seen::Carrier, Seen::NoCarrier, Seen::Down, Seen::Gone];
         let lost = |seen| (Lost, Some(Change::Lost(seen)));
         let table = [
             (Waiting, [(Carrying, Some(Change::Came)), (Waiting, None), lost(Seen::Down), lost(Seen::Gone)]),
             (Carrying, [(Carrying, None), lost(Seen::NoCarrier), lost(Seen::Down), lost(Seen::Gone)]),
-            (Lost, [(Back, Some(Change::Back)), (Lost, None), (Lost, None), (Lost, None)]),
-            (Back, [(Back, None), (Lost, None), (Lost, None), (Lost, None)]),
+            (Lost, [(Carrying, Some(Change::Back)), (Lost, None), (Lost, None), (Lost, None)]),
         ];
         for (from, answers) in table {
             for (seen, (to, change)) in reports.into_iter().zip(answers) {

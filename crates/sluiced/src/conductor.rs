@@ -10,18 +10,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Reader, Request};
-use control::{DaemonFacts, Order, Outcome, PortFacts, Reason, Refusal, convert, v1};
+use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
 use switch::{Description, Event, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{info, warn};
 
-use crate::carrier::{Change, Seen};
 use crate::events::Events;
-use crate::guard::Guard;
 use crate::links::Notice;
 use crate::live::Live;
+use crate::lives::Lives;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
@@ -106,11 +105,10 @@ struct UnderWay {
 /// Both ways to the loop, and who waits for what.
 pub struct Conductor {
     handle: Handle,
-    facts: Vec<PortFacts>,
+    /// The ports and their interfaces.
+    lives: Lives,
     log: Log,
     events: Events,
-    /// Stands in for the loop, unless that is not wanted.
-    guard: Option<Guard>,
     recording: Recording,
     /// What the loop runs with, after all that it has answered so far.
     live: Live,
@@ -133,22 +131,13 @@ pub struct Conductor {
 }
 
 impl Conductor {
-    /// For a loop that runs with `live`; `facts` are its ports' in their order.
-    pub fn new(
-        handle: Handle,
-        live: Live,
-        facts: Vec<PortFacts>,
-        guard: Option<Guard>,
-        log: Log,
-        stalls: Stalls,
-        events: Events,
-    ) -> Self {
+    /// For a loop that runs with `live`.
+    pub fn new(handle: Handle, live: Live, lives: Lives, log: Log, stalls: Stalls, events: Events) -> Self {
         Self {
             handle,
-            facts,
+            lives,
             log,
             events,
-            guard,
             recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
             live,
             stalls,
@@ -181,7 +170,7 @@ impl Conductor {
             }
             tokio::select! {
                 Some(request) = requests.recv(), if self.has_room() => self.accept(request),
-                Some(notice) = notices.recv() => self.note(notice),
+                Some(notice) = notices.recv() => self.lives.note(notice),
                 told = signals.next() => match told {
                     Told::Reload if self.has_room() => {
                         self.orders.push_back(Asked { order: Order::Reload, answer: None });
@@ -202,6 +191,7 @@ impl Conductor {
     async fn stop(mut self, machine: &Machine, signals: &mut Signals) -> Result<End> {
         self.waiting.clear();
         self.orders.clear();
+        self.lives.wind_up();
         self.commands.push_back(Command::Stop(Box::default()));
         let asked = Instant::now();
         loop {
@@ -245,7 +235,8 @@ impl Conductor {
             && self.waiting.is_empty()
             && self.orders.is_empty()
             && self.under_way.is_none()
-            && self.commands.is_empty();
+            && self.commands.is_empty()
+            && !self.lives.is_busy();
         if idle { IDLE_PACE } else { BUSY_PACE }
     }
 
@@ -257,16 +248,20 @@ impl Conductor {
                 Reply::Done => self.finish_order(),
                 Reply::Recorded(_) => self.recording.ended(),
                 Reply::Applied(settings) => {
-                    if let Some(guard) = &self.guard {
-                        guard.apply(&settings.switch);
-                    }
+                    self.lives.apply(&settings.switch);
                     self.finish_order();
                 }
                 Reply::NotApplied(_, port) => self.refuse_order(port),
                 Reply::Event(at, event) => self.note_event(at, event),
+                Reply::PortUp(port, is_up) => self.lives.note_posted(port, is_up),
                 Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
+        }
+        self.lives.proceed(|| self.live.settings().switch);
+        self.commands.extend(self.lives.commands());
+        for event in self.lives.events() {
+            self.events.note_now(event);
         }
         let looks = self.snapshot.is_some() && self.stalls.is_due(Instant::now());
         if (looks || !self.waiting.is_empty())
@@ -310,7 +305,8 @@ impl Conductor {
     /// What clients are told of a snapshot that the loop has just filled.
     fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
         let daemon = DaemonFacts { pfc_enabled: self.live.config().pfc_enabled, log: self.log.counts() };
-        convert::snapshot(snapshot, &self.facts, &daemon)
+        let facts: Vec<_> = self.lives.facts().cloned().collect();
+        convert::snapshot(snapshot, &facts, &daemon)
     }
 
     fn begin_order(&mut self, asked: Asked) {
@@ -350,38 +346,14 @@ impl Conductor {
         conclude(asked, Err(Refusal { reason: Reason::Precondition, message }));
     }
 
-    /// A change of a port's interface.
-    fn note(&mut self, Notice { port, change }: Notice) {
-        let interface = &self.facts[port].interface;
-        let (kind, severity, what) = match change {
-            Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
-            Change::Lost(seen) => {
-                self.commands.push_back(Command::PortDown(port));
-                let why = match seen {
-                    Seen::Gone => "is gone: the port goes down, the others go on",
-                    Seen::Down => "is down: the port goes down, the others go on",
-                    Seen::NoCarrier | Seen::Carrier => {
-                        "has lost its carrier: the port goes down, the others go on"
-                    }
-                };
-                ("interface_lost", Severity::Warning, why)
-            }
-            Change::Back => {
-                ("interface_back", Severity::Warning, "is back; restart sluiced to use it as a port again")
-            }
-        };
-        let message = format!("the interface {interface} {what}");
-        self.events.note_now(Description::new(kind, severity, message).of_port(port));
-    }
-
     fn note_trouble(&self, port: usize, trouble: Trouble) {
-        let interface = &self.facts[port].interface;
         let (kind, errno, what) = match trouble {
-            Trouble::Down(errno) => ("port_unusable", errno, "the port cannot be used any more"),
+            Trouble::Down(errno) => ("port_unusable", errno, "the interface cannot be used any more"),
             Trouble::QdiscStays(errno) => {
                 ("qdisc_stays", errno, "the queueing discipline of the port stays on its interface")
             }
         };
+        let interface = &self.live.config().interfaces[port];
         let message = format!("{interface}: {what}: {}", io::Error::from_raw_os_error(errno));
         self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
     }
@@ -389,9 +361,6 @@ impl Conductor {
     fn note_event(&mut self, at: switch::Instant, event: Event) {
         if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
             self.recording.note_loss(Instant::now());
-        }
-        if let (Event::PortDown { port }, Some(guard)) = (event, &self.guard) {
-            guard.forget(port);
         }
         self.events.note(at, event.describe());
     }

@@ -169,6 +169,7 @@ mod tests {
             Event::KernelDropped { port: 1, frames: 7 },
             Event::BridgeFull { frames: 3 },
             Event::PortDown { port: 0 },
+            Event::PortUp { port: 0 },
             Event::StormBegan { port: 0, priority: 5 },
             Event::StormEnded { port: 0, priority: 5 },
             Event::RecoveryPending { port: 0, priority: 5 },

@@ -6,7 +6,7 @@
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -28,58 +28,79 @@ const PRIORITY: u32 = 60;
 #[derive(Debug)]
 pub struct Guard {
     words: Arc<Mutex<Words>>,
-    macs: Vec<MacAddr>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What to tell each neighbour; settings may change it.
-#[derive(Debug, Default)]
+/// What to tell each neighbour; settings may change it, and ports come and go.
+#[derive(Debug)]
 struct Words {
-    /// By port: the frame, or nothing where no priority is no-drop or no PFC is sent.
-    frames: Vec<Option<[u8; FRAME_BYTES]>>,
+    ports: Vec<Post>,
     /// Told again after so long, at the latest.
     refresh_ns: Nanos,
-    /// By port: the sockets that frames wait in.
-    fds: Vec<Vec<RawFd>>,
+}
+
+/// A port as the guard knows it.
+#[derive(Debug)]
+struct Post {
+    /// The frame, or nothing where no priority is no-drop or no PFC is sent.
+    frame: Option<[u8; FRAME_BYTES]>,
+    /// The open port.
+    gate: Option<Gate>,
+}
+
+/// An open port's ways in and out.
+#[derive(Debug)]
+pub struct Gate {
+    /// Its address.
+    pub mac: MacAddr,
+    /// The sockets that frames wait in.
+    pub fds: Vec<RawFd>,
+    /// Where frames are sent from.
+    pub packets: PacketSocket,
 }
 
 impl Words {
-    fn of(settings: &SwitchSettings, macs: &[MacAddr], fds: Vec<Vec<RawFd>>) -> Self {
+    fn of(settings: &SwitchSettings, gates: impl IntoIterator<Item = Option<Gate>>) -> Self {
         let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
-        let frame = |(port, &mac): (&PortSettings, &MacAddr)| {
-            let no_drop = Set8::from_bits(port.pfc.no_drop);
-            let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
-            let mut frame = [0; FRAME_BYTES];
-            Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
-            says(&port).then_some(frame)
+        let post = |(port, gate): (&PortSettings, Option<Gate>)| {
+            let mac = gate.as_ref().map(|gate| gate.mac);
+            Post { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
         };
         let refresh = settings.ports.iter().filter(says).map(|port| Timing::of(port).refresh_ns());
         Self {
-            frames: settings.ports.iter().zip(macs).map(frame).collect(),
+            ports: settings.ports.iter().zip(gates).map(post).collect(),
             refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
-            fds,
         }
+    }
+
+    /// The same with other settings, or other gates.
+    fn renew(&mut self, settings: &SwitchSettings) {
+        *self = Self::of(settings, std::mem::take(&mut self.ports).into_iter().map(|post| post.gate));
     }
 }
 
+/// XOFF for all no-drop priorities of a port.
+fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
+    let no_drop = Set8::from_bits(port.pfc.no_drop);
+    let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
+    let mut frame = [0; FRAME_BYTES];
+    Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
+    frame
+}
+
 impl Guard {
-    /// Starts a guard over the loop of `heartbeat`, whose ports are these interfaces with these addresses and receive by
-    /// the sockets `fds`.
+    /// Starts a guard over the loop of `heartbeat`, whose ports these are, all open.
     ///
     /// # Errors
-    /// There are no packet sockets to be had, or no thread.
+    /// There is no thread to be had.
     pub fn start(
         heartbeat: Arc<Heartbeat>,
         settings: &SwitchSettings,
-        interfaces: &[String],
-        macs: &[MacAddr],
-        fds: Vec<Vec<RawFd>>,
+        gates: Vec<Gate>,
         clock: impl Fn() -> switch::Instant + Send + 'static,
     ) -> Result<Self> {
-        let sockets: Result<Vec<_>, _> = interfaces.iter().map(|name| PacketSocket::open(name)).collect();
-        let sockets = sockets.context("guard")?;
-        let words = Arc::new(Mutex::new(Words::of(settings, macs, fds)));
+        let words = Arc::new(Mutex::new(Words::of(settings, gates.into_iter().map(Some))));
         let ends = Arc::new(AtomicBool::new(false));
         let (its_words, its_end) = (Arc::clone(&words), Arc::clone(&ends));
         let watch = move || {
@@ -93,9 +114,11 @@ impl Guard {
             while !its_end.load(Relaxed) {
                 let pulse = heartbeat.pulse();
                 let words = its_words.lock().unwrap_or_else(PoisonError::into_inner);
-                let frames_wait = || any_readable(&words.fds.concat());
+                let fds =
+                    || words.ports.iter().filter_map(|post| post.gate.as_ref()).flat_map(|gate| &gate.fds);
+                let frames_wait = || any_readable(&fds().copied().collect::<Vec<_>>());
                 if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
-                    stand_in(&words, &sockets, &heartbeat, &clock);
+                    stand_in(&words, &heartbeat, &clock);
                 }
                 drop(words);
                 if pulse == Pulse::Ended {
@@ -105,20 +128,28 @@ impl Guard {
             }
         };
         let thread = Builder::new().name("guard".to_owned()).spawn(watch).context("starting the guard")?;
-        Ok(Self { words, macs: macs.to_vec(), ends, thread: Some(thread) })
+        Ok(Self { words, ends, thread: Some(thread) })
     }
 
     /// Other settings are in force.
     pub fn apply(&self, settings: &SwitchSettings) {
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        *words = Words::of(settings, &self.macs, std::mem::take(&mut words.fds));
+        self.words().renew(settings);
     }
 
-    /// A port was closed: its sockets are no longer there, and nobody is to be told.
+    /// A port is about to be closed: its sockets will no longer be there, and nobody is to be told.
     pub fn forget(&self, port: usize) {
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        words.fds[port].clear();
-        words.frames[port] = None;
+        self.words().ports[port] = Post { frame: None, gate: None };
+    }
+
+    /// A port is open again.
+    pub fn remember(&self, port: usize, gate: Gate, settings: &SwitchSettings) {
+        let mut words = self.words();
+        words.ports[port].gate = Some(gate);
+        words.renew(settings);
+    }
+
+    fn words(&self) -> MutexGuard<'_, Words> {
+        self.words.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -132,16 +163,11 @@ impl Drop for Guard {
 }
 
 /// Tells every neighbour that has been heard of to stop.
-fn stand_in(
-    words: &Words,
-    sockets: &[PacketSocket],
-    heartbeat: &Heartbeat,
-    clock: &impl Fn() -> switch::Instant,
-) {
-    for (number, (frame, socket)) in words.frames.iter().zip(sockets).enumerate() {
-        if let Some(frame) = frame
+fn stand_in(words: &Words, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+    for (number, post) in words.ports.iter().enumerate() {
+        if let Post { frame: Some(frame), gate: Some(gate) } = post
             && heartbeat.has_heard(number)
-            && socket.send(frame).is_ok()
+            && gate.packets.send(frame).is_ok()
         {
             heartbeat.leave(number, clock());
         }

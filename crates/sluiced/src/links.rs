@@ -72,12 +72,14 @@ fn speed_bps(interface: &str) -> Option<u64> {
 }
 
 /// A change of a port's interface.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// Port number.
     pub port: usize,
     /// What happened.
     pub change: Change,
+    /// The interface, if it is there: another than before, perhaps.
+    pub interface: Option<Interface>,
 }
 
 type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
@@ -146,8 +148,11 @@ impl Links {
         tokio::spawn(async move {
             loop {
                 match self.next().await {
-                    Ok(notice) if notices.send(notice).await.is_ok() => {}
-                    Ok(_) => return, // nobody listens any more
+                    Ok(notice) => {
+                        if notices.send(notice).await.is_err() {
+                            return; // nobody listens any more
+                        }
+                    }
                     Err(error) => return error!("changes of interfaces go unnoticed from now on: {error:#}"),
                 }
             }
@@ -177,11 +182,11 @@ impl Links {
             let interface = by_name(&self.handle, &self.ports[port].interface).await?;
             // Another index: the one we had is gone, and this is a new one of the same name.
             if interface.as_ref().is_none_or(|interface| interface.index != self.ports[port].index) {
-                self.observe(port, Seen::Gone);
+                self.observe(port, None);
             }
             if let Some(interface) = interface {
                 self.ports[port].index = interface.index;
-                self.observe(port, interface.seen);
+                self.observe(port, Some(interface));
             }
         }
         Ok(())
@@ -194,19 +199,21 @@ impl Links {
         }
         let index = link.header.index;
         if let Some(port) = self.ports.iter().position(|port| port.index == index) {
-            self.observe(port, if deleted { Seen::Gone } else { seen(link) });
+            self.observe(port, (!deleted).then(|| describe(link)));
         } else if !deleted
             && let Some(port) = self.ports.iter().position(|port| Some(port.interface.as_str()) == name(link))
         {
             // A new interface in the place of one that is gone.
             self.ports[port].index = index;
-            self.observe(port, seen(link));
+            self.observe(port, Some(describe(link)));
         }
     }
 
-    fn observe(&mut self, port: usize, seen: Seen) {
+    /// What there is now of a port's interface.
+    fn observe(&mut self, port: usize, interface: Option<Interface>) {
+        let seen = interface.as_ref().map_or(Seen::Gone, |interface| interface.seen);
         if let Some(change) = self.ports[port].carrier.observe(seen) {
-            self.notices.push_back(Notice { port, change });
+            self.notices.push_back(Notice { port, change, interface });
         }
     }
 }

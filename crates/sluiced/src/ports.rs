@@ -5,8 +5,9 @@ use config::Config;
 use control::PortFacts;
 use switch::PortSettings;
 use tracing::{info, warn};
-use xdp::{PortSetup, Umem, XdpMode, XdpPort};
+use xdp::{PortSetup, Umem, XdpPort};
 
+use crate::keeper::mode_name;
 use crate::links::{Interface, Kind};
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
@@ -33,7 +34,8 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let setup = PortSetup { min_posted: min_posted(settings), ..PortSetup::default() };
+            let setup =
+                PortSetup { min_posted: min_posted(settings), promiscuous: true, ..PortSetup::default() };
             let port = XdpPort::open(&mut memory, interface, &setup)
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
@@ -47,11 +49,7 @@ impl OpenPorts {
             .iter()
             .map(|port| PortFacts {
                 interface: port.interface().to_owned(),
-                xdp_mode: match port.xdp_mode() {
-                    XdpMode::Native => "native",
-                    XdpMode::Generic => "generic",
-                }
-                .to_owned(),
+                xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
             })
             .collect()

@@ -18,13 +18,15 @@ use telemetry::{Device, Settings, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
-use xdp::Waiter;
+use xdp::{PacketSocket, Waiter};
 
 use crate::conductor::{self, Conductor, Signals};
 use crate::events::Events;
-use crate::guard::Guard;
+use crate::guard::{Gate, Guard};
+use crate::keeper::Keeper;
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
+use crate::lives::Lives;
 use crate::log::Log;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
@@ -67,7 +69,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
-    let open = OpenPorts::open(config)?;
+    let mut open = OpenPorts::open(config)?;
     let facts = open.facts();
     let links = Links::watch(&config.interfaces).await?;
     let (listener, socket_file) = socket::bind(&config.control_socket)?;
@@ -82,9 +84,10 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
     let heartbeat = Arc::new(Heartbeat::default());
     let guard = start_guard(&live, &interfaces, &open, &heartbeat, clock)?;
+    xdp::leave_core(core).context("keeping other threads off the loop's core")?;
+    let keeper = Keeper::start(&mut open.ports)?;
     let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat)?;
     let machine = Machine::start(loop_of_core, waiter, core, config.dataplane.scheduling, clock)?;
-    xdp::leave_core(core).context("keeping other threads off the loop's core")?;
     log.leave_core(core);
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
@@ -118,7 +121,8 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let end = Conductor::new(handle, live, facts, guard, log.clone(), stalls, events)
+    let lives = Lives::new(keeper, guard, facts, interfaces, &links);
+    let end = Conductor::new(handle, live, lives, log.clone(), stalls, events)
         .run(requested, links.notices(), &machine, &mut signals)
         .await;
     drop(socket_file);
@@ -188,15 +192,14 @@ fn start_guard(
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
         return Ok(None);
     }
-    let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
-    let sockets = |port: &xdp::XdpPort| {
+    let gate = |(port, interface): (&xdp::XdpPort, &Interface)| -> Result<Gate> {
         let mut fds = Vec::new();
         port.poll_fds(&mut fds);
-        fds
+        let packets = PacketSocket::open(&interface.name).context("guard")?;
+        Ok(Gate { mac: interface.mac, fds, packets })
     };
-    let fds = open.ports.iter().map(sockets).collect();
-    let settings = live.settings().switch;
-    Guard::start(Arc::clone(heartbeat), &settings, &live.config().interfaces, &macs, fds, clock).map(Some)
+    let gates = open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>()?;
+    Guard::start(Arc::clone(heartbeat), &live.settings().switch, gates, clock).map(Some)
 }
 
 fn about(live: &Live, started: Instant) -> About {

@@ -447,7 +447,7 @@ pub struct QueueSnapshot {
     pub average_cells: Option<u32>,
 }
 
-/// What the kernel counts of one interface. All since the port was opened.
+/// What the kernel counts of one interface. All since the start, however often the port was closed and opened since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KernelCounters {
     /// Frames that found the fill ring empty.
@@ -474,4 +474,39 @@ pub struct KernelCounters {
     pub tx_stray_frames: u64,
     /// Frames received in memory that the port had not posted, or that had been received before: ignored.
     pub rx_stray_frames: u64,
+    /// Frames that waited in an RX ring when it was closed, as the port went down.
+    pub rx_closed_frames: u64,
+}
+
+impl std::ops::AddAssign for KernelCounters {
+    fn add_assign(&mut self, other: Self) {
+        let KernelCounters {
+            rx_fill_ring_empty_frames,
+            rx_ring_full_frames,
+            rx_dropped_frames,
+            rx_invalid_frames,
+            tx_invalid_frames,
+            tx_kicks,
+            tx_again,
+            tx_busy,
+            tx_no_buffers,
+            tx_down,
+            tx_stray_frames,
+            rx_stray_frames,
+            rx_closed_frames,
+        } = other;
+        self.rx_fill_ring_empty_frames += rx_fill_ring_empty_frames;
+        self.rx_ring_full_frames += rx_ring_full_frames;
+        self.rx_dropped_frames += rx_dropped_frames;
+        self.rx_invalid_frames += rx_invalid_frames;
+        self.tx_invalid_frames += tx_invalid_frames;
+        self.tx_kicks += tx_kicks;
+        self.tx_again += tx_again;
+        self.tx_busy += tx_busy;
+        self.tx_no_buffers += tx_no_buffers;
+        self.tx_down += tx_down;
+        self.tx_stray_frames += tx_stray_frames;
+        self.rx_stray_frames += rx_stray_frames;
+        self.rx_closed_frames += rx_closed_frames;
+    }
 }

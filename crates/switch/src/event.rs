@@ -121,6 +121,11 @@ pub enum Event {
         /// Port number.
         port: usize,
     },
+    /// … and carries them again.
+    PortUp {
+        /// Port number.
+        port: usize,
+    },
     /// The use of a place came to its alarm threshold, or is down again.
     Alarm {
         /// Where.
@@ -376,6 +381,9 @@ impl Event {
             }
             Event::PortDown { port } => {
                 Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
+            }
+            Event::PortUp { port } => {
+                Description::new("port_up", Severity::Info, "the port carries frames again").of_port(port)
             }
             Event::Alarm { place, telling } => describe_alarm(place, telling),
             Event::DropAlarm { place, dropped: Count { frames, bytes } } => {

@@ -245,6 +245,16 @@ impl Ingress {
         if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
     }
 
+    /// PFC is sent from another address.
+    pub(crate) fn set_mac(&mut self, mac: MacAddr) {
+        self.mac = mac;
+    }
+
+    /// The neighbour is gone: whoever comes has been told nothing.
+    pub(crate) fn forget_neighbour(&mut self) {
+        self.pfc.forget_neighbour();
+    }
+
     /// A PFC frame has left.
     pub fn pfc_sent(&mut self) {
         self.pfc.sent();

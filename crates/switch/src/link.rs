@@ -1,7 +1,8 @@
 //! The line of a port: what becomes of frames when it goes down, when they are not sent, and when the kernel loses them.
 //!
-//! Rule: a port that goes down forgets the addresses learned on it and the pauses of its neighbour; what waits for it is dropped
-//! and counted, and so is what it was given and did not send. Cells go back as if the frames had left.
+//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its neighbour, and what its neighbour was told;
+//! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
+//! left. Whoever is there when it comes up again is told what is in XOFF.
 //! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
 
 use crate::counters::DropReason;
@@ -10,6 +11,7 @@ use crate::frame::FrameId;
 use crate::memory::Memory;
 use crate::switch::Switch;
 use crate::time::Instant;
+use wire::mac::MacAddr;
 use wire::set::{Set8, Set64};
 
 impl Switch {
@@ -22,15 +24,24 @@ impl Switch {
         self.work.set(port, false);
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
+        self.ingress[port].forget_neighbour();
+        self.observe_rx_rings(port, 0, now);
         self.flush(port, now, memory);
         self.watch(port, now, memory);
         self.events.push(now, Event::PortDown { port });
     }
 
-    /// The port carries frames again.
-    pub fn port_up(&mut self, port: usize) {
+    /// The port carries frames again, and sends PFC from `mac` from now on (`None`: as before).
+    pub fn port_up(&mut self, port: usize, mac: Option<MacAddr>, now: Instant) {
+        if self.up.contains(port) {
+            return;
+        }
         self.up.set(port, true);
+        if let Some(mac) = mac {
+            self.ingress[port].set_mac(mac);
+        }
         self.add_work(Set64::of(port)); // PFC to tell
+        self.events.push(now, Event::PortUp { port });
     }
 
     /// Drops what waits for a port.

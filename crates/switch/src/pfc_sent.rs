@@ -120,6 +120,13 @@ impl PfcSender {
         }
     }
 
+    /// The neighbour is gone: another has been told nothing, and what is in XOFF is told it at once.
+    pub fn forget_neighbour(&mut self) {
+        (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
+        self.announced_of_link = self.timing.of_link;
+        (self.repeat_at, self.refresh_ns) = (Instant::NEVER, self.timing.refresh_ns);
+    }
+
     /// Whole links are paused.
     #[inline]
     pub fn is_of_link(&self) -> bool {
@@ -299,6 +306,26 @@ mod tests {
         sender.set(3, true);
         assert!(send(&mut sender, 3_000_000) && !send(&mut sender, 12_999_999), "and all begins anew");
         assert!(send(&mut sender, 13_000_000));
+    }
+
+    /// The old neighbour was paused; the new one is told at once of what lasts, and nothing of what is over.
+    #[test]
+    fn a_new_neighbour_is_told_anew() {
+        let mut sender = PfcSender::new(timing(1_000_000));
+        for p in [3, 4] {
+            sender.set(p, true);
+        }
+        sender.send(Instant(0));
+        sender.sent();
+        assert!(!sender.is_due(Instant(10)));
+        sender.forget_neighbour();
+        sender.set(4, false);
+        assert!(sender.is_due(Instant(10)));
+        assert_eq!(pfc(sender.send(Instant(10))).enable, 0b1000);
+        sender.sent();
+        sender.forget_neighbour();
+        sender.set(3, false);
+        assert_eq!(sender.next_deadline(), Instant::NEVER, "there is nothing to tell");
     }
 
     #[test]

@@ -272,7 +272,7 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
         (|_: &mut Lab, _: &SwitchSettings| {}) as fn(&mut Lab, &SwitchSettings),
         |lab, _| {
             lab.switch.port_down(STORMED, lab.now, &mut lab.memory);
-            lab.switch.port_up(STORMED);
+            lab.switch.port_up(STORMED, None, lab.now);
         },
         |lab, settings| {
             let mut smaller = settings.clone();

@@ -97,9 +97,14 @@ impl Bed {
     /// sets it.
     pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
         let station = self.bare_host(switch, name)?;
-        station.namespace.ip(&format!("addr add {}/24 brd + dev {}", station.ipv4(), Station::INTERFACE))?;
-        station.namespace.ip(&format!("addr add {}/64 dev {} nodad", station.ipv6(), Station::INTERFACE))?;
+        station.set_addresses()?;
         Ok(station)
+    }
+
+    /// Plugs a plain host in again, whose cable is gone: a new veth, with the names and addresses of the old one.
+    pub fn plug_again(&self, station: &Station, switch: &Namespace) -> Result<()> {
+        self.plug(station, switch)?;
+        station.set_addresses()
     }
 
     /// An ordinary Linux host without an address other than the link-local one.
@@ -168,6 +173,11 @@ impl Drop for Bed {
 }
 
 impl Station {
+    fn set_addresses(&self) -> Result<()> {
+        self.namespace.ip(&format!("addr add {}/24 brd + dev {}", self.ipv4(), Station::INTERFACE))?;
+        self.namespace.ip(&format!("addr add {}/64 dev {} nodad", self.ipv6(), Station::INTERFACE)).map(drop)
+    }
+
     /// The host's end of its cable.
     pub const INTERFACE: &str = "eth0";
 

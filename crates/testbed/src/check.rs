@@ -49,7 +49,10 @@ pub fn lost_by_kernels<'a>(snapshot: &Snapshot, hosts: impl IntoIterator<Item = 
 /// Frames that the kernel of a port had no room for.
 pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
     let kernel = port.kernel.unwrap_or_default();
-    kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames + kernel.rx_dropped_frames
+    kernel.rx_fill_ring_empty_frames
+        + kernel.rx_ring_full_frames
+        + kernel.rx_dropped_frames
+        + kernel.rx_closed_frames
 }
 
 /// True when the switch holds no frame and pauses nobody.

@@ -1,18 +1,31 @@
-//! The Internet checksum, and finishing the ones that a Linux sender left open.
+//! The Internet checksum, and finishing the checksums that a Linux sender left open.
 //!
 //! Source: docs/law.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
-//! IPv6); for the open ones the kernel's `include/linux/skbuff.h`, CHECKSUM_PARTIAL.
+//! IPv6), RFC 9260 6.8 and appendix A (SCTP), RFC 2784 2.2 (GRE); for the open ones the kernel's `include/linux/skbuff.h`,
+//! CHECKSUM_PARTIAL, and its `Documentation/networking/checksum-offloads.rst`, "LCO".
 //!
 //! A local TCP or UDP sender leaves the checksum to the device: the field holds only the folded sum of the pseudo
 //! header, not complemented. Over a veth no device ever finishes it, and XDP loses the flag that it is open. So a field
 //! that equals that sum is taken for open. Where a finished checksum happens to equal it, nothing is lost: field and
-//! pseudo header are then the same number, so the same checksum comes out again.
+//! pseudo header are then the same number, so the same checksum comes out again. SCTP and GRE have no pseudo header, so
+//! an open field is 0, and the same holds.
+//!
+//! Of the checksums of one frame a sender leaves one open. Is that inside a tunnel, then those around it have been worked
+//! out as if it were finished: once it is, they are right. So the innermost one is finished first. SCTP's CRC is another
+//! sum than theirs, so inside a tunnel with a checksum of its own the kernel never leaves it open.
 
 use crate::ip::{DsField, Version};
 use crate::ipv4::UDP;
+use crate::tunnel::{GRE, Gre, inside};
 use crate::{ipv4, ipv6};
 
 const TCP: u8 = 6;
+const SCTP: u8 = 132;
+/// Bytes of SCTP's common header.
+const SCTP_HEADER_BYTES: usize = 12;
+
+/// Packets inside packets that are looked into at most; real frames have one or two.
+pub const MAX_NESTED: usize = 4;
 
 /// A running one's complement sum.
 ///
@@ -65,64 +78,141 @@ impl Sum {
     }
 }
 
-/// Finishes the checksum of a TCP or UDP frame over IPv4 or IPv6 if its sender left it open, and says whether it did.
+/// Finishes the checksum of a frame over IPv4 or IPv6 if its sender left it open, and says whether it did: of TCP, UDP, SCTP or
+/// GRE, also inside IP in IP, GRE, VXLAN and GENEVE.
 ///
-/// Left alone: fragments, lengths that contradict each other, other protocols, and what is inside tunnels. Padding
-/// behind the IP packet does not count.
+/// Left alone: fragments, lengths that contradict each other, other protocols, and what is more than [`MAX_NESTED`]
+/// deep. Padding behind the IP packet does not count.
 /// `field` is where the frame's IP packet was found.
+#[inline]
 pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
-    let Some(open) = find_open(frame, field) else { return false };
-    let Some(segment) = frame.get_mut(open.segment) else { return false };
-    // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over everything.
-    let mut checksum = !Sum::default().bytes(segment).fold();
-    if open.is_udp && checksum == 0 {
-        checksum = 0xffff; // 0 would mean "no checksum" (RFC 768)
-    }
-    let Some(field) = segment.get_mut(open.field_at..).and_then(|rest| rest.first_chunk_mut()) else {
-        return false;
-    };
-    *field = checksum.to_be_bytes();
-    true
+    finish_packet(frame, (field.version(), field.packet_at()), &Around { checksum: false, depth: 0 })
 }
 
-/// A segment whose checksum is open.
-struct Open {
+/// What is around a packet.
+struct Around {
+    /// A checksum that covers it.
+    checksum: bool,
+    /// So many packets.
+    depth: usize,
+}
+
+/// Finishes what is open in the packet of this version at this place, the innermost first.
+#[inline]
+fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &Around) -> bool {
+    let Some(transport) = find_transport(frame, version, at) else { return false };
+    let (start, end) = (transport.start, transport.end);
+    let Some(segment) = frame.get(start..end) else { return false };
+    let finished_inside = match inside(transport.protocol, segment) {
+        Some(packet) if around.depth < MAX_NESTED => {
+            let checksum = around.checksum || has_checksum(transport.protocol, segment);
+            let around = Around { checksum, depth: around.depth + 1 };
+            finish_nested(frame, (packet.version, start + packet.at), end, &around)
+        }
+        _ => false,
+    };
+    finish_segment(frame, &transport, around.checksum) | finished_inside
+}
+
+/// The same for a packet inside another, which ends at `end`. Apart, so that the ordinary frame passes by.
+#[cold]
+fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &Around) -> bool {
+    frame.get_mut(..end).is_some_and(|frame| finish_packet(frame, packet, around))
+}
+
+/// A tunnel's header of this protocol has a checksum, over all that is inside.
+fn has_checksum(protocol: u8, segment: &[u8]) -> bool {
+    match protocol {
+        UDP => segment.get(6..8).is_some_and(|field| field != [0, 0]),
+        GRE => Gre::read(segment).is_some_and(|gre| gre.has_checksum),
+        _ => false,
+    }
+}
+
+/// A packet's transport header and data.
+struct Transport {
+    protocol: u8,
     /// Its place in the frame.
-    segment: core::ops::Range<usize>,
-    /// The checksum's place in the segment.
-    field_at: usize,
-    is_udp: bool,
+    start: usize,
+    end: usize,
+    /// The sum of the pseudo header, but for protocol and length. `None`: it is not known, since the packet's destination is not
+    /// the final one.
+    addresses: Option<Sum>,
 }
 
 #[inline]
-fn find_open(frame: &[u8], field: DsField) -> Option<Open> {
-    let packet = frame.get(field.packet_at()..)?;
-    let (protocol, segment, start, addresses) = match field.version() {
+fn find_transport(frame: &[u8], version: Version, at: usize) -> Option<Transport> {
+    let packet = frame.get(at..)?;
+    match version {
         Version::V4 => {
             let ip = ipv4::Packet::parse(packet).ok().filter(|ip| !ip.is_fragment())?;
-            let addresses = Sum::default().bytes(&ip.src()).bytes(&ip.dst());
-            (ip.protocol(), ip.payload(), ip.header_bytes(), addresses)
+            let addresses = Some(Sum::default().bytes(&ip.src()).bytes(&ip.dst()));
+            let start = at + ip.header_bytes();
+            Some(Transport { protocol: ip.protocol(), start, end: start + ip.payload().len(), addresses })
         }
         Version::V6 => {
             let ip = ipv6::Packet::parse(packet).ok()?;
+            let transport = ip.transport()?;
             // While a routing header is being worked off, the checksum is for another destination than the header's.
-            let transport = ip.transport().filter(|transport| !transport.routed)?;
-            let start = ipv6::HEADER_BYTES + ip.payload().len() - transport.bytes.len();
-            let addresses = Sum::default().bytes(ip.src()).bytes(ip.dst());
-            (transport.protocol, transport.bytes, start, addresses)
+            let addresses = (!transport.routed).then(|| Sum::default().bytes(ip.src()).bytes(ip.dst()));
+            let end = at + ipv6::HEADER_BYTES + ip.payload().len();
+            let start = end - transport.bytes.len();
+            Some(Transport { protocol: transport.protocol, start, end, addresses })
         }
-    };
-    let field_at = match protocol {
-        TCP if segment.len() >= 20 => 16,
-        // The datagram's own length must say the same.
-        UDP if segment.len() >= 8 && segment[4..6] == (segment.len() as u16).to_be_bytes() => 6,
-        _ => return None,
-    };
-    let checksum = u16::from_be_bytes([segment[field_at], segment[field_at + 1]]);
-    let pseudo = addresses.number(u16::from(protocol)).number(segment.len() as u16).fold();
-    if checksum != pseudo {
-        return None;
     }
-    let start = field.packet_at() + start;
-    Some(Open { segment: start..start + segment.len(), field_at, is_udp: protocol == UDP })
+}
+
+/// Finishes the checksum of this transport header if it is open.
+#[inline]
+fn finish_segment(frame: &mut [u8], transport: &Transport, is_covered: bool) -> bool {
+    let Some(segment) = frame.get_mut(transport.start..transport.end) else { return false };
+    match transport.protocol {
+        TCP if segment.len() >= 20 => finish_open(segment, 16, transport),
+        // The datagram's own length must say the same.
+        UDP if segment.len() >= 8 && segment[4..6] == (segment.len() as u16).to_be_bytes() => {
+            finish_open(segment, 6, transport)
+        }
+        SCTP if !is_covered => finish_sctp(segment),
+        GRE => finish_gre(segment),
+        _ => false,
+    }
+}
+
+/// Finishes the checksum at `field_at` of TCP or UDP if it is open.
+#[inline]
+fn finish_open(segment: &mut [u8], field_at: usize, transport: &Transport) -> bool {
+    let Some(addresses) = transport.addresses else { return false };
+    let pseudo = addresses.number(u16::from(transport.protocol)).number(segment.len() as u16).fold();
+    if u16::from_be_bytes([segment[field_at], segment[field_at + 1]]) != pseudo {
+        return false;
+    }
+    // The field holds the pseudo header's sum, so the sum over the segment as it stands is the sum over everything.
+    let mut checksum = !Sum::default().bytes(segment).fold();
+    if transport.protocol == UDP && checksum == 0 {
+        checksum = 0xffff; // 0 would mean "no checksum" (RFC 768)
+    }
+    segment[field_at..field_at + 2].copy_from_slice(&checksum.to_be_bytes());
+    true
+}
+
+/// Finishes SCTP's CRC32c, which is written with its low byte first (RFC 9260, appendix A), if it is open.
+#[cold]
+fn finish_sctp(packet: &mut [u8]) -> bool {
+    if packet.len() < SCTP_HEADER_BYTES || packet[8..12] != [0; 4] {
+        return false;
+    }
+    let crc = crc32c::crc32c(packet);
+    packet[8..12].copy_from_slice(&crc.to_le_bytes());
+    true
+}
+
+/// Finishes the checksum of a GRE header, over header and all that is inside, if it has one that is open.
+#[cold]
+fn finish_gre(packet: &mut [u8]) -> bool {
+    let is_open = Gre::read(packet).is_some_and(|gre| gre.has_checksum) && packet[4..6] == [0; 2];
+    if is_open {
+        let checksum = !Sum::default().bytes(packet).fold();
+        packet[4..6].copy_from_slice(&checksum.to_be_bytes());
+    }
+    is_open
 }

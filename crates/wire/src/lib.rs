@@ -13,6 +13,7 @@ pub mod ipv6;
 pub mod mac;
 pub mod pause;
 pub mod set;
+pub mod tunnel;
 
 pub use mac::MacAddr;
 

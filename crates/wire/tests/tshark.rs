@@ -1,4 +1,4 @@
-//! Our PFC and PAUSE frames as Wireshark's `tshark` decodes them.
+//! Our PFC and PAUSE frames, and the checksums that we finish, as Wireshark's `tshark` decodes them.
 
 use std::io::ErrorKind;
 use std::process::{Command, Output};
@@ -9,12 +9,12 @@ use wire::pause::{FRAME_BYTES, Pause, Pfc};
 const SRC: MacAddr = MacAddr([0x02, 0, 0, 0, 0, 0x07]);
 
 /// A capture file of Ethernet frames (libpcap's format, version 2.4, link type 1), one microsecond apart.
-fn pcap(frames: &[[u8; FRAME_BYTES]]) -> Vec<u8> {
+fn pcap(frames: &[impl AsRef<[u8]>]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4_u32, 2 | 4 << 16, 0, 0, 65_535, 1] {
         file.extend(word.to_le_bytes());
     }
-    for (number, frame) in frames.iter().enumerate() {
+    for (number, frame) in frames.iter().map(AsRef::as_ref).enumerate() {
         for word in [0, number as u32, frame.len() as u32, frame.len() as u32] {
             file.extend(word.to_le_bytes());
         }
@@ -29,6 +29,7 @@ fn tshark(capture: &[u8], fields: &[&str]) -> Vec<String> {
     std::fs::write(file.path(), capture).unwrap();
     let mut command = Command::new("tshark");
     command.arg("-r").arg(file.path()).args(["-n", "-T", "fields", "-E", "separator=/s"]);
+    command.args(["-o", "sctp.checksum:CRC 32c"]);
     for field in fields {
         command.args(["-e", field]);
     }
@@ -76,4 +77,19 @@ fn tshark_reads_our_pause_frames() {
             "01:80:c2:00:00:01 02:00:00:00:00:07 0x8808 60 0x0001 0 ",
         ]
     );
+}
+
+/// Status 1: good.
+#[test]
+fn tshark_finds_sctps_checksum_good() {
+    let mut frame = [[2; 6], [4; 6]].concat();
+    frame.extend([8, 0]);
+    frame.extend([0x45, 0, 0, 36, 0, 0, 0, 0, 64, 132, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    // Ports, verification tag, an open checksum, and a COOKIE ACK chunk.
+    frame.extend([0x30, 0x39, 0x30, 0x3a, 0, 0, 0, 1, 0, 0, 0, 0, 11, 0, 0, 4]);
+    let header = wire::ethernet::Header::parse(&frame).unwrap();
+    let field = wire::ip::DsField::find(&frame, &header).unwrap();
+    assert!(wire::checksum::finish_transport(&mut frame, field));
+    let lines = tshark(&pcap(&[frame]), &["sctp.chunk_type", "sctp.checksum.status", "_ws.malformed"]);
+    assert_eq!(lines, ["11 1 "]);
 }

@@ -72,6 +72,19 @@ pub enum Error {
         /// Its name.
         interface: String,
     },
+    /// An interface that was made again has more queues than the one before.
+    #[error(
+        "interface {interface} has {queues} RX queues, and memory was set aside for {most}; \
+         `ethtool -L {interface} rx {most}` gives it fewer, or restart for more"
+    )]
+    MoreQueues {
+        /// Its name.
+        interface: String,
+        /// The queues that it has.
+        queues: u32,
+        /// Those that there is memory for.
+        most: u32,
+    },
     /// The process lacks a capability.
     #[error(
         "{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_SYS_ADMIN"

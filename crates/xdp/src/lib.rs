@@ -1,14 +1,16 @@
 //! Ports on Linux interfaces, by AF_XDP sockets. The only crate with `unsafe`.
 //!
 //! [`Umem`] is the memory that all ports share, [`XdpPort`] a port on an interface: what `dataplane` asks of a
-//! [`Port`](dataplane::Port). [`Waiter`] lets a loop [`Wait`](dataplane::Wait) until a port has something for it.
+//! [`Port`](dataplane::Port). [`Keeper`] closes and opens one while its loop goes on. [`Waiter`] lets a loop [`Wait`](dataplane::Wait) until a port has something for it.
 //!
 //! What a loop calls logs nothing, since a log can make it wait: [`dataplane::Trouble`] goes to the daemon instead.
 //!
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel.md.
 
+mod attachment;
 mod error;
 mod fill;
+mod keeper;
 mod netlink;
 mod packet;
 mod port;
@@ -18,10 +20,12 @@ mod receiver;
 mod schedule;
 mod sender;
 mod socket;
+mod sockets;
 mod umem;
 mod wait;
 
 pub use error::Error;
+pub use keeper::{Dock, Keeper};
 pub use packet::PacketSocket;
 pub use port::{PortSetup, XdpPort, frames_for};
 pub use prefetch::prefetch;

@@ -1,8 +1,8 @@
 //! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them, and a queueing
 //! discipline on a veth.
 //!
-//! Frames leave by the first queue's socket only, which keeps them in order. One core owns a port; frames move between
-//! the ports of one [`Umem`] freely, and complete at the port that sent them.
+//! One core owns a port; frames move between the ports of one [`Umem`] freely, and complete at the port that sent them.
+//! Sockets ([`crate::sockets`]) and what is put on the interface ([`crate::attachment`]) come and go; the port stays.
 //!
 //! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
 //! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
@@ -12,32 +12,26 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use dataplane::{Port, Trouble};
 use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
-use xsk_rs::{CompQueue, TxQueue};
 
+use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::fill::FLOOR_FRAMES;
+use crate::keeper::{Dock, Keeper};
 use crate::netlink::{Link, RouteSocket, rx_queues};
-use crate::program::{Attached, XdpMode, attach};
+use crate::program::XdpMode;
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
-use crate::socket::{self, add_statistics};
-use crate::umem::{COMPLETION_RING, Frames, MAX_POSTED, Umem, max_mtu};
+use crate::socket;
+use crate::sockets::{Place, Sockets};
+use crate::umem::{COMPLETION_RING, MAX_POSTED, Umem, max_mtu};
 
-/// Entries of the TX ring of the sockets that only receive; none is ever used.
-const IDLE_TX_RING: u32 = 64;
-/// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
-const DEFAULT_TX_BUDGET: u32 = 32;
-/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of 256.
-const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 /// How often a port looks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
-/// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
-const PFIFO_FRAMES: u32 = 1000;
 
 /// How a port uses its rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +49,8 @@ pub struct PortSetup {
     /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
     /// a small frame); `None`: 64 KiB on a veth, otherwise the system's default.
     pub send_buffer_bytes: Option<u32>,
+    /// The interface takes in what is for others, too, as a switch's must.
+    pub promiscuous: bool,
 }
 
 impl Default for PortSetup {
@@ -65,6 +61,7 @@ impl Default for PortSetup {
             max_posted: MAX_POSTED as u32,
             min_posted: FLOOR_FRAMES,
             send_buffer_bytes: None,
+            promiscuous: false,
         }
     }
 }
@@ -88,21 +85,18 @@ impl PortSetup {
 
 /// A port on an interface.
 pub struct XdpPort {
-    interface: String,
-    index: i32,
-    number: u8,
-    frames: Arc<Frames>,
-    memory_frames: usize,
-    setup: PortSetup,
-    receivers: Vec<Receiver>,
+    place: Place,
+    /// Its sockets; none while it is closed.
+    sockets: Option<Sockets>,
+    /// What is on the interface, unless a keeper sees to that.
+    attachment: Option<Attachment>,
+    /// Where the sockets go and come from, if a keeper closes and opens them.
+    dock: Option<Arc<Dock>>,
+    /// Frames in the rings of sockets that were let go.
+    away: usize,
     /// The queue that `receive` begins with.
     first: usize,
-    sender: Option<Sender>,
-    program: Option<Attached>,
-    /// Where to remove the qdisc that we set.
-    qdisc: Option<RouteSocket>,
     up: bool,
-    closed: bool,
     /// What went wrong, to be asked for.
     troubles: VecDeque<Trouble>,
     next_life_check: Instant,
@@ -112,8 +106,10 @@ pub struct XdpPort {
     /// The same of frames that it gave back and did not have.
     kernel_stray: u64,
     untold_stray: u64,
-    /// What we count ourselves; after `close` also what the sockets had counted.
+    /// What we count ourselves, and what sockets had counted that are closed.
     counters: KernelCounters,
+    /// What those had counted that were let go, when they were.
+    let_go: KernelCounters,
 }
 
 impl XdpPort {
@@ -126,58 +122,62 @@ impl XdpPort {
             return Err(Error::BadSetup { interface: interface.into(), reason });
         }
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let link = usable_link(&route, interface, max_mtu(umem.frame_bytes()))?;
+        let frames = umem.shared();
+        let link = usable_link(&route, interface, max_mtu(frames.frame_bytes()))?;
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
         let ports = umem.port_count();
         let number =
             umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
-        let mut port = XdpPort::without_sockets(umem, (interface, link.index), number, setup);
-        match port.bring_up(umem, &link, route, queues, setup) {
+        let place = Place { interface: interface.into(), number, frames, setup: *setup };
+        let mut port = XdpPort::without_sockets(place);
+        match port.bring_up(umem, &link, route, queues) {
             Ok(()) => Ok(port),
             Err(error) => {
-                port.close(umem, &mut Vec::new());
+                port.shut();
+                umem.remove_port(number, &mut Vec::new()); // nothing was sent yet
                 Err(error)
             }
         }
     }
 
+    /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
+    pub fn keeper(&mut self) -> Keeper {
+        let dock = Dock::new();
+        self.dock = Some(Arc::clone(&dock));
+        Keeper::new(self.place.clone(), dock, self.queues() as u32, self.attachment.take())
+    }
+
     /// How the XDP program runs.
     pub fn xdp_mode(&self) -> XdpMode {
-        self.program.as_ref().map_or(XdpMode::Native, |program| program.mode)
+        self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
     }
 
     /// VLAN tags that the sender's stack holds out of band are put back into the frames.
     pub fn vlan_tags_restored(&self) -> bool {
-        self.program.as_ref().is_some_and(|program| program.restores_vlan_tags)
+        self.attachment.as_ref().is_some_and(Attachment::vlan_tags_restored)
     }
 
     /// The interface's name.
     pub fn interface(&self) -> &str {
-        &self.interface
+        &self.place.interface
     }
 
     /// RX queues, and thus sockets, of the port.
     pub fn queues(&self) -> usize {
-        self.receivers.len()
+        self.receivers().len()
     }
 
-    fn without_sockets(umem: &Umem, (name, index): (&str, i32), number: u8, setup: &PortSetup) -> XdpPort {
+    fn without_sockets(place: Place) -> XdpPort {
         XdpPort {
-            interface: name.into(),
-            index,
-            number,
-            frames: umem.shared(),
-            memory_frames: umem.frames(),
-            setup: *setup,
-            receivers: Vec::new(),
+            place,
+            sockets: None,
+            attachment: None,
+            dock: None,
+            away: 0,
             first: 0,
-            sender: None,
-            program: None,
-            qdisc: None,
             up: true,
-            closed: false,
             troubles: VecDeque::with_capacity(2),
             next_life_check: Instant(0),
             kernel_drops: 0,
@@ -185,6 +185,7 @@ impl XdpPort {
             kernel_stray: 0,
             untold_stray: 0,
             counters: KernelCounters::default(),
+            let_go: KernelCounters::default(),
         }
     }
 
@@ -195,50 +196,28 @@ impl XdpPort {
         link: &Link,
         route: RouteSocket,
         queues: u32,
-        setup: &PortSetup,
     ) -> Result<(), Error> {
-        let bounds = Receiver::bounds(umem.frames(), setup);
-        for queue in 0..queues {
-            let tx_ring = if queue == 0 { setup.tx_ring } else { IDLE_TX_RING };
-            let rings = socket::open(umem, &self.interface, queue, (RX_RING, tx_ring))?;
-            self.receivers.push(Receiver::new(rings.rx, rings.fill, self.number, bounds));
-            if queue == 0 {
-                self.sender = Some(self.new_sender(&link.kind, (rings.tx, rings.completion), setup)?);
-            }
-        }
-        for receiver in &mut self.receivers {
-            receiver.post_first(umem);
-        }
-        let sockets: Vec<RawFd> = self.receivers.iter().map(Receiver::fd).collect();
-        self.program = Some(attach(&self.interface, link.index, &sockets)?);
-        if link.kind == "veth" && link.qdisc == "noqueue" {
-            match route.set_pfifo(link.index, PFIFO_FRAMES) {
-                Ok(()) => self.qdisc = Some(route),
-                Err(error) => tracing::warn!(interface = self.interface, %error, "no pfifo on this veth"),
-            }
-        }
+        let sockets = self.sockets.insert(self.place.open(link, queues)?);
+        sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
+        self.attachment = Some(Attachment::put_on(
+            &self.place.interface,
+            link,
+            route,
+            (&sockets.fds(), self.place.setup.promiscuous),
+        )?);
         Ok(())
     }
 
-    fn new_sender(
-        &self,
-        kind: &str,
-        (tx, completion): (TxQueue, CompQueue),
-        setup: &PortSetup,
-    ) -> Result<Sender, Error> {
-        let fd = tx.fd().as_raw_fd();
-        let mut budget = setup.tx_budget;
-        if let Err(error) = socket::set_send_budget(fd, budget) {
-            budget = budget.min(DEFAULT_TX_BUDGET);
-            tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
-        }
-        let on_veth = (kind == "veth").then_some(VETH_SEND_BUFFER_BYTES);
-        if let Some(bytes) = setup.send_buffer_bytes.or(on_veth) {
-            let action = || format!("interface {}: setting the send buffer", self.interface);
-            socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
-        }
-        let sizes = (setup.tx_ring as usize, budget as usize);
-        Ok(Sender::new((tx, completion), Arc::clone(&self.frames), self.number, sizes))
+    fn receivers(&self) -> &[Receiver] {
+        self.sockets.as_ref().map_or(&[], |sockets| &sockets.receivers)
+    }
+
+    fn receivers_mut(&mut self) -> &mut [Receiver] {
+        self.sockets.as_mut().map_or(&mut [], |sockets| &mut sockets.receivers)
+    }
+
+    fn sender(&self) -> Option<&Sender> {
+        self.sockets.as_ref().map(|sockets| &sockets.sender)
     }
 
     fn check_alive(&mut self, now: Instant) {
@@ -246,7 +225,7 @@ impl XdpPort {
             return;
         }
         self.next_life_check = now + LIFE_CHECK_NS;
-        let mut errors = self.receivers.iter().map(|receiver| socket::take_error(receiver.fd()));
+        let mut errors = self.receivers().iter().map(|receiver| socket::take_error(receiver.fd()));
         if let Some(errno) = errors.find(|&errno| errno != 0) {
             self.go_down(errno);
         }
@@ -271,23 +250,17 @@ impl XdpPort {
 
     /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
     fn shut(&mut self) -> bool {
-        if self.closed {
-            return false;
-        }
-        self.closed = true;
-        self.program = None;
-        self.counters = self.kernel_counters();
-        self.receivers.clear();
-        self.sender = None;
-        if let Some(route) = self.qdisc.take()
-            && let Err(error) = route.remove_qdisc(self.index)
-            && !matches!(error.raw_os_error(), Some(libc::ENODEV | libc::ENOENT))
+        let was_open = self.sockets.is_some() || self.attachment.is_some();
+        if let Some(mut attachment) = self.attachment.take()
+            && let Err(error) = attachment.take_off()
         {
-            // It was there, and it did not go.
             self.troubles.push_back(Trouble::QdiscStays(error.raw_os_error().unwrap_or(0)));
         }
+        if let Some(sockets) = self.sockets.take() {
+            self.counters += sockets.close();
+        }
         self.up = false;
-        true
+        was_open
     }
 }
 
@@ -296,24 +269,27 @@ impl Port for XdpPort {
 
     fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
         self.check_alive(now);
-        let queues = self.receivers.len();
+        let first = self.first;
+        let receivers = self.receivers_mut();
+        let queues = receivers.len();
         let mut left = max;
         for turn in 0..queues {
-            let at = (self.first + turn) % queues;
-            left -= self.receivers[at].receive(umem, now, left, out);
+            let at = (first + turn) % queues;
+            left -= receivers[at].receive(umem, now, left, out);
         }
         // Another queue comes first next time, lest a busy one take all there is to take.
-        self.first = (self.first + 1) % queues.max(1);
+        self.first = (first + 1) % queues.max(1);
     }
 
     fn set_min_posted(&mut self, frames: u32) {
-        self.setup.min_posted = frames.min(self.setup.max_posted);
-        let bounds = Receiver::bounds(self.memory_frames, &self.setup);
-        self.receivers.iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
+        let setup = &mut self.place.setup;
+        setup.min_posted = frames.min(setup.max_posted);
+        let bounds = Receiver::bounds(self.place.frames.count(), setup);
+        self.receivers_mut().iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
     }
 
     fn rx_waiting(&self) -> u32 {
-        self.receivers.iter().map(Receiver::waiting).sum()
+        self.receivers().iter().map(Receiver::waiting).sum()
     }
 
     fn take_kernel_drops(&mut self) -> Option<u64> {
@@ -329,20 +305,20 @@ impl Port for XdpPort {
     }
 
     fn transmit_room(&self) -> usize {
-        self.sender.as_ref().filter(|_| self.up).map_or(0, Sender::room)
+        self.sender().filter(|_| self.up).map_or(0, Sender::room)
     }
 
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
         if frames.is_empty() {
             return;
         }
-        self.sender.as_mut().expect("an open port").transmit(frames);
+        self.sockets.as_mut().expect("an open port").sender.transmit(frames);
         frames.clear();
     }
 
     fn kick(&mut self) -> u32 {
-        let Some(sender) = self.sender.as_mut().filter(|_| self.up) else { return 0 };
-        let kicked = sender.kick(&mut self.counters);
+        let Some(sockets) = self.sockets.as_mut().filter(|_| self.up) else { return 0 };
+        let kicked = sockets.sender.kick(&mut self.counters);
         if let Some(errno) = kicked.down {
             self.go_down(errno);
         }
@@ -350,46 +326,78 @@ impl Port for XdpPort {
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
-        if let Some(sender) = &mut self.sender {
-            sender.complete(out);
+        if let Some(sockets) = &mut self.sockets {
+            sockets.sender.complete(out);
         }
     }
 
     fn outstanding(&self) -> usize {
-        self.sender.as_ref().map_or(0, Sender::outstanding)
+        self.sender().map_or(0, Sender::outstanding)
     }
 
     fn is_up(&self) -> bool {
         self.up
     }
 
+    fn let_go(&mut self) -> bool {
+        let Some(dock) = self.dock.as_ref().filter(|dock| !dock.has_left()) else { return false };
+        let Some(sockets) = self.sockets.take() else { return false };
+        sockets.add_counters(&mut self.let_go);
+        self.away = sockets.frames_held();
+        self.up = false;
+        dock.leave(sockets);
+        true
+    }
+
+    fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
+        self.counters += self.dock.as_ref().and_then(|dock| dock.take_counted()).unwrap_or_default();
+        (self.let_go, self.away) = (KernelCounters::default(), 0);
+        umem.reclaim(self.place.number, unsent);
+    }
+
+    fn reopen(&mut self, umem: &mut Umem) -> bool {
+        let ready = self.dock.as_ref().and_then(|dock| dock.take_ready());
+        let is_ready = ready.is_some();
+        if let Some(mut sockets) = ready {
+            let bounds = Receiver::bounds(self.place.frames.count(), &self.place.setup);
+            for receiver in &mut sockets.receivers {
+                receiver.set_bounds(bounds);
+                receiver.post_first(umem);
+            }
+            self.sockets = Some(sockets);
+            self.up = true;
+        }
+        is_ready
+    }
+
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
         if self.shut() {
-            umem.remove_port(self.number, unsent);
+            umem.remove_port(self.place.number, unsent);
         }
     }
 
     fn kernel_counters(&self) -> KernelCounters {
         let mut counters = self.counters;
-        self.receivers.iter().for_each(|receiver| add_statistics(receiver.socket(), &mut counters));
-        counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();
-        counters.tx_stray_frames += self.sender.as_ref().map_or(0, Sender::stray);
+        counters += self.let_go;
+        if let Some(sockets) = &self.sockets {
+            sockets.add_counters(&mut counters);
+        }
         counters
     }
 
     fn frames_held(&self) -> usize {
-        self.receivers.iter().map(Receiver::held).sum::<usize>() + self.outstanding()
+        self.away + self.sockets.as_ref().map_or(0, Sockets::frames_held)
     }
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
-        out.extend(self.receivers.iter().map(Receiver::fd));
+        out.extend(self.receivers().iter().map(Receiver::fd));
     }
 }
 
 impl fmt::Debug for XdpPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = if self.up { "up" } else { "down" };
-        write!(f, "XdpPort on {}, {state}, {} frames held", self.interface, self.frames_held())
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.place.interface, self.frames_held())
     }
 }
 
@@ -397,10 +405,10 @@ impl Drop for XdpPort {
     // What the loop has closed it has asked, too; this is for ports that never came to one, or were no daemon's.
     fn drop(&mut self) {
         if self.shut() {
-            self.frames.abandon(self.number);
+            self.place.frames.abandon(self.place.number);
         }
         for trouble in self.troubles.drain(..) {
-            let interface = &self.interface;
+            let interface = &self.place.interface;
             match trouble {
                 Trouble::Down(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
@@ -429,7 +437,7 @@ pub fn frames_for(interface: &str) -> Result<usize, Error> {
 }
 
 /// Looks the interface up and refuses what cannot become a port.
-fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) -> Result<Link, Error> {
+pub(crate) fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) -> Result<Link, Error> {
     let link = route.link(interface).map_err(|error| no_link(interface, error))?;
     let interface = || interface.to_owned();
     if let Some(program_id) = link.xdp_program {

@@ -101,6 +101,11 @@ impl Receiver {
         taken
     }
 
+    /// Frames that are in the RX ring now.
+    pub(crate) fn in_ring(&mut self) -> u32 {
+        self.rx.nb_avail_exact()
+    }
+
     /// Frames that the last call of `receive` left in the RX ring.
     pub(crate) fn waiting(&self) -> u32 {
         self.waiting

@@ -13,7 +13,7 @@ use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
-use crate::umem::{Umem, os_error, socket_config};
+use crate::umem::{os_error, socket_config};
 
 // linux/if_xdp.h
 const SOL_XDP: i32 = 283;
@@ -32,7 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Binds a socket in copy mode, with rings of these sizes, to `queue` of `interface`.
 pub(crate) fn open(
-    umem: &Umem,
+    umem: &xsk_rs::Umem,
     interface: &str,
     queue: u32,
     (rx_ring, tx_ring): (u32, u32),
@@ -43,7 +43,7 @@ pub(crate) fn open(
     let start = Instant::now();
     let (tx, rx, rings) = loop {
         // SAFETY: no program is loaded by libxdp, so none is detached twice.
-        let error = match unsafe { Socket::new(config, umem.registered(), &name, queue) } {
+        let error = match unsafe { Socket::new(config, umem, &name, queue) } {
             Ok(socket) => break socket,
             Err(error) => os_error(&error),
         };

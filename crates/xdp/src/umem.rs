@@ -146,6 +146,21 @@ impl Frames {
         self.owners.give_back(index, from)
     }
 
+    /// The registered memory, for binding a socket to it.
+    pub(crate) fn registered(&self) -> &xsk_rs::Umem {
+        &self.umem
+    }
+
+    /// All frames.
+    pub(crate) fn count(&self) -> usize {
+        self.owners.0.len()
+    }
+
+    /// Bytes of each frame, those set apart for XDP included.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        1 << self.chunk_shift
+    }
+
     fn owner(&self, index: usize) -> Owner {
         self.owners.of(index)
     }
@@ -224,7 +239,7 @@ impl Umem {
 
     /// All frames.
     pub fn frames(&self) -> usize {
-        self.frames.owners.0.len()
+        self.frames.count()
     }
 
     /// Counts the frames by owner.
@@ -257,19 +272,9 @@ impl Umem {
         Ok(census)
     }
 
-    /// The registered memory, for binding a socket to it.
-    pub(crate) fn registered(&self) -> &xsk_rs::Umem {
-        &self.frames.umem
-    }
-
     /// The frames as a port sees them.
     pub(crate) fn shared(&self) -> Arc<Frames> {
         Arc::clone(&self.frames)
-    }
-
-    /// Bytes of each frame, those set apart for XDP included.
-    pub(crate) fn frame_bytes(&self) -> usize {
-        self.frame_bytes
     }
 
     /// Takes free frames for the fill ring of `port`, as many as `descs` has room for and memory has. Returns how many.
@@ -323,6 +328,12 @@ impl Umem {
     /// The sockets of `port` are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
     /// `unsent`.
     pub(crate) fn remove_port(&mut self, port: u8, unsent: &mut Vec<FrameId>) {
+        self.reclaim(port, unsent);
+        self.ports &= !(1 << port);
+    }
+
+    /// The same where the port keeps its number, for other sockets.
+    pub(crate) fn reclaim(&mut self, port: u8, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
             match self.frames.owner(index) {
                 Owner::Fill(owner) if owner == port => {
@@ -336,7 +347,6 @@ impl Umem {
                 _ => {}
             }
         }
-        self.ports &= !(1 << port);
     }
 
     /// Brings the bytes of a received frame to the place where those of all frames begin, should the driver have put

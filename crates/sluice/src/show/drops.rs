@@ -61,7 +61,8 @@ fn of_port(port: &Port) -> Summary {
         kernel_lost_frames: port.kernel_lost_frames
             + kernel.rx_fill_ring_empty_frames
             + kernel.rx_ring_full_frames
-            + kernel.rx_dropped_frames,
+            + kernel.rx_dropped_frames
+            + kernel.rx_closed_frames,
     }
 }
 
@@ -124,6 +125,7 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
         (INPUT, "kernel_rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
         (INPUT, "kernel_rx_ring_full", kernel.rx_ring_full_frames),
         (INPUT, "kernel_rx_dropped", kernel.rx_dropped_frames),
+        (INPUT, "kernel_rx_closed", kernel.rx_closed_frames),
         (OUTPUT, "kernel_lost", port.kernel_lost_frames),
     ] {
         rows.push(DropRow { port: &port.name, side, reason: reason.to_owned(), frames, bytes: None });

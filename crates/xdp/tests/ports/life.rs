@@ -133,6 +133,103 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
     });
 }
 
+/// A switch's port takes in what is for hosts behind other ports, as long as it is open; any other does not.
+#[test]
+fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
+    let space = Space::with_pairs(2);
+    let promiscuity = |name: &str| {
+        let link = space.ip_output(&format!("-d link show {name}"));
+        link.split("promiscuity ").nth(1).and_then(|rest| rest.split(' ').next()).map(str::to_owned)
+    };
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap_or_else(|error| panic!("{error}"));
+        let mut other = open(&mut umem, "p1");
+        assert_eq!((promiscuity("p0"), promiscuity("p1")), (Some("1".into()), Some("0".into())));
+        port.close(&mut umem, &mut Vec::new());
+        other.close(&mut umem, &mut Vec::new());
+    });
+    assert_eq!(promiscuity("p0"), Some("0".into()));
+}
+
+/// A macvlan that has its interface to itself takes in what is for others, and so can be a switch's port.
+#[test]
+fn a_macvlan_carries_what_is_for_others() {
+    let space = Space::with_pairs(1);
+    space.ip("link add m0 link p0 type macvlan mode passthru nopromisc");
+    space.ip("link set m0 up");
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let mut port = XdpPort::open(&mut umem, "m0", &setup).unwrap_or_else(|error| panic!("{error}"));
+        let host = Host::new("h0");
+        host.send(&frame(9, 100)); // to an address that is nobody's here
+        assert_eq!(receive(&mut port, &mut umem, 1), [frame(9, 100)]);
+        transmit(&mut port, &mut umem, &frame(7, 200));
+        finish(&mut port, &mut umem);
+        until("it arrives", || host.receive().is_some_and(|received| received == frame(7, 200)));
+        port.close(&mut umem, &mut Vec::new());
+    });
+}
+
+/// An interface is deleted, made again under the same name and opened again, while its loop only lets go and takes: the memory
+/// comes back each time, and the other port carries frames throughout.
+#[test]
+fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
+    let space = Space::with_pairs(2);
+    space.inside(|| {
+        let mut umem = Umem::new(FRAMES, 2048).unwrap();
+        let (mut port, mut other) = (open(&mut umem, "p0"), open(&mut umem, "p1"));
+        let other_host = Host::new("h1");
+        let mut keeper = port.keeper();
+        let dock = keeper.dock();
+        for round in 0..3 {
+            let host = Host::new("h0");
+            host.send(&frame(round, 100));
+            assert_eq!(receive(&mut port, &mut umem, 1), [frame(round, 100)]);
+            // One more frame comes in that nobody takes, and one cannot leave any more.
+            host.send(&frame(round, 200));
+            transmit(&mut port, &mut umem, &frame(round, 300));
+            space.ip("link del p0");
+            until("the port notices", || {
+                let mut received = Vec::new();
+                other.receive(&mut umem, now(), 64, &mut received);
+                port.kick();
+                !port.is_up()
+            });
+            let held = port.frames_held();
+            assert!(port.let_go() && dock.has_left());
+            assert_eq!((port.outstanding(), port.frames_held()), (0, held), "until they are closed");
+            keeper.close();
+            assert!(!dock.has_left());
+            let mut unsent = Vec::new();
+            port.reclaim(&mut umem, &mut unsent);
+            assert_eq!((unsent.len(), port.frames_held()), (1, 0));
+            unsent.into_iter().for_each(|frame| umem.free(frame));
+            assert_eq!(umem.free_frames(), FRAMES - other.frames_held());
+            assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
+
+            assert!(!port.reopen(&mut umem), "there is nothing to take");
+            let missing = keeper.open().unwrap_err().to_string();
+            assert!(missing.contains("there is no such interface"), "{missing}");
+            space.add_pair("p0", "h0", "");
+            keeper.open().unwrap();
+            assert!(port.reopen(&mut umem) && port.is_up() && port.frames_held() > 0);
+            assert_eq!(state(&space), (false, "noqueue"), "nothing comes in yet");
+            assert_eq!(keeper.attach().unwrap().len(), port.queues());
+            assert_eq!((state(&space), keeper.vlan_tags_restored()), ((true, "pfifo"), true));
+            other_host.send(&frame(round, 400));
+            assert_eq!(receive(&mut other, &mut umem, 1), [frame(round, 400)]);
+        }
+        drop(keeper);
+        assert_eq!(state(&space), (false, "noqueue"));
+        port.close(&mut umem, &mut Vec::new());
+        other.close(&mut umem, &mut Vec::new());
+        assert_eq!(umem.check().unwrap().free, FRAMES);
+    });
+}
+
 /// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in its environment, says
 /// so, and serves it for ever.
 #[test]

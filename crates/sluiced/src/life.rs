@@ -1,0 +1,250 @@
+//! The life of a port whose interface comes and goes: when what it is made of is closed, and when it is opened again.
+//!
+//! Rule: a port whose interface has lost its carrier, is down or is gone goes down; so does one of which the loop finds out by
+//! itself. What it was made of is closed by the keeper ([`crate::keeper`]), and then the loop takes its frames back. Once an interface of its name
+//! has a carrier, it is opened again: sockets first, then the loop posts frames, then the program lets frames in. Where that
+//! fails it is tried again, no sooner than after [`RETRY`].
+//!
+//! ```text
+//!           let go              closed             carrier, time          opened
+//!   Open ───────────▶ Closing ──────────▶ Closed ─────────────────▶ Opening ─────▶ Joining
+//!    ▲                   ▲                  ▲                         │ failed        │ posted
+//!    │                   │                  └─────────────────────────┘               ▼
+//!    │                   └──────────────────────── let go ─────────────────────── Attaching
+//!    └──────────────────────────────── attached ──────────────────────────────────────┘
+//! ```
+
+use std::time::{Duration, Instant};
+
+/// An interface that cannot be opened is tried again after so long.
+pub const RETRY: Duration = Duration::from_secs(1);
+/// No port is opened more often, whatever its interface does.
+const PACE: Duration = Duration::from_millis(200);
+
+/// What happens to a port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Happening {
+    /// Its interface has a carrier now, or has it no more.
+    Carrier(bool),
+    /// The loop has let its sockets go.
+    LetGo,
+    /// The keeper has closed them.
+    Closed,
+    /// The keeper has opened others.
+    Opened,
+    /// The loop has taken them, or found none.
+    Posted(bool),
+    /// Frames come in.
+    Attached,
+    /// The keeper could not open them, or not let frames in.
+    Failed,
+    /// Time passes.
+    Time,
+}
+
+/// What is to be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Step {
+    /// The loop takes the port down.
+    TakeDown,
+    /// The keeper closes what the loop has let go.
+    Close,
+    /// The loop takes the frames back.
+    Reclaim,
+    /// The keeper opens sockets.
+    Open,
+    /// The loop takes them and posts frames.
+    Join,
+    /// The keeper lets frames in.
+    Attach,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Closing,
+    Closed,
+    Opening,
+    Joining,
+    Attaching,
+}
+
+/// Where a port stands.
+#[derive(Debug, Clone)]
+pub struct Life {
+    stage: Stage,
+    has_carrier: bool,
+    /// It is opened no sooner.
+    open_after: Instant,
+}
+
+impl Life {
+    /// A port that is open, with or without carrier.
+    pub fn new(has_carrier: bool, now: Instant) -> Self {
+        Self { stage: Stage::Open, has_carrier, open_after: now }
+    }
+
+    /// Something is under way that answers soon.
+    pub fn is_busy(&self) -> bool {
+        !matches!(self.stage, Stage::Open | Stage::Closed)
+    }
+
+    /// It is not opened any more.
+    pub fn end(&mut self) {
+        self.has_carrier = false;
+    }
+
+    /// Something happens at `now`.
+    pub fn note(&mut self, happening: Happening, now: Instant) -> Option<Step> {
+        match happening {
+            Happening::Carrier(has_carrier) => {
+                self.has_carrier = has_carrier;
+                match self.stage {
+                    // One that is being opened is taken down once it is.
+                    Stage::Open if !has_carrier => Some(Step::TakeDown),
+                    Stage::Closed => self.open(now),
+                    _ => None,
+                }
+            }
+            Happening::LetGo => match self.stage {
+                Stage::Closing | Stage::Closed => None,
+                _ => self.go(Stage::Closing, Step::Close),
+            },
+            Happening::Closed if self.stage == Stage::Closing => self.go(Stage::Closed, Step::Reclaim),
+            Happening::Opened if self.stage == Stage::Opening => self.go(Stage::Joining, Step::Join),
+            Happening::Posted(true) if self.stage == Stage::Joining => {
+                self.go(Stage::Attaching, Step::Attach)
+            }
+            Happening::Posted(false) if self.stage == Stage::Joining => self.fail(Stage::Closed, now),
+            Happening::Attached if self.stage == Stage::Attaching => {
+                self.stage = Stage::Open;
+                (!self.has_carrier).then_some(Step::TakeDown)
+            }
+            Happening::Failed if self.stage == Stage::Opening => self.fail(Stage::Closed, now),
+            Happening::Failed if self.stage == Stage::Attaching => {
+                self.fail(Stage::Open, now);
+                Some(Step::TakeDown)
+            }
+            Happening::Time if self.stage == Stage::Closed => self.open(now),
+            _ => None,
+        }
+    }
+
+    fn go(&mut self, stage: Stage, step: Step) -> Option<Step> {
+        self.stage = stage;
+        Some(step)
+    }
+
+    fn fail(&mut self, stage: Stage, now: Instant) -> Option<Step> {
+        (self.stage, self.open_after) = (stage, now + RETRY);
+        None
+    }
+
+    fn open(&mut self, now: Instant) -> Option<Step> {
+        if !self.has_carrier || now < self.open_after {
+            return None;
+        }
+        self.open_after = now + PACE;
+        self.go(Stage::Opening, Step::Open)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Happening::{Attached, Carrier, Closed, Failed, LetGo, Opened, Posted, Time};
+
+    /// Each happening, at a time in milliseconds, and the step that follows.
+    fn walk(happenings: &[(u64, Happening, Option<Step>)]) {
+        let start = Instant::now();
+        let mut life = Life::new(true, start);
+        for &(ms, happening, step) in happenings {
+            let found = life.note(happening, start + Duration::from_millis(ms));
+            assert_eq!(found, step, "{happening:?} at {ms} ms: {life:?}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_closed_and_opened_again() {
+        walk(&[
+            (0, Time, None),
+            (1, Carrier(false), Some(Step::TakeDown)),
+            (2, Time, None),
+            (3, LetGo, Some(Step::Close)),
+            (4, LetGo, None),
+            (5, Closed, Some(Step::Reclaim)),
+            (6, Time, None),
+            (7, Carrier(true), Some(Step::Open)),
+            (8, Time, None),
+            (9, Opened, Some(Step::Join)),
+            (10, Posted(true), Some(Step::Attach)),
+            (11, Attached, None),
+            (12, Carrier(false), Some(Step::TakeDown)),
+        ]);
+    }
+
+    /// The carrier is back before all is closed, and lost again before all is open; opening is paced.
+    #[test]
+    fn changes_in_the_midst_of_it_are_not_forgotten() {
+        walk(&[
+            (1, Carrier(false), Some(Step::TakeDown)),
+            (2, Carrier(true), None),
+            (3, LetGo, Some(Step::Close)),
+            (4, Carrier(false), None),
+            (5, Carrier(true), None),
+            (6, Closed, Some(Step::Reclaim)),
+            (7, Time, Some(Step::Open)),
+            (8, Carrier(false), None),
+            (9, Opened, Some(Step::Join)),
+            (10, Posted(true), Some(Step::Attach)),
+            (11, Attached, Some(Step::TakeDown)),
+            (12, LetGo, Some(Step::Close)),
+            (13, Closed, Some(Step::Reclaim)),
+            (14, Carrier(true), None),
+            (206, Time, None),
+            (207, Time, Some(Step::Open)),
+        ]);
+    }
+
+    /// The loop finds out by itself, at any stage; what was asked of the keeper before is answered in vain.
+    #[test]
+    fn the_loop_may_let_go_by_itself() {
+        walk(&[
+            (1, LetGo, Some(Step::Close)),
+            (2, Closed, Some(Step::Reclaim)),
+            (3, Time, Some(Step::Open)),
+            (4, Opened, Some(Step::Join)),
+            (5, LetGo, Some(Step::Close)),
+            (6, Posted(true), None),
+            (7, Closed, Some(Step::Reclaim)),
+            (203, Time, Some(Step::Open)),
+            (204, Opened, Some(Step::Join)),
+            (205, Posted(true), Some(Step::Attach)),
+            (206, LetGo, Some(Step::Close)),
+            (207, Attached, None),
+            (208, Closed, Some(Step::Reclaim)),
+        ]);
+    }
+
+    #[test]
+    fn what_fails_is_tried_again_after_a_while() {
+        walk(&[
+            (1, LetGo, Some(Step::Close)),
+            (2, Closed, Some(Step::Reclaim)),
+            (3, Time, Some(Step::Open)),
+            (10, Failed, None),
+            (1009, Time, None),
+            (1010, Time, Some(Step::Open)),
+            (1020, Opened, Some(Step::Join)),
+            (1021, Posted(false), None),
+            (2021, Time, Some(Step::Open)),
+            (2022, Opened, Some(Step::Join)),
+            (2023, Posted(true), Some(Step::Attach)),
+            (2024, Failed, Some(Step::TakeDown)),
+            (2025, LetGo, Some(Step::Close)),
+            (2026, Closed, Some(Step::Reclaim)),
+            (3023, Time, None),
+            (3024, Time, Some(Step::Open)),
+        ]);
+    }
+}

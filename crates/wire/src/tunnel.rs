@@ -1,0 +1,137 @@
+//! Where the packet inside a tunnel's packet begins.
+//!
+//! Source: RFC 2003, 2473 and 4213 (IP in IP), RFC 2784 and 2890 (GRE), RFC 7348 (VXLAN), draft-ietf-nvo3-vxlan-gpe,
+//! RFC 8926 (GENEVE); the ports are IANA's, and those that Linux takes if it is told none.
+//!
+//! ```text
+//! IP in IP:   IP | IP …                        GRE:     IP | GRE | IP … or Ethernet …
+//! VXLAN-GPE:  IP | UDP | VXLAN-GPE | IP … or Ethernet …   GENEVE:  IP | UDP | GENEVE | IP … or Ethernet …
+//! VXLAN:      IP | UDP | VXLAN | Ethernet …
+//! ```
+
+use crate::ethernet::{Header, IPV4, IPV6};
+use crate::ip::Version;
+use crate::ipv4::UDP;
+
+/// The protocol number of IPv4 in IP.
+pub const IPV4_IN_IP: u8 = 4;
+/// The protocol number of IPv6 in IP.
+pub const IPV6_IN_IP: u8 = 41;
+/// The protocol number of GRE.
+pub const GRE: u8 = 47;
+
+/// UDP port of VXLAN.
+pub const VXLAN_PORT: u16 = 4789;
+/// UDP port of VXLAN where Linux is told none: of the time before IANA gave one.
+pub const VXLAN_LINUX_PORT: u16 = 8472;
+/// UDP port of VXLAN-GPE.
+pub const VXLAN_GPE_PORT: u16 = 4790;
+/// UDP port of GENEVE.
+pub const GENEVE_PORT: u16 = 6081;
+
+/// Ethernet in GRE and GENEVE (transparent Ethernet bridging).
+const ETHERNET: u16 = 0x6558;
+const UDP_HEADER_BYTES: usize = 8;
+
+/// An IP packet inside another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inside {
+    /// Version of the packet, as the header before it says.
+    pub version: Version,
+    /// Where it begins, in bytes from the outer packet's payload.
+    pub at: usize,
+}
+
+/// The packet inside the `payload` of an IP packet that carries `protocol`; `None` if that is no tunnel, or one whose packet is
+/// no IP packet or not to be looked into (VXLAN's remote checksum offload, where the receiver finishes what is inside).
+#[inline]
+pub fn inside(protocol: u8, payload: &[u8]) -> Option<Inside> {
+    match protocol {
+        UDP => {
+            let port = u16_at(payload, 2)?;
+            let is_tunnel = matches!(port, VXLAN_PORT | VXLAN_LINUX_PORT | VXLAN_GPE_PORT | GENEVE_PORT);
+            if is_tunnel { inside_udp(port, payload) } else { None }
+        }
+        IPV4_IN_IP => Some(Inside { version: Version::V4, at: 0 }),
+        IPV6_IN_IP => Some(Inside { version: Version::V6, at: 0 }),
+        GRE => inside_gre(payload),
+        _ => None,
+    }
+}
+
+fn inside_udp(port: u16, payload: &[u8]) -> Option<Inside> {
+    let header: &[u8; 8] = payload.get(UDP_HEADER_BYTES..)?.first_chunk()?;
+    let at = UDP_HEADER_BYTES + header.len();
+    match port {
+        GENEVE_PORT => {
+            let options_bytes = usize::from(header[0] & 0x3f) * 4;
+            let is_version_0 = header[0] >> 6 == 0;
+            is_version_0.then(|| carried(payload, u16_at(header, 2)?, at + options_bytes)).flatten()
+        }
+        // Flags I (there is a VNI) and P (there is a type of what follows).
+        VXLAN_GPE_PORT if header[0] & 0x0c == 0x0c => match header[3] {
+            1 => Some(Inside { version: Version::V4, at }),
+            2 => Some(Inside { version: Version::V6, at }),
+            3 => carried(payload, ETHERNET, at),
+            _ => None,
+        },
+        VXLAN_GPE_PORT => None,
+        // Flag I, and none of remote checksum offload (draft-herbert-vxlan-rco).
+        _ => {
+            (header[0] & 0x08 != 0 && header[1] & 0x20 == 0).then(|| carried(payload, ETHERNET, at)).flatten()
+        }
+    }
+}
+
+fn inside_gre(payload: &[u8]) -> Option<Inside> {
+    let gre = Gre::read(payload)?;
+    carried(payload, gre.carried, gre.header_bytes)
+}
+
+/// The header of a GRE packet of version 0 without routing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gre {
+    /// There is a checksum, in bytes 4 and 5.
+    pub has_checksum: bool,
+    /// Type of what is inside.
+    carried: u16,
+    header_bytes: usize,
+}
+
+impl Gre {
+    /// Reads the header of a GRE packet; `None` for PPTP (version 1), source routing, and one that is cut off.
+    pub fn read(packet: &[u8]) -> Option<Gre> {
+        let (flags, carried) = (u16_at(packet, 0)?, u16_at(packet, 2)?);
+        // R, and the version.
+        if flags & 0x4007 != 0 {
+            return None;
+        }
+        let has_checksum = flags & 0x8000 != 0;
+        let optional = [has_checksum, flags & 0x2000 != 0, flags & 0x1000 != 0]; // checksum, key, sequence number
+        let header_bytes = 4 + 4 * optional.iter().filter(|&&is_there| is_there).count();
+        (packet.len() >= header_bytes).then_some(Gre { has_checksum, carried, header_bytes })
+    }
+}
+
+/// The IP packet in `payload` from `at` on, where something of this type begins.
+fn carried(payload: &[u8], ethertype: u16, at: usize) -> Option<Inside> {
+    match ethertype {
+        IPV4 => Some(Inside { version: Version::V4, at }),
+        IPV6 => Some(Inside { version: Version::V6, at }),
+        ETHERNET => {
+            let header = Header::parse(payload.get(at..)?).ok()?;
+            let at = at + header.payload_offset;
+            match header.ethertype {
+                IPV4 => Some(Inside { version: Version::V4, at }),
+                IPV6 => Some(Inside { version: Version::V6, at }),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+#[inline]
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes.get(at..)?.first_chunk().map(|two| u16::from_be_bytes(*two))
+}

@@ -1,0 +1,161 @@
+//! Closes and opens what a port is made of, on a thread that may wait for the kernel, while the port's loop goes on.
+//!
+//! ```text
+//!   loop                          dock                          this thread
+//!   lets its sockets go ────────▶ left ───────────────────────▶ takes the program off, closes them
+//!   takes the frames back ◀────── what was counted ◀────────────
+//!   posts frames ◀─────────────── ready ◀────────────────────── opens others
+//!                                                               puts the program on, once frames are posted
+//! ```
+
+use std::fmt;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use crossbeam::queue::ArrayQueue;
+use switch::KernelCounters;
+
+use crate::attachment::Attachment;
+use crate::error::Error;
+use crate::netlink::{Link, RouteSocket, rx_queues};
+use crate::port::usable_link;
+use crate::program::XdpMode;
+use crate::sockets::{Place, Sockets};
+use crate::umem::max_mtu;
+
+/// Where the sockets of a port wait between its loop and the thread that closes and opens them.
+pub struct Dock {
+    left: ArrayQueue<Sockets>,
+    counted: ArrayQueue<KernelCounters>,
+    ready: ArrayQueue<Sockets>,
+}
+
+impl Dock {
+    pub(crate) fn new() -> Arc<Dock> {
+        Arc::new(Dock { left: ArrayQueue::new(1), counted: ArrayQueue::new(1), ready: ArrayQueue::new(1) })
+    }
+
+    /// The loop has let the port's sockets go: they want to be closed.
+    pub fn has_left(&self) -> bool {
+        !self.left.is_empty()
+    }
+
+    /// The loop lets its sockets go, where none are that still want to be closed.
+    pub(crate) fn leave(&self, sockets: Sockets) {
+        let room = self.left.push(sockets).is_ok();
+        debug_assert!(room, "a port lets go once between being opened twice");
+    }
+
+    pub(crate) fn take_ready(&self) -> Option<Sockets> {
+        self.ready.pop()
+    }
+
+    pub(crate) fn take_counted(&self) -> Option<KernelCounters> {
+        self.counted.pop()
+    }
+}
+
+impl fmt::Debug for Dock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Dock, left: {}, ready: {}", self.left.len(), self.ready.len())
+    }
+}
+
+/// What closes and opens a port.
+pub struct Keeper {
+    place: Place,
+    dock: Arc<Dock>,
+    /// RX queues that memory was set aside for.
+    most_queues: u32,
+    attachment: Option<Attachment>,
+    /// Of the sockets that were opened last, until they are attached.
+    opened: Option<(Link, Vec<RawFd>)>,
+}
+
+impl Keeper {
+    pub(crate) fn new(
+        place: Place,
+        dock: Arc<Dock>,
+        most_queues: u32,
+        attachment: Option<Attachment>,
+    ) -> Keeper {
+        Keeper { place, dock, most_queues, attachment, opened: None }
+    }
+
+    /// Where the loop and this leave sockets to each other.
+    pub fn dock(&self) -> Arc<Dock> {
+        Arc::clone(&self.dock)
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.place.interface
+    }
+
+    /// Closes the sockets that the loop has let go; the loop may then take their frames back.
+    pub fn close(&mut self) {
+        self.attachment = None; // before the sockets: nothing comes in any more
+        self.opened = None;
+        if let Some(sockets) = self.dock.left.pop() {
+            // There is one port, and its loop takes what was counted before it lets go again.
+            let _ = self.dock.counted.push(sockets.close());
+        }
+    }
+
+    /// Opens sockets on the interface of this name that there is now. They are for the loop to take, and hold no frames
+    /// until then; so nothing comes in yet.
+    ///
+    /// # Errors
+    /// As those of [`crate::XdpPort::open`]; the interface is then as it was.
+    pub fn open(&mut self) -> Result<(), Error> {
+        let interface = &self.place.interface;
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        let link = usable_link(&route, interface, max_mtu(self.place.frames.frame_bytes()))?;
+        let queues = rx_queues(interface)
+            .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
+        if queues > self.most_queues {
+            let most = self.most_queues;
+            return Err(Error::MoreQueues { interface: interface.clone(), queues, most });
+        }
+        if let Some(unused) = self.dock.ready.pop() {
+            unused.close();
+        }
+        let sockets = self.place.open(&link, queues)?;
+        self.opened = Some((link, sockets.fds()));
+        let _ = self.dock.ready.push(sockets); // there is room: it was just emptied
+        Ok(())
+    }
+
+    /// Lets frames in: the loop has taken the sockets that were opened, and posted frames. The descriptors that become readable
+    /// when one comes in.
+    ///
+    /// # Errors
+    /// The program cannot be put on the interface; nothing comes in, and the loop should let the sockets go.
+    pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
+        let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        self.attachment = Some(Attachment::put_on(
+            &self.place.interface,
+            &link,
+            route,
+            (&fds, self.place.setup.promiscuous),
+        )?);
+        Ok(fds)
+    }
+
+    /// How the XDP program runs.
+    pub fn xdp_mode(&self) -> XdpMode {
+        self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
+    }
+
+    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    pub fn vlan_tags_restored(&self) -> bool {
+        self.attachment.as_ref().is_some_and(Attachment::vlan_tags_restored)
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keeper of the port on {}", self.place.interface)
+    }
+}

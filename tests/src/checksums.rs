@@ -1,0 +1,35 @@
+//! What a host's kernel says of the checksums of what came in.
+
+use anyhow::{Result, ensure};
+use testbed::Namespace;
+
+/// What `nstat` says of a host since it was made.
+#[derive(Debug, Clone, Copy)]
+pub struct Checksums {
+    /// Packets with a checksum that is wrong, of any protocol.
+    pub bad: u64,
+    /// TCP segments that came in.
+    pub segments: u64,
+}
+
+impl Checksums {
+    /// Of all that came in so far.
+    pub fn of(namespace: &Namespace) -> Result<Self> {
+        // -a absolute, -z zeros too, -s leave no history file, which namespaces would share.
+        let said = namespace.run("nstat -azs")?;
+        let (mut found, mut sum) = (0, Self { bad: 0, segments: 0 });
+        for line in said.lines() {
+            let mut words = line.split_whitespace();
+            let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+            if name.ends_with("InCsumErrors") || name.ends_with("CsumErrors") {
+                sum.bad += value.parse::<u64>()?;
+                found += 1;
+            }
+            if name == "TcpInSegs" {
+                sum.segments = value.parse()?;
+            }
+        }
+        ensure!(found >= 5, "nstat names too few checksum counters:\n{said}");
+        Ok(sum)
+    }
+}

@@ -1,0 +1,148 @@
+//! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel has, over the switch and with no `ethtool`
+//! anywhere. The inner checksum leaves a host open, and the outer one as if it were finished.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testbed::{Bed, PATIENCE, Station, idle};
+use tests::Checksums;
+
+/// Bytes that cross, after a question of a few.
+const BYTES: usize = 2_000_000;
+const PORT: u16 = 8000;
+
+/// What carries the tunnel.
+#[derive(Clone, Copy, PartialEq)]
+enum Over {
+    V4,
+    V6,
+}
+
+/// A tunnel as `ip link add … type` wants it; what it can carry.
+struct Tunnel {
+    kind: &'static str,
+    over: Over,
+    carries_v4: bool,
+    carries_v6: bool,
+}
+
+const fn tunnel(kind: &'static str, over: Over) -> Tunnel {
+    Tunnel { kind, over, carries_v4: true, carries_v6: true }
+}
+
+const TUNNELS: [Tunnel; 14] = [
+    tunnel("vxlan id 42 dstport 4789", Over::V4),
+    tunnel("vxlan id 42 dstport 4789 udpcsum", Over::V4),
+    tunnel("vxlan id 42", Over::V4), // Linux's own port
+    tunnel("vxlan id 42 dstport 4789", Over::V6),
+    tunnel("geneve id 42", Over::V4),
+    tunnel("geneve id 42 udpcsum", Over::V4),
+    tunnel("geneve id 42", Over::V6),
+    tunnel("gretap", Over::V4),
+    tunnel("gretap csum key 7", Over::V4),
+    tunnel("gre csum", Over::V4),
+    tunnel("ip6gretap csum", Over::V6),
+    Tunnel { kind: "ipip", over: Over::V4, carries_v4: true, carries_v6: false },
+    Tunnel { kind: "sit", over: Over::V4, carries_v4: false, carries_v6: true },
+    tunnel("ip6tnl mode any", Over::V6),
+];
+
+/// The tunnels that every kernel for containers has.
+const SURE: [&str; 3] = ["vxlan id 42 dstport 4789", "vxlan id 42 dstport 4789 udpcsum", "vxlan id 42"];
+
+#[test]
+fn tcp_crosses_every_overlay_without_a_bad_checksum() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
+    let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
+    let mut tried = Vec::new();
+    for tunnel in &TUNNELS {
+        if !is_known(&a, tunnel)? {
+            println!("{}: not in this kernel", tunnel.kind);
+            continue;
+        }
+        tried.push(tunnel.kind);
+        for (number, (station, peer)) in [(&a, &b), (&b, &a)].into_iter().enumerate() {
+            dig(station, peer, tunnel, number + 1).with_context(|| tunnel.kind)?;
+        }
+        for (carries, address) in [(tunnel.carries_v4, "192.168.7.2"), (tunnel.carries_v6, "fd00:7::2")] {
+            if carries {
+                fetch(&a, &b, address.parse()?).with_context(|| format!("{}, {address}", tunnel.kind))?;
+                println!("{}: {address} answers", tunnel.kind);
+            }
+        }
+        for station in [&a, &b] {
+            station.namespace.ip("link del tunnel")?;
+            assert_eq!(Checksums::of(&station.namespace)?.bad, 0, "{}: at {}", tunnel.kind, station.name);
+        }
+    }
+    assert!(SURE.iter().all(|kind| tried.contains(kind)), "{tried:?}");
+    let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    testbed::conservation(&snapshot, &[])?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Whether the kernel knows such an interface at all.
+fn is_known(station: &Station, tunnel: &Tunnel) -> Result<bool> {
+    let made = add(station, tunnel, [&station.ipv4(), &station.ipv6()], ["10.0.0.99", "fd00::99"]);
+    match made {
+        Ok(_) => station.namespace.ip("link del tunnel").map(|_| true),
+        Err(error) if format!("{error:#}").contains("Unknown device type") => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn add(station: &Station, tunnel: &Tunnel, local: [&str; 2], remote: [&str; 2]) -> Result<String> {
+    let at = usize::from(tunnel.over == Over::V6);
+    let name = tunnel.kind.split(' ').next().unwrap_or_default();
+    // GENEVE takes its own address from the route.
+    let local = if name == "geneve" { String::new() } else { format!("local {}", local[at]) };
+    let carrier = if name == "vxlan" { format!("dev {}", Station::INTERFACE) } else { String::new() };
+    station
+        .namespace
+        .ip(&format!("link add tunnel type {} {local} remote {} {carrier}", tunnel.kind, remote[at]))
+}
+
+/// Makes one end of a tunnel, with addresses that end in `number`.
+fn dig(station: &Station, peer: &Station, tunnel: &Tunnel, number: usize) -> Result<()> {
+    let ends = [station, peer].map(|end| (end.ipv4(), end.ipv6()));
+    add(station, tunnel, [&ends[0].0, &ends[0].1], [&ends[1].0, &ends[1].1])?;
+    station.namespace.ip("link set tunnel up")?;
+    if tunnel.carries_v4 {
+        station.namespace.ip(&format!("addr add 192.168.7.{number}/24 dev tunnel"))?;
+    }
+    if tunnel.carries_v6 {
+        station.namespace.ip(&format!("addr add fd00:7::{number}/64 dev tunnel nodad"))?;
+    }
+    Ok(())
+}
+
+/// A fetches from B what a web server would send, and it is what B sent.
+fn fetch(a: &Station, b: &Station, address: IpAddr) -> Result<()> {
+    let content: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
+    let listener = b.namespace.enter(|| TcpListener::bind((address, PORT)))??;
+    let sent = content.clone();
+    let server = std::thread::spawn(move || -> Result<()> {
+        let (mut client, _) = listener.accept()?;
+        client.set_read_timeout(Some(PATIENCE))?;
+        client.set_write_timeout(Some(PATIENCE))?;
+        let mut question = [0; 5];
+        client.read_exact(&mut question)?;
+        ensure!(&question == b"GET /", "{question:?}");
+        client.write_all(&sent)?;
+        Ok(client.shutdown(Shutdown::Write)?)
+    });
+    let to = SocketAddr::new(address, PORT);
+    let mut client = a.namespace.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(10)))??;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.write_all(b"GET /")?;
+    let mut arrived = Vec::new();
+    client.read_to_end(&mut arrived)?;
+    server.join().map_err(|_| anyhow::anyhow!("the server panicked"))??;
+    ensure!(arrived == content, "{} of {BYTES} bytes, or others", arrived.len());
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Ports that come and go while others carry no-drop frames, on real veths.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use host::report::Report;
+use testbed::{Bed, Daemon, Host, Namespace, Station, eventually, idle, port};
+use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, switch_config};
+
+/// How long A and B talk.
+const DURATION: Duration = Duration::from_secs(25);
+/// Rounds that a machine takes in that time, however busy it is.
+const FEWEST_ROUNDS: usize = 3;
+
+/// A and B, which talk to each other without a pause, and to which nothing may happen.
+struct Pair {
+    hosts: Vec<Host>,
+}
+
+impl Pair {
+    /// Ports for both, and for no others.
+    fn config() -> String {
+        let ports =
+            ["a", "b"].map(|name| port_config(name, "1G") + &group_config(name, AMPLE_HEADROOM_CELLS));
+        switch_config("on") + &ports.concat()
+    }
+
+    /// Both send 100 Mbit/s of priority 3, which is no-drop, to each other.
+    fn start(bed: &Bed, daemon: &Daemon, a: &Station, b: &Station) -> Result<Self> {
+        let duration = format!("{}s", DURATION.as_secs());
+        let arguments = ["--no-drop", "3", "--duration", duration.as_str()];
+        let mut hosts = Vec::new();
+        for (from, to) in [(a, b), (b, a)] {
+            hosts.push(bed.host(from, &[flow(&to.mac(), 3, "100M")], &arguments)?);
+        }
+        daemon.until("the switch knows both", |now| (now.bridge_entries >= 2).then_some(()))?;
+        hosts.iter_mut().try_for_each(Host::go)?;
+        Ok(Self { hosts })
+    }
+
+    fn has_sent_all(&mut self) -> Result<bool> {
+        let mut all = true;
+        for host in &mut self.hosts {
+            all &= host.has_sent_all()?;
+        }
+        Ok(all)
+    }
+
+    /// Not a frame is lost from A to B or from B to A. Frames for which a host's own kernel had no room are behind the switch.
+    fn lost_nothing(mut self, daemon: &Daemon) -> Result<()> {
+        eventually("all is sent", || Ok(self.has_sent_all()?.then_some(())))?;
+        let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+        let reports = Host::stop_all(self.hosts)?;
+        let by_hosts: u64 = reports.iter().map(|(_, report)| report.kernel_lost).sum();
+        let [(_, a), (_, b)] = &reports[..] else { anyhow::bail!("two hosts") };
+        for (from, to) in [(a, b), (b, a)] {
+            let (sent, received) = (sent(from), received(to));
+            println!("sent {sent}, arrived {received}, lost by the hosts' kernels {by_hosts}");
+            ensure!(sent > 10_000 && sent - received <= by_hosts, "{sent} were sent, {received} arrived");
+        }
+        for name in ["a", "b"] {
+            let port = port(&at_rest, name)?;
+            let kernel = port.kernel.context("the kernel counts")?;
+            assert_eq!(port.groups[3].dropped.map_or(0, |dropped| dropped.frames), 0, "{port:#?}");
+            assert_eq!(kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames, 0, "{port:#?}");
+        }
+        testbed::conservation(&at_rest, &[])?;
+        println!("longest stall of the loop: {} µs", at_rest.loop_worst_stall_ns / 1000);
+        Ok(())
+    }
+}
+
+fn sent(report: &Report) -> u64 {
+    report.sent.iter().map(|flow| flow.sent_frames).sum()
+}
+
+fn received(report: &Report) -> u64 {
+    report.received.iter().filter(|flow| flow.priority == 3).map(|flow| flow.received_frames).sum()
+}
+
+/// C reaches D; how long that took.
+fn reaches(c: &Station, d: &Station) -> Result<Duration> {
+    let start = Instant::now();
+    eventually(&format!("{} reaches {}", c.name, d.name), || {
+        Ok(c.namespace.run(&format!("ping -c 1 -W 1 {}", d.ipv4())).ok())
+    })?;
+    Ok(start.elapsed())
+}
+
+fn until_down(daemon: &Daemon, name: &str) -> Result<()> {
+    daemon.until("the port is down", |now| port(now, name).is_ok_and(|port| !port.up).then_some(()))
+}
+
+/// One round: C's end goes down and comes back, then its cable is deleted and made again. The longest time until C reached D.
+fn round(bed: &Bed, daemon: &Daemon, switch: &Namespace, c: &Station, d: &Station) -> Result<Duration> {
+    c.namespace.ip(&format!("link set dev {} down", Station::INTERFACE))?;
+    until_down(daemon, &c.name)?;
+    c.namespace.ip(&format!("link set dev {} up", Station::INTERFACE))?;
+    let after_carrier = reaches(c, d)?;
+    switch.ip(&format!("link del dev {}", c.name))?;
+    until_down(daemon, &c.name)?;
+    bed.plug_again(c, switch)?;
+    Ok(after_carrier.max(reaches(c, d)?))
+}
+
+/// What must hold of a port that came and went all the time, at the end.
+#[test]
+fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    let config = Pair::config() + &port_config("c", "1G") + &port_config("d", "1G");
+    let daemon = bed.daemon(&switch, &config)?;
+    let mut pair = Pair::start(&bed, &daemon, &a, &b)?;
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while !pair.has_sent_all()? && rounds < 20 {
+        longest = longest.max(round(&bed, &daemon, &switch, &c, &d)?);
+        rounds += 1;
+    }
+    println!("{rounds} rounds, C reached D after {longest:?} at most");
+    ensure!(rounds >= FEWEST_ROUNDS, "{rounds} rounds");
+    pair.lost_nothing(&daemon)?;
+    reaches(&d, &c)?;
+    let totals = daemon.stop()?;
+    assert!(totals.contains("every frame is accounted for"), "{totals}");
+    Ok(())
+}
