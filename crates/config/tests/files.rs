@@ -456,6 +456,7 @@ fn every_file_in_config() {
         "first",
         "incast",
         "inspur-profile",
+        "metrics",
         "pfc-thresholds-device-a",
         "pfc-thresholds-device-b",
         "rdma-device-a",

@@ -187,6 +187,7 @@ impl Destination {
         timing: Timing,
         stop: &mut watch::Receiver<bool>,
     ) -> Result<(), String> {
+        let is_new = channel.is_none();
         let connected = match channel.take() {
             Some(channel) => channel,
             None => {
@@ -198,7 +199,8 @@ impl Destination {
             }
         };
         self.set(State::Sending);
-        self.stream(connected.clone(), device, timing, stop).await?;
+        let done = self.stream(connected.clone(), device, timing, stop).await;
+        done.map_err(|why| if is_new && self.settings.tls.is_some() { after_handshake(why) } else { why })?;
         *channel = Some(connected);
         Ok(())
     }
@@ -359,6 +361,18 @@ fn refusal(status: &Status) -> String {
         Some(source) => root(source),
         None => format!("the collector answered: {} ({:?})", status.message(), status.code()),
     }
+}
+
+/// With TLS 1.3 a handshake has ended before the collector has looked at our certificate: it says what it thinks of that by an alert,
+/// which is lost where the connection breaks first.
+fn after_handshake(why: String) -> String {
+    if why.starts_with("the collector") {
+        return why; // in so many words
+    }
+    format!(
+        "the collector ended the connection after the handshake ({why}): it may want to see a certificate (tls.certificate and \
+         tls.key), or not take the one that it saw"
+    )
 }
 
 fn no_answer(what: &str, timing: Timing) -> String {

@@ -130,7 +130,10 @@ fn who_shows_another_certificate_is_told_nothing() {
     ] {
         let (collector, received) = authority.collector(name, clients);
         let said = refused(collector.port, &tls);
-        assert!(said.starts_with(says), "{said}");
+        // Whether the alert about our certificate is seen before the connection breaks is a matter of luck.
+        let ended =
+            clients.is_some() && said.starts_with("the collector ended the connection after the handshake (");
+        assert!(said.starts_with(says) || ended, "{said}");
         assert!(received.try_recv().is_err());
         println!("{said}");
     }
