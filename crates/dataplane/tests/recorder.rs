@@ -297,6 +297,7 @@ fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
         memory_in_rings_frames: 0,
         loop_turns: 0,
         loop_worst_stall_ns: 0,
+        loop_awake_ns: 0,
         loop_turns_by_time: Default::default(),
         ..snapshot
     }

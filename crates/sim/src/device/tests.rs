@@ -102,8 +102,8 @@ impl Daemon {
             replies.find_map(|reply| if let Reply::Snapshot(found) = reply { Some(found) } else { None });
         let mut snapshot = *found.expect("an answer");
         // What only a loop with a kernel under it counts.
-        (snapshot.loop_turns, snapshot.loop_worst_stall_ns, snapshot.events_lost) = (0, 0, 0);
-        snapshot.loop_turns_by_time = Default::default();
+        (snapshot.loop_turns, snapshot.loop_worst_stall_ns, snapshot.loop_awake_ns) = (0, 0, 0);
+        (snapshot.loop_turns_by_time, snapshot.events_lost) = (Default::default(), 0);
         (snapshot.memory_frames, snapshot.memory_free_frames, snapshot.memory_in_rings_frames) = (0, 0, 0);
         snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
         snapshot
