@@ -5,7 +5,9 @@
 
 mod capture;
 mod checksums;
+mod datagrams;
 mod hogs;
+mod incast;
 mod stops;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +23,9 @@ use testbed::{
 
 pub use capture::Capture;
 pub use checksums::Checksums;
+pub use datagrams::datagrams;
 pub use hogs::Hogs;
+pub use incast::Incast;
 pub use stops::{Stops, loop_thread, stop_thread};
 
 /// The queue of each priority as the default map has it.

@@ -8,10 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use config::SensorPath;
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, Process, eventually};
-use tests::{
-    AMPLE_HEADROOM_CELLS, flow, group_config, port_config, run, slow_port_config, sluice, switch_config,
-};
+use testbed::{Daemon, Namespace, Process, eventually};
+use tests::{Incast, sluice};
 
 /// What the Debian packages of the two languages bring.
 const NEEDED: [&str; 4] = [
@@ -129,22 +127,12 @@ fn collectors_in_other_languages_receive_every_path() -> Result<()> {
         eprintln!("SKIPPED: {missing} is not there: `cargo xtask setup` installs what brings it");
         return Ok(());
     }
-    let bed = Bed::new()?;
-    build(bed.dir())?;
-    let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
-    let receiver = bed.quiet_host(&switch, "c")?;
-    let collectors = start(&switch, bed.dir())?;
-    let mut config = switch_config("on") + &slow_port_config("c", 100);
-    for sender in &senders {
-        config += &(port_config(&sender.name, "1G") + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
-    }
-    let daemon = bed.daemon(&switch, &(config + &telemetry_config()))?;
-    let flows = [flow(&receiver.mac(), 3, "100M"), flow(&receiver.mac(), 0, "100M")];
-    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "2s"];
-    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
-    let receiving = bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
-    run(&[&daemon], sending, vec![receiving], Duration::from_secs(2))?;
+    let incast = Incast::new()?;
+    let folder = incast.bed.dir();
+    build(folder)?;
+    let collectors = start(&incast.switch, folder)?;
+    let daemon = incast.daemon(&telemetry_config())?;
+    incast.run(&daemon, Duration::from_secs(2))?;
 
     for collector in &collectors {
         eventually("every path has come, with the numbers of the switch", || {

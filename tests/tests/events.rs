@@ -1,12 +1,11 @@
 //! Events of a running daemon, as clients read them: alarms and losses with the numbers of what was sent.
 
-use std::net::UdpSocket;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Process, Station, binary, idle, port};
-use tests::{frames, sluice};
+use testbed::{Bed, Daemon, Process, binary, idle, port};
+use tests::{datagrams, frames, sluice};
 
 /// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom, so 74 of them have room.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;
@@ -34,15 +33,12 @@ fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;
-    let dev = Station::INTERFACE;
-    a.namespace.ip(&format!("addr add {}/24 dev {dev}", a.ipv4()))?;
-    a.namespace.ip(&format!("neigh replace {} lladdr {} dev {dev} nud permanent", b.ipv4(), b.mac()))?;
-    let socket = a.namespace.enter(|| UdpSocket::bind((a.ipv4().as_str(), 0)))??;
+    let socket = datagrams(&a, &b)?;
     let send = |count: u64| -> Result<()> {
         let received = |now: &_| Some(frames(port(now, "a").ok()?.received));
         let before = daemon.until("the switch is asked", received)?;
         for _ in 0..count {
-            socket.send_to(&[0x5a; PAYLOAD_BYTES], (b.ipv4().as_str(), 4000))?;
+            socket.send(&[0x5a; PAYLOAD_BYTES])?;
         }
         daemon.until("the frames are in", |now| (received(now)? == before + count).then_some(()))
     };

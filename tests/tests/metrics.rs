@@ -9,10 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, eventually};
-use tests::{
-    AMPLE_HEADROOM_CELLS, flow, group_config, port_config, run, slow_port_config, sluice, switch_config,
-};
+use testbed::{Daemon, Namespace, eventually};
+use tests::{Incast, sluice};
 
 const ADDRESS: &str = "127.0.0.1:9464";
 
@@ -50,31 +48,21 @@ fn promtool_accepts(metrics: &str) -> Result<()> {
 
 #[test]
 fn metrics_are_what_show_says_and_prometheus_takes_them() -> Result<()> {
-    let bed = Bed::new()?;
-    let switch = bed.switch("switch")?;
-    let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
-    let receiver = bed.quiet_host(&switch, "c")?;
-    let mut config = switch_config("on") + &slow_port_config("c", 100);
-    for sender in &senders {
-        config += &(port_config(&sender.name, "1G") + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
-    }
-    config += "\n[metrics]\nenabled = true\n\
+    let incast = Incast::new()?;
+    let (bed, switch) = (&incast.bed, &incast.switch);
+    let more = "\n[metrics]\nenabled = true\n\
                [telemetry.sensor-group.events]\npaths = [\"sluice/events\"]\n\
                [telemetry.destination-group.nobody]\ncollectors = [\"127.0.0.1\"]\n\
                [telemetry.subscription.A]\nsensors = [{ group = \"events\" }]\ndestinations = [\"nobody\"]\n";
-    let daemon = bed.daemon(&switch, &config)?;
-    let prometheus = Prometheus::start(&switch, bed.dir())?;
+    let daemon = incast.daemon(more)?;
+    let prometheus = Prometheus::start(switch, bed.dir())?;
 
-    let flows = [flow(&receiver.mac(), 3, "100M"), flow(&receiver.mac(), 0, "100M")];
-    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "2s"];
-    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
-    let receiving = bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
-    run(&[&daemon], sending, vec![receiving], Duration::from_secs(2))?;
+    incast.run(&daemon, Duration::from_secs(2))?;
 
     // At rest nothing changes between two looks, but what the looks themselves move.
-    let metrics = get(&switch, "*/*")?;
+    let metrics = get(switch, "*/*")?;
     promtool_accepts(&metrics)?;
-    assert!(get(&switch, "application/openmetrics-text")?.ends_with("# EOF\n"));
+    assert!(get(switch, "application/openmetrics-text")?.ends_with("# EOF\n"));
     numbers_are_those_of_show(&daemon, &metrics)?;
     prometheus.answers_every_query()?;
     daemon.stop()?;

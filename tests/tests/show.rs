@@ -1,12 +1,13 @@
 //! `sluice show` against a running daemon: what a person and a script read is what the switch counted.
 
-use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Station, idle, port};
-use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
+use testbed::{Bed, Daemon, idle, port};
+use tests::{
+    AMPLE_HEADROOM_CELLS, datagrams, flow, frames, group_config, port_config, run, sluice, switch_config,
+};
 
 /// Every number in a JSON value.
 fn numbers(value: &Value, found: &mut Vec<u64>) {
@@ -83,18 +84,15 @@ fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;
-    let dev = Station::INTERFACE;
-    a.namespace.ip(&format!("addr add {}/24 dev {dev}", a.ipv4()))?;
-    a.namespace.ip(&format!("neigh replace {} lladdr {} dev {dev} nud permanent", b.ipv4(), b.mac()))?;
+    let socket = datagrams(&a, &b)?;
     daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
     sluice(&daemon, &["show", "buffers"])?;
     let received = |now: &_| Some(frames(port(now, "a").ok()?.received));
     let before = received(&daemon.snapshot()?).context("port a")?;
 
     sluice(&daemon, &["port", "hold", "b"])?;
-    let socket = a.namespace.enter(|| UdpSocket::bind((a.ipv4().as_str(), 0)))??;
     for _ in 0..FRAMES {
-        socket.send_to(&[0x5a; PAYLOAD_BYTES], (b.ipv4().as_str(), 4000))?;
+        socket.send(&[0x5a; PAYLOAD_BYTES])?;
     }
     daemon.until("the frames are in", |now| (received(now)? == before + FRAMES).then_some(()))?;
     // Pool, Total, Used, %, Free, Peak, Threshold %, Violations; State, XOFF is, Reserved, Shared, XOFF at, episodes,

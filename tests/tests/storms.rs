@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use control::v1::Priority;
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, eventually, idle, port};
-use tests::{AMPLE_HEADROOM_CELLS, flow, frames, port_config, sluice};
+use testbed::{Bed, Daemon, Namespace, Snapshot, drops, eventually, idle, port};
+use tests::{AMPLE_HEADROOM_CELLS, datagrams, flow, frames, port_config, sluice};
 
 /// Of figures 13 and 19 (docs/sources.md, "H3C reference"): each sends to the next.
 const RING: [&str; 4] = ["device-c", "device-a", "device-d", "device-b"];
@@ -43,12 +43,7 @@ impl Ring {
             let config = ring_config(name) + server;
             daemons.push(bed.daemon(switch, &way(&config, &receiver.mac(), to))?);
         }
-        let dev = Station::INTERFACE;
-        sender.namespace.ip(&format!("addr add {}/24 dev {dev}", sender.ipv4()))?;
-        let neighbour = format!("{} lladdr {}", receiver.ipv4(), receiver.mac());
-        sender.namespace.ip(&format!("neigh replace {neighbour} dev {dev} nud permanent"))?;
-        let socket = sender.namespace.enter(|| UdpSocket::bind((sender.ipv4().as_str(), 0)))??;
-        socket.connect((receiver.ipv4().as_str(), 4000))?;
+        let socket = datagrams(&sender, &receiver)?;
         Ok(Self { daemons, socket, receiver: receiver.mac(), _bed: bed })
     }
 

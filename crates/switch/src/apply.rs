@@ -39,9 +39,7 @@ impl Switch {
             (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
             self.ingress[port].tell_again();
         }
-        let old = std::mem::take(&mut self.settings.ports);
-        self.set_static_addresses(&old, &settings.ports);
-        self.settings.ports = old;
+        self.set_static_addresses(&settings.ports);
         let other_alarms = self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);

@@ -63,9 +63,9 @@ impl Switch {
         self.bridge.set_static(Address::of(mac), port);
     }
 
-    /// The static entries that the settings of `ports` ask for, and none of those that they asked for when they were `old`.
-    pub(crate) fn set_static_addresses(&mut self, old: &[PortSettings], ports: &[PortSettings]) {
-        for mac in old.iter().flat_map(|port| &port.static_addresses) {
+    /// The static entries that the settings of `ports` ask for, and none that only those in force until now did.
+    pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
+        for mac in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
             self.bridge.forget_static(Address::of(*mac));
         }
         for (number, port) in ports.iter().enumerate() {

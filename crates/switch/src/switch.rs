@@ -97,7 +97,7 @@ impl Switch {
             pfc_rates: PfcRates::new(count),
             settings: settings.clone(),
         };
-        switch.set_static_addresses(&[], &settings.ports);
+        switch.set_static_addresses(&settings.ports);
         switch.set_alarms();
         switch
     }

@@ -23,6 +23,7 @@ mod daemon;
 mod host;
 mod netns;
 mod process;
+mod text;
 mod wait;
 
 pub use bed::{Bed, Station};
@@ -32,4 +33,5 @@ pub use daemon::{Daemon, binary};
 pub use host::Host;
 pub use netns::{Namespace, require_root, sweep};
 pub use process::Process;
+pub use text::thousands;
 pub use wait::{PATIENCE, eventually};

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Namespace, Process, binary, eventually};
+use testbed::{Namespace, Process, binary, eventually, thousands};
 
-use crate::text::{Style, thousands};
+use crate::text::Style;
 
 /// What the daemon reports to it, every second and when something happens.
 pub const CONFIG: &str = r#"

@@ -1,5 +1,7 @@
 //! Numbers, bars and colours for people.
 
+use testbed::thousands;
+
 /// Whether there is colour.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
@@ -47,19 +49,6 @@ impl Style {
     }
 }
 
-/// 2345678 as "2,345,678".
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Megabits a second, without a fraction.
 pub fn megabits(bps: u64) -> String {
     format!("{} M", thousands((bps + 500_000) / 1_000_000))
@@ -99,9 +88,6 @@ mod tests {
 
     #[test]
     fn numbers_read_well() {
-        for (number, text) in [(0, "0"), (999, "999"), (1000, "1,000"), (2_345_678, "2,345,678")] {
-            assert_eq!(thousands(number), text);
-        }
         assert_eq!(megabits(499_600_000), "500 M");
     }
 

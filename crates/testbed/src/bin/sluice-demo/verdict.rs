@@ -1,9 +1,10 @@
 //! What the run means, in sentences that need no knowledge of switches, each with whether it is as it should be.
 
 use std::time::Duration;
+use testbed::thousands;
 
 use crate::scene::Outcome;
-use crate::text::{percent, thousands};
+use crate::text::percent;
 
 /// One sentence of the verdict.
 #[derive(Debug, Clone, PartialEq, Eq)]

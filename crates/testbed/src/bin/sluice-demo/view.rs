@@ -1,9 +1,10 @@
 //! The picture: drawn over itself on a terminal, a line a second elsewhere.
 
 use std::io::Write;
+use testbed::thousands;
 
 use crate::scene::{Flow, Queue, Scene};
-use crate::text::{Style, bar, megabits, thousands};
+use crate::text::{Style, bar, megabits};
 use crate::verdict::Finding;
 
 /// What the demo is about, before it starts.

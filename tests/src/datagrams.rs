@@ -1,0 +1,17 @@
+//! Frames that a kernel sends one by one, as many as it is told to.
+
+use std::net::UdpSocket;
+
+use anyhow::Result;
+use testbed::Station;
+
+/// Gives the silent host `from` an address and a socket to `to`, whose address it need not ask for.
+pub fn datagrams(from: &Station, to: &Station) -> Result<UdpSocket> {
+    let dev = Station::INTERFACE;
+    from.namespace.ip(&format!("addr add {}/24 dev {dev}", from.ipv4()))?;
+    let neighbour = format!("{} lladdr {}", to.ipv4(), to.mac());
+    from.namespace.ip(&format!("neigh replace {neighbour} dev {dev} nud permanent"))?;
+    let socket = from.namespace.enter(|| UdpSocket::bind((from.ipv4().as_str(), 0)))??;
+    socket.connect((to.ipv4().as_str(), 4000))?;
+    Ok(socket)
+}
