@@ -5,8 +5,10 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use control::v1::Priority;
-use testbed::{Bed, Daemon, Namespace, Snapshot, drops, eventually, idle, port};
+use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, eventually, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, datagrams, flow, frames, port_config, sluice};
+use wire::pause::{FRAME_BYTES, Pfc};
+use xdp::PacketSocket;
 
 /// Of figures 13 and 19 (docs/sources.md, "H3C reference"): each sends to the next.
 const RING: [&str; 4] = ["device-c", "device-a", "device-d", "device-b"];
@@ -232,6 +234,82 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
         ensure!(sent.sent_frames * 100 > sent.offered_frames * 95, "as fast as it was to: {sent:?}");
     }
     ensure!(last.ports.iter().all(|port| port.name == "stormy" || port.priorities[3].storms == 0));
+    daemon.stop()?;
+    Ok(())
+}
+
+/// A storm that waits for a hand: it is told of, no other settings of the watchdog are taken until `sluice pfc recover`; then storms that
+/// are restored by themselves, until there are as many as the limit says and PFC is off, until `sluice pfc lift-limit`. One PFC
+/// frame pauses for half a minute here, and is as many in a second as the early warning is for.
+#[test]
+fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
+    const BY_HAND: &str = "recovery = \"manual\"\npriority.3 = { interval = 1 }\n";
+    const LIMITED: &str = "priority.3 = { interval = 1, limit = { period_s = 60, count = 3 } }\n";
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let config = format!(
+        "[switch]\nname = \"under-test\"\n[port-defaults]\nport_priority = 3\n\
+         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\
+         [port.b.pfc]\npause_speed = \"1M\"\nearly-warning.priority.3.in_pps = 1\n\
+         [pfc.watchdog]\nprecision = \"high\"\n{BY_HAND}"
+    );
+    let daemon = bed.daemon(&switch, &config)?;
+    let reload_with = |watchdog: &str| -> Result<String> {
+        let text = std::fs::read_to_string(daemon.config())?;
+        std::fs::write(daemon.config(), text.replace(BY_HAND, watchdog))?;
+        sluice(&daemon, &["reload"])
+    };
+    let socket = datagrams(&a, &b)?;
+    let packets = b.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??;
+    let pause = |quanta: u16| -> Result<()> {
+        let mut frame = [0; FRAME_BYTES];
+        Pfc { enable: 1 << 3, quanta: [quanta; 8] }.encode(b.mac().parse()?, &mut frame);
+        Ok(packets.send(&frame)?)
+    };
+
+    pause(u16::MAX)?;
+    daemon.until("it is paused", |now| priority(now, "b", 3).ok()?.paused.then_some(()))?;
+    socket.send(&[0x5a; PAYLOAD_BYTES])?;
+    daemon.until("a storm that waits for a hand", |now| {
+        let of_b = priority(now, "b", 3).ok()?;
+        (of_b.stormed && of_b.recovery_pending).then_some(())
+    })?;
+    let refused = reload_with(LIMITED).expect_err("not while a storm waits").to_string();
+    ensure!(refused.contains("Please recover PFC deadlock.Port is b."), "{refused}");
+    pause(0)?;
+    daemon.until("the pause is over", |now| (!priority(now, "b", 3).ok()?.paused).then_some(()))?;
+    sluice(&daemon, &["pfc", "recover", "b"])?;
+    daemon.until("its end", |now| (!priority(now, "b", 3).ok()?.stormed).then_some(()))?;
+    ensure!(reload_with(LIMITED)?.contains("port.b: watchdog of priority 3"));
+
+    pause(u16::MAX)?;
+    daemon.until("the limit", |now| {
+        socket.send(&[0x5a; PAYLOAD_BYTES]).ok()?;
+        priority(now, "b", 3).ok()?.limit_reached.then_some(())
+    })?;
+    ensure!(sluice(&daemon, &["show", "pfc"])?.contains("PFC is off"));
+    sluice(&daemon, &["pfc", "lift-limit", "b", "3"])?;
+    daemon.until("PFC again", |now| (!priority(now, "b", 3).ok()?.limit_reached).then_some(()))?;
+
+    let text = sluice(&daemon, &["events", "--json"])?;
+    let kind = |line: &str| -> Result<String> {
+        let event: serde_json::Value = serde_json::from_str(line)?;
+        Ok(event["kind"].as_str().context("a kind")?.to_owned())
+    };
+    let kinds = text.lines().map(kind).collect::<Result<Vec<_>>>()?;
+    let storms: Vec<&str> = kinds
+        .iter()
+        .map(String::as_str)
+        .filter(|kind| kind.contains("storm") || kind.contains("recovery"))
+        .collect();
+    let by_hand = ["storm_began", "recovery_pending", "storm_ended"];
+    let limited = ["storm_began", "storm_ended"].repeat(3);
+    ensure!(
+        storms[..3] == by_hand && storms[3..9] == limited && storms[9] == "storm_limit_reached",
+        "{kinds:?}"
+    );
+    ensure!(kinds.iter().any(|kind| kind == "pfc_received_warning"), "{kinds:?}");
     daemon.stop()?;
     Ok(())
 }
