@@ -140,8 +140,8 @@ impl Advice {
                 let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
                 let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
                 let groups = others.flat_map(|(other, port)| {
-                    let queues = limits[other].queues_of_priorities;
-                    let uses = move |p: &usize| queues[*p].contains(queue);
+                    let fifos = limits[other].fifos_of_priorities;
+                    let uses = move |p: &usize| fifos[*p].queues().contains(queue);
                     no_drop(port).filter(uses).map(|p| &port.settings.groups[p])
                 });
                 let xoff_cells = groups.map(|group| match group.xoff {

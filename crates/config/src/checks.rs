@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use switch::classify::queues_of_priorities;
+use switch::classify::fifos_of_priorities;
 use switch::pfc_sent::Timing;
 use switch::settings::{BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, Trust};
 
@@ -207,43 +207,12 @@ pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &m
     }
 }
 
-/// A pause of a priority stops every queue that its frames may be in. A map that puts flooded frames of a no-drop priority into a queue
-/// of another priority's known unicast would have each of its pauses stop that priority as well: a warning, since nothing is lost by it.
-pub(crate) fn flooded_queues(
-    ports: &[Port],
-    bridge: &BridgeSettings,
-    places: &[Option<Place>; 2],
-    report: &mut Report,
-) {
-    for (place, map) in places.iter().zip([bridge.unknown_unicast_to_queue, bridge.multicast_to_queue]) {
-        let (Some(place), Some(map)) = (place, map) else { continue };
-        let clash = ports.iter().find_map(|port| {
-            let own = queues_of_priorities(&port.settings.classify, &[]);
-            let no_drop = (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0);
-            let mut flooded = no_drop.map(|p| (p, usize::from(map[p])));
-            flooded.find_map(|(p, q)| {
-                let other = (0..PRIORITIES).find(|&other| other != p && own[other].contains(q))?;
-                (!own[p].contains(q)).then_some((p, q, other))
-            })
-        });
-        if let Some((p, q, other)) = clash {
-            let what = format!(
-                "priority {p} is no-drop, and its flooded frames would be in queue {q} with unicast of priority {other}: a pause of {p} \
-                 would stop {other}, too"
-            );
-            let cure =
-                format!("give {p} the queue of its own unicast here, or one that no other priority has");
-            report.add(place, what, cure);
-        }
-    }
-}
-
 /// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
 fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
     let of_port = |port: &Port| {
-        let queues = queues_of_priorities(&port.settings.classify, &bridge.flood_maps());
+        let fifos = fifos_of_priorities(&port.settings.classify, &bridge.flood_maps());
         let mask = mask(port);
-        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | queues[p].bits())
+        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | fifos[p].queues().bits())
     };
     ports.iter().fold(0, |all, port| all | of_port(port))
 }

@@ -153,7 +153,7 @@ fn read<T>(
     let mut buffer = Buffer::read(&mut file, report);
     let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
     let policies = Policies::read(&mut file, report);
-    let (bridge, flood_places) = read_bridge(&mut file, report);
+    let bridge = read_bridge(&mut file, report);
     let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
     let alarm = AlarmTable::read(&mut file, report);
     let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
@@ -207,7 +207,6 @@ fn read<T>(
         advice::advise(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
-        checks::flooded_queues(&ports, &bridge, &flood_places, &mut warnings);
         telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
         metrics::warn_of_open(open, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
@@ -303,10 +302,9 @@ fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf 
     PathBuf::from(socket.value)
 }
 
-/// The bridge, and the places of its maps: unknown unicast, multicast.
-fn read_bridge(file: &mut Section, report: &mut Report) -> (BridgeSettings, [Option<Place>; 2]) {
+fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
     let mut bridge = BridgeSettings::default();
-    let Some(mut section) = file.section("bridge", report) else { return (bridge, [None, None]) };
+    let Some(mut section) = file.section("bridge", report) else { return bridge };
     if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
         bridge.max_entries = entries.value;
         bridge.max_entries_per_port = BridgeSettings::share_of_a_port(entries.value);
@@ -319,11 +317,10 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> (BridgeSettings, [Opt
         bridge.aging_ns = aging_s.value * 1_000_000_000;
     }
     let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
-        .map(|name| section.eight(name, 0..=7, "priority", report));
+        .map(|name| section.eight(name, 0..=7, "priority", report).map(|map| map.value));
     section.finish(&[], report);
-    [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] =
-        maps.each_ref().map(|map| map.as_ref().map(|map| map.value));
-    (bridge, maps.map(|map| map.map(|map| map.place)))
+    [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] = maps;
+    bridge
 }
 
 /// Whether PFC may work, and what watches it on all ports.

@@ -98,8 +98,8 @@ fn groups(
 ) -> Vec<GroupSettings> {
     let mut groups = Vec::new();
     for (number, port) in settings.ports.iter().enumerate() {
-        let queues = limits[number].queues_of_priorities;
-        let goes_there = |p: usize| queues[p].into_iter().any(|queue| goes(number, queue));
+        let fifos = limits[number].fifos_of_priorities;
+        let goes_there = |p: usize| fifos[p].queues().into_iter().any(|queue| goes(number, queue));
         let there = (0..PRIORITIES).filter(|&p| port.pfc.no_drop & 1 << p != 0 && goes_there(p));
         groups.extend(there.map(|priority| port.groups[priority]));
     }

@@ -19,6 +19,7 @@
 //! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
 //! 6.9.3, 8.6.6.
 
+use crate::fifo::Fifos;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
@@ -34,6 +35,8 @@ pub struct Class {
     pub queue: u8,
     /// Drop level.
     pub drop_level: DropLevel,
+    /// It is flooded, and a map of its own said which queue.
+    pub flooded: bool,
 }
 
 /// One port's classifier: the answers for every input, worked out beforehand.
@@ -102,7 +105,8 @@ impl Classifier {
 /// The class that a priority alone gives.
 fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> Class {
     let priority = priority & 7;
-    Class { priority, queue: settings.dot1p_to_queue[usize::from(priority)] & 7, drop_level }
+    let queue = settings.dot1p_to_queue[usize::from(priority)] & 7;
+    Class { priority, queue, drop_level, flooded: false }
 }
 
 /// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
@@ -118,26 +122,27 @@ fn with_tag(
     Class { queue, drop_level, ..class }
 }
 
-/// The queues that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
+/// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
 /// a pause of that priority stops.
-pub fn queues_of_priorities(
+pub fn fifos_of_priorities(
     settings: &ClassifySettings,
     flood_maps: &[[u8; PRIORITIES]],
-) -> [Set8; PRIORITIES] {
+) -> [Fifos; PRIORITIES] {
     let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
     let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
     for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
-    for (priority, queues) in queues.iter_mut().enumerate() {
+    std::array::from_fn(|priority| {
         // A priority that no frame can have here is still a name for its queue.
-        if queues.is_empty() {
-            queues.set(settings.dot1p_to_queue[priority].into(), true);
+        if queues[priority].is_empty() {
+            queues[priority].set(settings.dot1p_to_queue[priority].into(), true);
         }
-        flood_maps.iter().for_each(|map| queues.set(map[priority].into(), true));
-    }
-    queues
+        let known = queues[priority].into_iter().map(|queue| Fifos::of(queue, false));
+        let flooded = flood_maps.iter().map(|map| Fifos::of(map[priority].into(), true));
+        known.chain(flooded).fold(Fifos::EMPTY, Fifos::with)
+    })
 }
 
 #[cfg(test)]
@@ -294,16 +299,23 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_stops_every_queue_that_the_priority_may_be_in() {
+    fn a_pause_stops_every_fifo_that_the_priority_may_be_in() {
         let mut settings = ClassifySettings::default();
         let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
-        assert_eq!(queues_of_priorities(&settings, &[]), by_map.map(Set8::from_bits));
+        let known = |settings: &ClassifySettings| {
+            fifos_of_priorities(settings, &[]).map(|fifos| {
+                assert!(fifos.flooded().is_empty());
+                fifos.known().bits()
+            })
+        };
+        assert_eq!(known(&settings), by_map);
         settings.policy[3] = Some(6);
-        assert_eq!(queues_of_priorities(&settings, &[])[3].bits(), 0b100_0000);
+        assert_eq!(known(&settings)[3], 0b100_0000);
         settings.policy[3] = None;
         (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
-        assert_eq!(queues_of_priorities(&settings, &[])[5].bits(), 0b10_0001);
+        assert_eq!(known(&settings)[5], 0b10_0001);
         let unknown = &[crate::settings::UNKNOWN_UNICAST_TO_QUEUE];
-        assert_eq!(queues_of_priorities(&settings, unknown)[3].bits(), 0b1010);
+        let expected = Fifos::of(3, false).with(Fifos::of(1, true));
+        assert_eq!(fifos_of_priorities(&settings, unknown)[3], expected);
     }
 }

@@ -407,8 +407,10 @@ pub struct StormSnapshot {
 /// One egress queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QueueSnapshot {
-    /// Its neighbour has paused it.
+    /// Its neighbour has paused it; for flooded frames with a map of their own see `flooded_paused`.
     pub paused: bool,
+    /// Its neighbour has paused the flooded frames in it.
+    pub flooded_paused: bool,
     /// Times that a pause began.
     pub pauses: u64,
     /// Nanoseconds spent paused, in all.
@@ -421,6 +423,8 @@ pub struct QueueSnapshot {
     pub guaranteed_cells: u32,
     /// Frames waiting.
     pub waiting_frames: u64,
+    /// … of them flooded ones that a map of their own put there.
+    pub flooded_frames: u64,
     /// The tail-drop threshold as it stands now, in shared cells; `None`: no limit.
     pub threshold_cells: Option<u32>,
     /// The threshold moves with the free cells of the pool.

@@ -7,6 +7,7 @@
 
 use crate::counters::{Count, DropReason, PfcCount, PortSnapshot, QueueSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
+use crate::fifo::Fifos;
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
 use crate::link_pause::LinkPause;
@@ -20,7 +21,7 @@ use crate::settings::{
     ScheduleSettings,
 };
 use crate::shaper::Shaper;
-use crate::store::{Charge, Store};
+use crate::store::{Charge, List, Store};
 use crate::storm::Watchdog;
 use crate::time::Instant;
 use crate::watchdog::{self, Seen};
@@ -55,8 +56,8 @@ pub struct Dequeued {
 #[repr(C, align(64))]
 pub struct Egress {
     queues: [Queue; PRIORITIES],
-    /// Queues that hold frames that wait.
-    backlogged: Set8,
+    /// FIFOs that hold frames that wait.
+    backlogged: Fifos,
     /// Nothing but PFC leaves.
     on_hold: bool,
     rewrites: bool,
@@ -74,12 +75,15 @@ pub struct Egress {
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
-    /// Queues of which the watchdog drops everything.
-    dropping: Set8,
+    /// FIFOs of which the watchdog drops everything.
+    dropping: Fifos,
+    /// Flooded frames that wait, by queue, and the queues whose turn that is.
+    flooded: Box<[List; PRIORITIES]>,
+    flooded_next: Set8,
     /// For WRED: the same on every run of the same port number.
     random: Random,
     /// What a pause of each priority stops.
-    queues_of_priorities: [Set8; PRIORITIES],
+    fifos_of_priorities: [Fifos; PRIORITIES],
     rewrite: RewriteSettings,
     schedule: ScheduleSettings,
     drops: [Count; DropReason::ALL.len()],
@@ -94,7 +98,7 @@ impl Egress {
     pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
         Self {
             queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
-            backlogged: Set8::EMPTY,
+            backlogged: Fifos::EMPTY,
             on_hold: false,
             rewrites: settings.rewrite != RewriteSettings::default(),
             in_flight_bytes: 0,
@@ -106,7 +110,7 @@ impl Egress {
             pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
             link_pause: obeys_pause(settings),
             random: Random::new(seed),
-            queues_of_priorities: stopped_by_pauses(settings, limits),
+            fifos_of_priorities: stopped_by_pauses(settings, limits),
             rewrite: settings.rewrite,
             schedule: settings.schedule.clone(),
             drops: Default::default(),
@@ -114,7 +118,9 @@ impl Egress {
             pfc_malformed: 0,
             pause_received: 0,
             ignored: Set8::EMPTY,
-            dropping: Set8::EMPTY,
+            dropping: Fifos::EMPTY,
+            flooded: Box::default(),
+            flooded_next: Set8::EMPTY,
             watchdog: Watchdog::new(settings),
         }
     }
@@ -122,13 +128,13 @@ impl Egress {
     /// A frame of `cells` fits in its queue.
     #[inline]
     pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
-        self.queues[charge.queue()].admit(charge.cells(), pools)
+        self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
     }
 
     /// Why a frame does not fit.
     #[cold]
     pub fn refusal(&self, charge: &Charge) -> DropReason {
-        let dropping = self.queues[charge.queue()].is_dropping();
+        let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
 
@@ -164,28 +170,29 @@ impl Egress {
         }
     }
 
-    /// Charges a frame that fits and puts it at the end of its queue.
+    /// Charges a frame that fits and puts it at the end of its FIFO.
     #[inline(always)] // once a frame, and nowhere else
     pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
-        let q = charge.queue();
+        let (q, flooded) = (charge.queue(), charge.class.flooded);
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
-        store.push(&mut queue.waiting, frame, charge);
-        self.backlogged = self.backlogged.with(Set8::of(q));
+        let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
+        store.push(fifo, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, flooded));
     }
 
-    /// Queues that do not send now: paused, or over their rate. All of them, while the line is busy or on hold.
+    /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
     #[inline]
-    pub fn blocked(&mut self, now: Instant) -> Set8 {
+    pub fn blocked(&mut self, now: Instant) -> Fifos {
         if self.on_hold || !self.shaper.is_free(now) {
-            return Set8::ALL;
+            return Fifos::ALL;
         }
-        self.paused_queues(now).with(self.over_rate(now))
+        self.paused_fifos(now).with(Fifos::both(self.over_rate(now)))
     }
 
-    /// Takes the next frame that may leave now; `blocked` queues do not send.
+    /// Takes the next frame that may leave now; `blocked` FIFOs do not send.
     #[inline]
-    pub fn dequeue(&mut self, blocked: Set8, store: &mut Store, now: Instant) -> Option<Dequeued> {
+    pub fn dequeue(&mut self, blocked: Fifos, store: &mut Store, now: Instant) -> Option<Dequeued> {
         if self.in_flight_bytes >= self.in_flight_limit_bytes {
             return None;
         }
@@ -193,15 +200,21 @@ impl Egress {
         // A copy: a byte that was just written, read as part of a word, waits for its store.
         let mut backlogged = self.backlogged;
         let ready = backlogged.without(blocked);
-        let q = self.scheduler.pick(ready.bits(), |q| slots.front_len(&queues[q & 7].waiting))?;
+        let (q, flooded) = if ready.flooded().is_empty() {
+            let len = |q: usize| slots.front_len(&queues[q & 7].waiting);
+            (self.scheduler.pick(ready.known().bits(), len)?, false)
+        } else {
+            self.pick_of_two(ready, slots)?
+        };
         let queue = &mut self.queues[q & 7];
-        let (frame, &Charge { len, cells, class, .. }) = store.pop(&mut queue.waiting)?;
-        if queue.waiting.is_empty() {
-            backlogged.set(q, false);
+        let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
+        let (frame, &Charge { len, cells, class, .. }) = store.pop(fifo)?;
+        if fifo.is_empty() {
+            backlogged = backlogged.without(Fifos::of(q, flooded));
             self.backlogged = backlogged;
         }
         let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random, now);
-        self.scheduler.sent(q, len, backlogged.bits());
+        self.scheduler.sent(q, len, backlogged.queues().bits());
         self.shaper.take(len, now);
         if !self.shaped.is_empty() {
             self.take_rates(q, len, now);
@@ -209,6 +222,19 @@ impl Egress {
         self.in_flight_bytes += u32::from(len);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
         Some(Dequeued { frame, len, mark })
+    }
+
+    /// Picks a queue, and one of its FIFOs, where flooded frames wait as well: of two FIFOs that may send the one whose turn it is.
+    #[cold]
+    #[inline(never)]
+    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
+        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
+        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
+        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
+        let flooded = is_flooded(q);
+        self.flooded_next.set(q, !flooded);
+        Some((q, flooded))
     }
 
     #[inline(never)]
@@ -256,20 +282,25 @@ impl Egress {
         self.drop_queued(DropReason::PortDown, charge, pools);
     }
 
-    /// Takes a frame out of one of `queues` without sending it, as when the port goes down, and releases it.
+    /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and releases it.
     pub fn flush_one(
         &mut self,
-        (queues, reason): (Set8, DropReason),
+        (fifos, reason): (Fifos, DropReason),
         store: &mut Store,
         pools: &mut Pools,
         now: Instant,
     ) -> Option<(FrameId, Charge)> {
-        let q = self.backlogged.and(queues).first()?;
-        let (frame, &charge) = store.pop(&mut self.queues[q].waiting)?;
-        self.queues[q].hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
-        if self.queues[q].waiting.is_empty() {
-            self.backlogged.set(q, false);
-            self.scheduler.emptied(q, self.backlogged.bits());
+        let (q, flooded) = self.backlogged.and(fifos).first()?;
+        let queue = &mut self.queues[q];
+        let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
+        let (frame, &charge) = store.pop(fifo)?;
+        if fifo.is_empty() {
+            self.backlogged = self.backlogged.without(Fifos::of(q, flooded));
+        }
+        queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        let backlogged = self.backlogged.queues();
+        if !backlogged.contains(q) {
+            self.scheduler.emptied(q, backlogged.bits());
         }
         self.drop_queued(reason, &charge, pools);
         Some((frame, charge))
@@ -326,22 +357,22 @@ impl Egress {
         !self.backlogged.is_empty()
     }
 
-    /// Queues whose priority is paused, or their link.
+    /// FIFOs whose priority is paused, or their link.
     #[inline]
-    fn paused_queues(&mut self, now: Instant) -> Set8 {
+    fn paused_fifos(&mut self, now: Instant) -> Fifos {
         if let Some(link) = &mut self.link_pause
             && link.is_paused(now)
         {
-            return Set8::ALL;
+            return Fifos::ALL;
         }
         let priorities = self.pauses.paused(now).without(self.ignored);
         self.stopped_by(priorities)
     }
 
-    /// The queues that pauses of these priorities stop.
+    /// The FIFOs that pauses of these priorities stop.
     #[inline]
-    fn stopped_by(&self, priorities: Set8) -> Set8 {
-        priorities.into_iter().fold(Set8::EMPTY, |set, p| set.with(self.queues_of_priorities[p & 7]))
+    fn stopped_by(&self, priorities: Set8) -> Fifos {
+        priorities.into_iter().fold(Fifos::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
     }
 
     /// What the watchdog knows of this port.
@@ -353,7 +384,7 @@ impl Egress {
     pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> Seen {
         Seen {
             paused_since: self.pauses.paused_since(priority, now),
-            waits: !self.backlogged.and(self.queues_of_priorities[priority]).is_empty(),
+            waits: !self.backlogged.and(self.fifos_of_priorities[priority]).is_empty(),
             heard_at: self.pauses.heard_at(priority),
         }
     }
@@ -387,26 +418,27 @@ impl Egress {
     /// True: something is different now.
     pub(crate) fn obey_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
-        let (ignored, queues) = (forwarding.with(off), self.stopped_by(dropping));
-        let different = (ignored, queues) != (self.ignored, self.dropping);
+        let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));
+        let different = (ignored, fifos) != (self.ignored, self.dropping);
         self.ignored = ignored;
-        if queues != self.dropping {
+        if fifos != self.dropping {
             for (q, queue) in self.queues.iter_mut().enumerate() {
-                queue.set_dropping(queues.contains(q));
+                queue.set_dropping([fifos.known().contains(q), fifos.flooded().contains(q)]);
             }
-            self.dropping = queues;
+            self.dropping = fifos;
         }
         ((dropping, off), different)
     }
 
-    /// Queues of which the watchdog drops everything.
-    pub(crate) fn dropping(&self) -> Set8 {
+    /// FIFOs of which the watchdog drops everything.
+    pub(crate) fn dropping(&self) -> Fifos {
         self.dropping
     }
 
     /// Frames of a priority's queues that left, and those that the watchdog dropped.
     pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
-        let queues = self.queues_of_priorities[priority].into_iter().map(|q| self.queues[q].storm_traffic());
+        let queues = self.fifos_of_priorities[priority].queues();
+        let queues = queues.into_iter().map(|q| self.queues[q].storm_traffic());
         queues.fold((0, 0), |(sent, dropped), (s, d)| (sent + s, dropped + d))
     }
 
@@ -428,7 +460,7 @@ impl Egress {
         if self.backlogged.is_empty() || self.on_hold {
             return Instant::NEVER;
         }
-        let unpaused = self.backlogged.without(self.paused_queues(now));
+        let unpaused = self.backlogged.without(self.paused_fifos(now)).queues();
         let free_at = |q: usize| {
             let rates = self.shaped.iter().filter(|shaped| shaped.queues.contains(q));
             rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()
@@ -464,7 +496,7 @@ impl Egress {
             (new, _) => new,
         };
         self.watchdog.reconfigure(settings);
-        self.queues_of_priorities = stopped_by_pauses(settings, limits);
+        self.fifos_of_priorities = stopped_by_pauses(settings, limits);
         self.rewrites = settings.rewrite != RewriteSettings::default();
         self.rewrite = settings.rewrite;
         self.in_flight_limit_bytes = settings.in_flight_bytes;
@@ -536,14 +568,19 @@ impl Egress {
             self.watchdog.snapshot(p, out);
         }
         self.watchdog.history(&mut out.storms);
-        let paused = if out.link_paused { Set8::ALL } else { self.stopped_by(paused) };
+        let paused = if out.link_paused { Fifos::ALL } else { self.stopped_by(paused) };
         for (q, out) in out.queues.iter_mut().enumerate() {
-            let priorities = (0..PRIORITIES).filter(|&p| self.queues_of_priorities[p].contains(q));
+            let priorities = (0..PRIORITIES).filter(|&p| self.fifos_of_priorities[p].queues().contains(q));
+            let flooded_frames = u64::from(self.flooded[q].frames());
+            let queue = self.queues[q].snapshot(pools, now);
             *out = QueueSnapshot {
-                paused: paused.contains(q),
+                paused: paused.known().contains(q),
+                flooded_paused: paused.flooded().contains(q),
+                flooded_frames,
+                waiting_frames: queue.waiting_frames + flooded_frames,
                 pauses: priorities.clone().map(|p| episodes[p]).sum(),
                 paused_ns: priorities.map(|p| paused_ns[p]).sum(),
-                ..self.queues[q].snapshot(pools, now)
+                ..queue
             };
         }
         out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
@@ -582,6 +619,7 @@ fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
 }
 
 /// What a pause of each priority stops: the neighbour means the priorities that it sees.
-fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [Set8; PRIORITIES] {
-    rewrite::queues_by_priority(&settings.rewrite).unwrap_or(limits.queues_of_priorities)
+fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [Fifos; PRIORITIES] {
+    let rewritten = rewrite::queues_by_priority(&settings.rewrite);
+    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(Fifos::both))
 }

@@ -12,6 +12,7 @@ pub mod classify;
 pub mod counters;
 pub mod egress;
 pub mod event;
+pub mod fifo;
 pub mod frame;
 pub mod group;
 pub mod headroom;

@@ -5,7 +5,8 @@
 //! set, since what ingress admitted stays admitted. Any other queue has 20 %.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Managing data buffers).
 
-use crate::classify::queues_of_priorities;
+use crate::classify::fifos_of_priorities;
+use crate::fifo::Fifos;
 use crate::queue::Limits;
 use crate::settings::{
     ASSUMED_SPEED_BPS, Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold,
@@ -26,8 +27,8 @@ pub struct EgressLimits {
     pub queues: [Limits; PRIORITIES],
     /// Share of that above which use is a violation, in percent.
     pub usage_percent: u8,
-    /// The queues that frames of each priority may be in.
-    pub queues_of_priorities: [Set8; PRIORITIES],
+    /// The FIFOs that frames of each priority may be in.
+    pub fifos_of_priorities: [Fifos; PRIORITIES],
 }
 
 impl EgressLimits {
@@ -37,7 +38,7 @@ impl EgressLimits {
         settings.ports.iter().map(move |port| EgressLimits {
             queues: std::array::from_fn(|queue| limits(settings, port, queue, no_drop.contains(queue))),
             usage_percent: settings.usage_percent,
-            queues_of_priorities: queues_of(settings, port),
+            fifos_of_priorities: fifos_of(settings, port),
         })
     }
 }
@@ -45,8 +46,9 @@ impl EgressLimits {
 /// The queues that carry frames which some port must not lose. They are no-drop on every port.
 pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
     let of_port = |port: &PortSettings| {
-        let queues = queues_of(settings, port);
-        Set8::from_bits(port.pfc.no_drop).into_iter().fold(Set8::EMPTY, |set, p| set.with(queues[p]))
+        let fifos = fifos_of(settings, port);
+        let no_drop = Set8::from_bits(port.pfc.no_drop).into_iter();
+        no_drop.fold(Fifos::EMPTY, |set, p| set.with(fifos[p])).queues()
     };
     settings.ports.iter().fold(Set8::EMPTY, |set, port| set.with(of_port(port)))
 }
@@ -74,6 +76,6 @@ fn typical_frame_ns(port: &PortSettings) -> Nanos {
     (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
 }
 
-fn queues_of(settings: &SwitchSettings, port: &PortSettings) -> [Set8; PRIORITIES] {
-    queues_of_priorities(&port.classify, &settings.bridge.flood_maps())
+fn fifos_of(settings: &SwitchSettings, port: &PortSettings) -> [Fifos; PRIORITIES] {
+    fifos_of_priorities(&port.classify, &settings.bridge.flood_maps())
 }

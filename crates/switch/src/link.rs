@@ -7,12 +7,13 @@
 
 use crate::counters::DropReason;
 use crate::event::Event;
+use crate::fifo::Fifos;
 use crate::frame::FrameId;
 use crate::memory::Memory;
 use crate::switch::Switch;
 use crate::time::Instant;
 use wire::mac::MacAddr;
-use wire::set::{Set8, Set64};
+use wire::set::Set64;
 
 impl Switch {
     /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
@@ -46,14 +47,14 @@ impl Switch {
 
     /// Drops what waits for a port.
     pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        self.flush_queues(port, (Set8::ALL, DropReason::PortDown), now, memory);
+        self.flush_queues(port, (Fifos::ALL, DropReason::PortDown), now, memory);
     }
 
-    /// Drops what waits in some queues of a port.
+    /// Drops what waits in some FIFOs of a port.
     pub(crate) fn flush_queues<M: Memory>(
         &mut self,
         port: usize,
-        what: (Set8, DropReason),
+        what: (Fifos, DropReason),
         now: Instant,
         memory: &mut M,
     ) {

@@ -41,7 +41,7 @@ pub struct Limits {
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Queue {
-    /// Frames that wait, in order.
+    /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see [`crate::fifo`]).
     pub waiting: List,
     used_cells: u32,
     /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
@@ -65,8 +65,8 @@ struct Rest {
     /// Service pool of the shared cells.
     pool: u8,
     limits: Limits,
-    /// The watchdog drops whatever comes.
-    dropping: bool,
+    /// The watchdog drops whatever comes: to known addresses, flooded.
+    dropping: [bool; 2],
     storm_dropped: Count,
     dropped: Count,
     marked: Count,
@@ -92,7 +92,7 @@ impl Queue {
                 pool: limits.pool & 3,
                 limits,
                 usage,
-                dropping: false,
+                dropping: [false; 2],
                 storm_dropped: Count::default(),
                 alarm: Watch::default(),
                 drop_alarm: DropWatch::default(),
@@ -122,15 +122,15 @@ impl Queue {
 
     /// A frame of `cells` fits.
     #[inline]
-    pub fn admit(&self, cells: u32, pools: &Pools) -> bool {
-        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, pools)
+    pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
+        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, flooded, pools)
     }
 
-    fn admit_to_pool(&self, cells: u32, pools: &Pools) -> bool {
+    fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
         let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
         let free_cells = self.pool(pools).free_cells();
         let pool_has_room = self.rest.limits.no_drop || after - self.shared_cells() <= free_cells;
-        pool_has_room && !self.rest.dropping && after <= self.rest.maximum.cells(free_cells)
+        pool_has_room && !self.is_dropping(flooded) && after <= self.rest.maximum.cells(free_cells)
     }
 
     /// Charges a frame that fits.
@@ -217,18 +217,18 @@ impl Queue {
     fn set_own_cells(&mut self) {
         let Rest { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
         let unnoted = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
-        self.own_cells = if *dropping { 0 } else { unnoted };
+        self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
-    /// From now on the watchdog drops whatever comes, or does so no more.
-    pub fn set_dropping(&mut self, dropping: bool) {
+    /// From now on the watchdog drops whatever comes to known addresses, whatever is flooded, or does so no more.
+    pub fn set_dropping(&mut self, dropping: [bool; 2]) {
         self.rest.dropping = dropping;
         self.set_own_cells();
     }
 
-    /// The watchdog drops whatever comes.
-    pub fn is_dropping(&self) -> bool {
-        self.rest.dropping
+    /// The watchdog drops whatever comes of these.
+    pub fn is_dropping(&self, flooded: bool) -> bool {
+        self.rest.dropping[usize::from(flooded)]
     }
 
     /// The watchdog dropped a frame.
@@ -375,7 +375,7 @@ mod tests {
             let mut pools = Pools::new(&settings);
             let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
             let mut queue = Queue::new(limits, 90);
-            while queue.admit(1, &pools) {
+            while queue.admit(1, false, &pools) {
                 queue.charge(1, &mut pools);
             }
             let held = queue.snapshot(&pools, Instant(0));
@@ -385,7 +385,10 @@ mod tests {
             assert_eq!(pools.egress[1].level().cells, 0);
         }
         let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
-        assert!(unlimited.admit(1_000_000, &Pools::new(&settings)), "without maximum there is always room");
+        assert!(
+            unlimited.admit(1_000_000, false, &Pools::new(&settings)),
+            "without maximum there is always room"
+        );
     }
 
     /// A pool of 50 cells, in a buffer of 100.
@@ -409,7 +412,7 @@ mod tests {
         for (limits, held) in [(lossy, 60), (alpha_8, 56)] {
             let (mut pools, mut queue) = (small_pool(), Queue::new(limits, 100));
             // Four cells a frame: with 46 of 50 taken, alpha 8 allows 32 and no longer 50.
-            while queue.admit(4, &pools) {
+            while queue.admit(4, false, &pools) {
                 queue.charge(4, &mut pools);
             }
             let cells = queue.snapshot(&pools, Instant(0)).level.cells;
@@ -420,14 +423,14 @@ mod tests {
         let (mut pools, mut queue) =
             (small_pool(), Queue::new(Limits { no_drop: true, guaranteed_cells: 8, ..lossy }, 100));
         for _ in 0..20 {
-            assert!(queue.admit(4, &pools), "what ingress let in");
+            assert!(queue.admit(4, false, &pools), "what ingress let in");
             queue.charge(4, &mut pools);
         }
         // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found two free.
         let pool = pools.egress[1].snapshot();
         assert_eq!((pool.level.cells, pool.excess_frames, pool.excess_cells), (72, 6, 22));
         let other = Queue::new(Limits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
-        assert!(!other.admit(1, &pools), "nothing is free for a lossy queue");
+        assert!(!other.admit(1, false, &pools), "nothing is free for a lossy queue");
     }
 
     /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what it is guaranteed.

@@ -69,7 +69,7 @@ const OWN: u8 = 254;
 
 const EMPTY: Slot = Slot {
     charge: Charge {
-        class: Class { priority: 0, queue: 0, drop_level: DropLevel::Green },
+        class: Class { priority: 0, queue: 0, drop_level: DropLevel::Green, flooded: false },
         len: 0,
         cells: 0,
         ds_field: None,

@@ -198,9 +198,9 @@ impl Switch {
             self.add_work(Set64::of(port));
         }
         memory.free(arrival.frame);
-        if self.egress[port].watchdog().is_on() {
-            self.watch(port, now, memory);
-        }
+        // The tick looks, once for all frames of the turn.
+        let is_watched = self.egress[port].watchdog().is_on();
+        self.awaiting.set(port, is_watched);
     }
 
     /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
@@ -249,7 +249,8 @@ impl Switch {
             false => &self.unknown_unicast_to_queue,
         };
         if let Some(map) = map {
-            arrival.charge.class.queue = map[arrival.charge.priority()] & 7;
+            let class = &mut arrival.charge.class;
+            (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
         }
         let targets = self.up.without(Set64::of(port));
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };

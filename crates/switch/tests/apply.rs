@@ -5,7 +5,7 @@ mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, settings};
 use switch::settings::{GroupSettings, RewriteSettings, SwitchSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE};
-use switch::{DropReason, Snapshot};
+use switch::{DropReason, Memory, Snapshot};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -124,7 +124,7 @@ fn another_pause_time_is_told_at_once() {
 }
 
 /// The map of docs/sources.md, "Huawei PFC" (table 3-1), by priority; broadcast and known destinations go by the
-/// port's map. A pause of the priority stops both queues.
+/// port's map. A pause of the priority stops the FIFOs of both, and no other.
 #[test]
 fn queues_of_unknown_unicast() {
     let mut settings = settings(2, 1 << 3, 1000, 0);
@@ -150,8 +150,10 @@ fn queues_of_unknown_unicast() {
         }
     }
     lab.send_pfc(1, Pfc { enable: 1 << 3, quanta: [u16::MAX; 8] });
-    let paused = lab.snapshot().ports[1].queues.map(|queue| queue.paused);
-    assert_eq!(paused, [false, true, false, true, false, false, false, false]);
+    let paused = lab.snapshot().ports[1].queues.map(|queue| (queue.paused, queue.flooded_paused));
+    let mut expected = [(false, false); 8];
+    (expected[1], expected[3]) = ((false, true), (true, false));
+    assert_eq!(paused, expected);
 }
 
 /// A static address is behind its port whatever is learned, and goes when the settings no longer have it.
@@ -207,7 +209,7 @@ fn a_rewriting_port() {
 }
 
 /// Row 280: frames to group addresses have queues of their own where the map says so, unknown unicast by its own map; a pause of
-/// their priority stops those queues, too.
+/// their priority stops their FIFOs there, too.
 #[test]
 fn multicast_has_queues_of_its_own() {
     let mut settings = settings(3, 1 << 3, 1000, 100);
@@ -224,5 +226,49 @@ fn multicast_has_queues_of_its_own() {
     assert_eq!(waiting(&mut lab, 2), [0, 0, 0, 0, 0, 0, 2, 1]);
     lab.send_pfc(1, wire::pause::Pfc { enable: 1 << 3, quanta: [1000; 8] });
     let paused = lab.snapshot().ports[1].queues.map(|queue| queue.paused);
-    assert_eq!(paused, [false, false, false, true, false, false, true, true]);
+    assert_eq!(paused, [false, false, false, true, false, false, false, false]);
+    let paused = lab.snapshot().ports[1].queues.map(|queue| queue.flooded_paused);
+    assert_eq!(paused, [false, false, false, false, false, false, true, true]);
+}
+
+/// Row 280: a pause of priority 3 stops its flooded frames in the queue of priority 2's unicast, and not that unicast; once it ends, the
+/// two FIFOs take turns.
+#[test]
+fn a_pause_of_flooded_frames_stops_no_unicast_of_another_priority() {
+    let mut settings = settings(3, 1 << 3, 1000, 100);
+    settings.bridge.multicast_to_queue = Some([0, 1, 2, 1, 4, 5, 6, 7]);
+    let mut lab = Lab::new(&settings);
+    lab.turn();
+    (1..3).for_each(|port| lab.switch.hold(port, true));
+    let arrive = |lab: &mut Lab, dst, priority| lab.arrive(Frame { port: 0, dst, priority, len: 100 });
+    for _ in 0..3 {
+        arrive(&mut lab, MacAddr::BROADCAST, 3);
+    }
+    for _ in 0..5 {
+        arrive(&mut lab, mac(1), 2); // queue 1 by the default map
+    }
+    let queue = |lab: &mut Lab, number: usize| {
+        let queue = lab.snapshot().ports[1].queues[number];
+        (queue.waiting_frames, queue.flooded_frames, queue.paused, queue.flooded_paused)
+    };
+    assert_eq!(queue(&mut lab, 1), (8, 3, false, false));
+
+    lab.send_pfc(1, wire::pause::Pfc { enable: 1 << 3, quanta: [1000; 8] });
+    lab.switch.hold(1, false);
+    lab.transmit(1, 2);
+    assert_eq!(queue(&mut lab, 1), (6, 3, false, true), "unicast of priority 2 goes on");
+    assert_eq!(queue(&mut lab, 3), (0, 0, true, false));
+    assert_eq!(lab.switch.next_deadline(lab.now), lab.now, "there is more to send");
+
+    lab.send_pfc(1, wire::pause::Pfc { enable: 1 << 3, quanta: [0; 8] });
+    let priorities = |lab: &mut Lab| {
+        let before = lab.with_kernel[1].len();
+        lab.transmit(1, usize::MAX);
+        let sent = lab.with_kernel[1][before..].iter();
+        let bytes = sent.map(|frame| lab.memory.bytes(&frame.frame, usize::from(frame.len)));
+        bytes
+            .map(|bytes| wire::ethernet::Header::parse(bytes).expect("whole").outer.map(|tag| tag.pcp))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(priorities(&mut lab), [2, 3, 2, 3, 2, 3].map(Some), "turn and turn about");
 }

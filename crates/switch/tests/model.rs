@@ -104,6 +104,9 @@ impl Random {
     fn settings(&mut self, cell_bytes: u32, total_cells: u32) -> SwitchSettings {
         let mut settings = lab::settings(PORTS, 0, 0, 0);
         settings.usage_percent = self.one_of(&[100, 90, 70, 10]);
+        let flooded = [None, None, Some([0, 1, 1, 1, 2, 2, 6, 6]), Some([2, 0, 1, 6, 4, 3, 6, 7])];
+        settings.bridge.unknown_unicast_to_queue = self.one_of(&flooded);
+        settings.bridge.multicast_to_queue = self.one_of(&flooded);
         settings.buffer = BufferSettings {
             cell_bytes,
             total_cells,
@@ -191,6 +194,7 @@ impl Pair {
             _ => {
                 let mut settings = random.settings(self.cell_bytes, total_cells);
                 // Another map would let frames overtake those that wait in the queue of the old one.
+                settings.bridge = self.model.settings.bridge;
                 for (new, old) in settings.ports.iter_mut().zip(&self.model.settings.ports) {
                     new.classify = old.classify.clone();
                 }
@@ -213,8 +217,13 @@ impl Pair {
         let dst = if to < PORTS { mac(to) } else { MacAddr::BROADCAST };
         self.lab.arrive(Frame { port, dst, priority, len });
         for out in (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS)) {
-            let arrival =
-                Arrival { sequence: self.lab.sequence, port, priority: usize::from(priority), cells };
+            let arrival = Arrival {
+                sequence: self.lab.sequence,
+                port,
+                priority: usize::from(priority),
+                cells,
+                multicast: to >= PORTS,
+            };
             self.model.arrive(arrival, out, self.lab.now);
         }
     }

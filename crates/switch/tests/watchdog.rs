@@ -28,9 +28,10 @@ fn watched(watchdog: WatchdogSettings) -> SwitchSettings {
     settings
 }
 
-/// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms.
+/// The host of the stormed port pauses priorities for as long as a frame can: 3.36 ms. The turn in which that comes in looks.
 fn pause(lab: &mut Lab, priorities: u8) {
     lab.send_pfc(STORMED, Pfc { enable: priorities, quanta: [u16::MAX; 8] });
+    lab.switch.tick(lab.now, &mut lab.memory);
 }
 
 /// … and goes on doing so, each millisecond, while the loop turns, until `until` after now.

@@ -140,6 +140,7 @@ fn queue(base: u32) -> Queue {
         level: level(base + 500),
         guaranteed_cells: 20,
         waiting_frames: u64::from(base) + 600,
+        flooded_frames: u64::from(base) + 30,
         threshold_cells: base.is_multiple_of(2).then_some(2000),
         violations: u64::from(base) + 700,
         transmitted: count(u64::from(base) + 800),

@@ -84,9 +84,12 @@ fn held(snapshot: &Snapshot) -> Option<String> {
 }
 
 fn state(port: &Port, queue: &Queue) -> &'static str {
+    let flooded_differ = queue.flooded_paused != queue.paused;
     match (port.held, queue.paused) {
         (true, _) => "held",
+        (false, true) if flooded_differ && queue.flooded_frames > 0 => "unicast\npaused",
         (false, true) => "paused",
+        (false, false) if flooded_differ => "flooded\npaused",
         (false, false) => "open",
     }
 }

@@ -218,6 +218,8 @@ fn uplink() -> Port {
         level: level(640, 641),
         guaranteed_cells: 266,
         waiting_frames: 106,
+        flooded_frames: 6,
+        flooded_paused: true,
         threshold_cells: Some(640),
         is_dynamic: true,
         allowed_cells: 906,

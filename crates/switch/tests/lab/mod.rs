@@ -86,8 +86,10 @@ pub struct Lab {
     pub pfc: Vec<Vec<Pfc>>,
     /// The times of PAUSE frames seen to leave each port.
     pub pauses: Vec<Vec<u16>>,
-    /// Last sequence number that left, by (source port, priority, egress port).
-    last: HashMap<(u8, u8, usize), u64>,
+    /// Last sequence number that left, by (source port, priority, egress port), and whether it was to a group address.
+    last: HashMap<(u8, u8, usize, bool), u64>,
+    /// Frames to group addresses have a map of their own, and with it another order than unicast.
+    multicast_apart: bool,
     snapshot: Snapshot,
 }
 
@@ -113,6 +115,7 @@ impl Lab {
             pfc: vec![Vec::new(); ports],
             pauses: vec![Vec::new(); ports],
             last: HashMap::new(),
+            multicast_apart: settings.bridge.multicast_to_queue.is_some(),
             snapshot: Snapshot::default(),
         };
         for port in 0..ports {
@@ -165,7 +168,9 @@ impl Lab {
             } else if header.ethertype == EXPERIMENTAL {
                 let at = header.payload_offset;
                 let sequence = u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-                let last = self.last.insert((bytes[at + 8], bytes[at + 9], port), sequence).unwrap_or(0);
+                let apart = self.multicast_apart && header.dst.is_group();
+                let flow = (bytes[at + 8], bytes[at + 9], port, apart);
+                let last = self.last.insert(flow, sequence).unwrap_or(0);
                 assert!(sequence > last, "frames {last} and {sequence} of one flow changed places (§7.4)");
             }
         }

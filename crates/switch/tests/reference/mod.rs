@@ -26,6 +26,8 @@ pub struct Arrival {
     pub port: usize,
     pub priority: usize,
     pub cells: u32,
+    /// To a group address.
+    pub multicast: bool,
 }
 
 /// A frame that the switch holds, as the model knows it.
@@ -38,6 +40,8 @@ struct HeldFrame {
     priority: usize,
     out: usize,
     queue: usize,
+    /// In the FIFO of its queue for flooded frames with a map of their own.
+    flooded: bool,
     cells: u32,
 }
 
@@ -175,9 +179,11 @@ impl Model {
 
     /// "A queue number is no-drop if on any port a no-drop priority can be classified into it."
     fn carries_no_drop(&self, queue: usize) -> bool {
-        everywhere().any(|(port, p)| {
-            self.is_no_drop(port, p)
-                && usize::from(self.settings.ports[port].classify.dot1p_to_queue[p]) == queue
+        everywhere().filter(|&(port, p)| self.is_no_drop(port, p)).any(|(port, p)| {
+            let bridge = &self.settings.bridge;
+            let maps = [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue];
+            let known = self.settings.ports[port].classify.dot1p_to_queue;
+            maps.into_iter().flatten().chain([known]).any(|map| usize::from(map[p]) == queue)
         })
     }
 
@@ -209,17 +215,24 @@ impl Model {
         self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == StormAction::Drop)
     }
 
-    fn drops_queue(&self, out: usize, queue: usize) -> bool {
-        let queue_of = self.settings.ports[out].classify.dot1p_to_queue;
-        (0..PRIORITIES).any(|p| self.drops_storm(out, p) && usize::from(queue_of[p]) == queue)
+    /// "A pause stops the FIFOs that frames of its priority may be in", and those the watchdog drops.
+    fn drops_fifo(&self, out: usize, queue: usize, flooded: bool) -> bool {
+        let bridge = &self.settings.bridge;
+        let known = self.settings.ports[out].classify.dot1p_to_queue;
+        let maps = match flooded {
+            true => [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue],
+            false => [Some(known), None],
+        };
+        let is_in = |p: usize| maps.iter().flatten().any(|map| usize::from(map[p]) == queue);
+        (0..PRIORITIES).any(|p| self.drops_storm(out, p) && is_in(p))
     }
 
-    /// What waits in queues that a watchdog drops is gone, first frame first.
+    /// What waits in FIFOs that a watchdog drops is gone, first frame first.
     pub fn flush_storms(&mut self, now: Instant) {
-        for (out, queue) in
-            everywhere().filter(|&(out, queue)| self.drops_queue(out, queue)).collect::<Vec<_>>()
-        {
-            let waits = |held: &&HeldFrame| !held.handed_out && (held.out, held.queue) == (out, queue);
+        let fifos = everywhere().flat_map(|(out, queue)| [(out, queue, false), (out, queue, true)]);
+        let dropped = fifos.filter(|&(out, queue, flooded)| self.drops_fifo(out, queue, flooded));
+        for fifo @ (out, queue, _) in dropped.collect::<Vec<_>>() {
+            let waits = |held: &&HeldFrame| !held.handed_out && (held.out, held.queue, held.flooded) == fifo;
             for sequence in self.held.iter().filter(waits).map(|held| held.sequence).collect::<Vec<_>>() {
                 self.hand_out(sequence, out, now);
                 self.leave(sequence, out);
@@ -231,8 +244,11 @@ impl Model {
 
     /// A frame arrives for one port.
     pub fn arrive(&mut self, arrival: Arrival, out: usize, now: Instant) {
-        let Arrival { sequence, port, priority, cells } = arrival;
-        let queue = usize::from(self.settings.ports[port].classify.dot1p_to_queue[priority]);
+        let Arrival { sequence, port, priority, cells, multicast } = arrival;
+        let map_of_its_own = self.settings.bridge.multicast_to_queue.filter(|_| multicast);
+        let flooded = map_of_its_own.is_some();
+        let map = map_of_its_own.unwrap_or(self.settings.ports[port].classify.dot1p_to_queue);
+        let queue = usize::from(map[priority]);
         if self.drops_storm(port, priority) {
             self.drops[port][3] += 1;
             self.groups[port][priority].storm_dropped += 1;
@@ -253,7 +269,7 @@ impl Model {
             self.groups[port][priority].dropped += 1;
             return;
         }
-        if self.drops_queue(out, queue) {
+        if self.drops_fifo(out, queue, flooded) {
             self.drops[out][3] += 1;
             self.queues[out][queue].storm_dropped += 1;
             return;
@@ -283,7 +299,7 @@ impl Model {
             group.headroom += cells;
         }
         group.peak_headroom = group.peak_headroom.max(group.headroom);
-        self.held.push(HeldFrame { handed_out: false, sequence, port, priority, out, queue, cells });
+        self.held.push(HeldFrame { handed_out: false, sequence, port, priority, out, queue, flooded, cells });
         let shared = self.shared(port, priority);
         let group = &mut self.groups[port][priority];
         group.peak_shared = group.peak_shared.max(shared);

@@ -67,6 +67,9 @@ const QUEUE: &[Metric<Queue>] = &[
     gauge("sluice_queue_waiting_frames", "Frames that wait to be sent.", |queue| {
         Some(queue.waiting_frames.into())
     }),
+    gauge("sluice_queue_flooded_frames", "Of them flooded ones with a map of their own.", |queue| {
+        Some(queue.flooded_frames.into())
+    }),
     gauge("sluice_queue_guaranteed_cells", "Cells that are its own.", |queue| {
         Some(queue.guaranteed_cells.into())
     }),

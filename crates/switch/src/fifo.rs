@@ -1,0 +1,110 @@
+//! The FIFOs of a port's queues.
+//!
+//! Rule: each queue keeps its frames in two FIFOs, one of frames to known addresses and one of flooded frames that a map of their own put
+//! there. A pause of a priority stops the FIFOs that its frames may be in, and no other: flooded frames of a paused priority
+//! hold up no unicast of another, though both have the queue's cells, weight and rate. Where both FIFOs may send, they take
+//! turns, frame by frame. Without such a map flooded frames wait with all others, and the second FIFO is empty.
+//! Source: docs/law.md, "Classification"; docs/sources.md, "Huawei PFC" (table 3-1, unknown unicast).
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use wire::set::Set8;
+
+/// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for flooded frames.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Fifos(u16);
+
+impl Fifos {
+    /// None.
+    pub const EMPTY: Fifos = Fifos(0);
+    /// All sixteen.
+    pub const ALL: Fifos = Fifos(u16::MAX);
+
+    /// One FIFO of a queue.
+    #[inline]
+    pub const fn of(queue: usize, flooded: bool) -> Self {
+        Self(1 << ((queue & 7) | (flooded as usize) << 3))
+    }
+
+    /// Both FIFOs of these queues.
+    #[inline]
+    pub const fn both(queues: Set8) -> Self {
+        Self(queues.bits() as u16 * 0x101)
+    }
+
+    /// Queues whose FIFO for known addresses is among them.
+    #[inline]
+    pub const fn known(self) -> Set8 {
+        Set8::from_bits(self.0 as u8)
+    }
+
+    /// Queues whose FIFO for flooded frames is among them.
+    #[inline]
+    pub const fn flooded(self) -> Set8 {
+        Set8::from_bits((self.0 >> 8) as u8)
+    }
+
+    /// Queues of which either FIFO is among them.
+    #[inline]
+    pub const fn queues(self) -> Set8 {
+        self.known().with(self.flooded())
+    }
+
+    /// No FIFO is.
+    #[inline]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The first of them: its queue, and whether it is the one for flooded frames.
+    #[inline]
+    pub const fn first(self) -> Option<(usize, bool)> {
+        let number = self.0.trailing_zeros() as usize;
+        if self.0 == 0 { None } else { Some((number & 7, number > 7)) }
+    }
+
+    /// What is in either.
+    #[inline]
+    pub const fn with(self, other: Fifos) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// What is in both.
+    #[inline]
+    pub const fn and(self, other: Fifos) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// What is not in the other.
+    #[inline]
+    pub const fn without(self, other: Fifos) -> Self {
+        Self(self.0 & !other.0)
+    }
+}
+
+impl fmt::Debug for Fifos {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{}; flooded {}}}", self.known(), self.flooded())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_fifos_is_two_sets_of_queues() {
+        for queue in 0..8 {
+            let (known, flooded) = (Fifos::of(queue, false), Fifos::of(queue, true));
+            assert_eq!((known.known(), known.flooded()), (Set8::of(queue), Set8::EMPTY));
+            assert_eq!((flooded.known(), flooded.flooded()), (Set8::EMPTY, Set8::of(queue)));
+            assert_eq!((known.first(), flooded.first()), (Some((queue, false)), Some((queue, true))));
+            assert_eq!(known.with(flooded), Fifos::both(Set8::of(queue)));
+            assert_eq!(Fifos::both(Set8::of(queue)).without(known), flooded);
+            assert_eq!(flooded.queues(), Set8::of(queue));
+        }
+        assert_eq!((Fifos::EMPTY.first(), Fifos::both(Set8::ALL)), (None, Fifos::ALL));
+        assert_eq!(format!("{:?}", Fifos::of(1, true).with(Fifos::of(3, false))), "{3; flooded 1}");
+    }
+}
