@@ -10,8 +10,9 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
 /// The messages, and the structs whose fields they have.
-const STRUCTS: [(&str, &str); 12] = [
+const STRUCTS: [(&str, &str); 13] = [
     ("Snapshot", "Snapshot"),
+    ("RemovedPorts", "counters::RemovedPorts"),
     ("Port", "counters::PortSnapshot"),
     ("Group", "counters::GroupSnapshot"),
     ("Queue", "counters::QueueSnapshot"),
@@ -30,8 +31,9 @@ const OF_THE_DAEMON: [&str; 6] =
     ["pfc_enabled", "log_lines_lost", "log_lines_left_out", "interface", "xdp_mode", "vlan_tags_restored"];
 
 /// Lists that `sluice show --json` has rows of, instead of one list inside the other.
-const ROWS: [&str; 8] = [
+const ROWS: [&str; 9] = [
     "Snapshot.ports",
+    "Snapshot.removed_ports",
     "Snapshot.ingress_pools",
     "Snapshot.egress_pools",
     "Snapshot.headroom",

@@ -438,6 +438,11 @@ impl Egress {
         some_queue.min(self.pauses.next_end()).min(link_free).max(self.shaper.free_at()).max(now)
     }
 
+    /// Nothing waits, and nothing is on its way out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.backlogged.is_empty() && self.in_flight_bytes == 0
+    }
+
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.queues.iter().for_each(|queue| queue.withdraw(pools));

@@ -49,11 +49,16 @@ pub struct SwitchSettings {
     pub alarms: AlarmSettings,
     /// Where random numbers (WRED) begin.
     pub seed: u64,
-    /// The ports; a port's number is its place here.
+    /// The ports; a port's number is its place here, and some places may be vacant.
     pub ports: Vec<PortSettings>,
 }
 
 impl SwitchSettings {
+    /// Ports there are: places that are not vacant.
+    pub fn port_count(&self) -> usize {
+        self.ports.iter().filter(|port| !port.is_vacant()).count()
+    }
+
     /// Time alone may make the switch act: some priority has a watchdog, or an early warning.
     pub fn wants_waking(&self) -> bool {
         let none = EarlyWarningSettings::default();
@@ -200,6 +205,21 @@ impl PortSettings {
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
         }
+    }
+
+    /// A place without a port: nothing is reserved there, nor guaranteed.
+    pub fn vacant() -> Self {
+        let queue = QueueSettings { guaranteed: Guaranteed::Cells(0), ..QueueSettings::default() };
+        Self {
+            groups: [GroupSettings::lossy(); PRIORITIES],
+            queues: [queue; PRIORITIES],
+            ..Self::new("", None)
+        }
+    }
+
+    /// There is no port here: every port has a name.
+    pub fn is_vacant(&self) -> bool {
+        self.name.is_empty()
     }
 
     /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed anyway.
