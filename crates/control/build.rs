@@ -27,8 +27,15 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 6] =
-    ["pfc_enabled", "log_lines_lost", "log_lines_left_out", "interface", "xdp_mode", "vlan_tags_restored"];
+const OF_THE_DAEMON: [&str; 7] = [
+    "pfc_enabled",
+    "log_lines_lost",
+    "log_lines_left_out",
+    "interface",
+    "xdp_mode",
+    "vlan_tags_restored",
+    "mtu_bytes",
+];
 
 /// Lists that `sluice show --json` has rows of, instead of one list inside the other.
 const ROWS: [&str; 9] = [

@@ -182,3 +182,51 @@ fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result
     assert!(totals.contains("every frame is accounted for"), "{totals}");
     Ok(())
 }
+
+/// Sets the MTU of both ends of a host's cable.
+fn set_mtu(station: &Station, switch: &Namespace, mtu: u32) -> Result<()> {
+    station.namespace.ip(&format!("link set dev {} mtu {mtu}", Station::INTERFACE))?;
+    switch.ip(&format!("link set dev {} mtu {mtu}", station.name)).map(drop)
+}
+
+/// Frames of `c` that were too long to leave by `d`, so far.
+fn too_long(daemon: &Daemon) -> Result<u64> {
+    Ok(port(&daemon.snapshot()?, "d")?.drops["mtu_exceeded"].frames)
+}
+
+#[test]
+fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    set_mtu(&c, &switch, 3000)?;
+    let config = switch_config("on") + &port_config("c", "1G") + &port_config("d", "1G");
+    let daemon = bed.daemon(&switch, &config)?;
+    let warning = "the MTUs of the ports differ: 1500 (d), 3000 (c).";
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    assert!(shown.contains(warning), "{shown}");
+    let check =
+        format!("{} check --json {}", testbed::binary("sluice")?.display(), daemon.config().display());
+    let checked = switch.run(&check)?;
+    assert!(checked.contains(warning), "{checked}");
+    reaches(&c, &d)?;
+    assert_eq!(too_long(&daemon)?, 0);
+
+    let ping = format!("ping -c 3 -i 0.2 -W 1 -s 2000 -M do {}", d.ipv4());
+    ensure!(c.namespace.run(&ping).is_err(), "2042 bytes cannot cross");
+    assert_eq!(too_long(&daemon)?, 3);
+    let json = sluice(&daemon, &["events", "--json"])?;
+    for kind in ["mtus_differ", "mtu_exceeded"] {
+        assert!(json.contains(&format!("\"kind\":\"{kind}\"")), "{kind} is missing in {json}");
+    }
+
+    // An MTU that changes while the port is open.
+    set_mtu(&d, &switch, 3000)?;
+    daemon.until("the MTU is known", |now| (port(now, "d").ok()?.mtu_bytes == 3000).then_some(()))?;
+    eventually("2042 bytes cross", || Ok(c.namespace.run(&ping).ok()))?;
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    assert!(!shown.contains("MTUs"), "{shown}");
+    let totals = daemon.stop()?;
+    assert!(totals.contains("every frame is accounted for") && totals.contains("mtu_exceeded"), "{totals}");
+    Ok(())
+}

@@ -197,6 +197,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         speed_bps,
         // Not in the language: what the interface, or the simulator, says.
         link_speed_bps: _,
+        mtu_bytes: _,
         response_ns: _,
         keeps_rate: _,
         alarms,

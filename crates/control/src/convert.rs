@@ -17,6 +17,8 @@ pub struct PortFacts {
     pub xdp_mode: String,
     /// Tags that the host holds out of band are put back into received frames.
     pub vlan_tags_restored: bool,
+    /// Its MTU in bytes.
+    pub mtu_bytes: u32,
 }
 
 /// What the switch does not know of the daemon around it.
@@ -50,11 +52,12 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
 /// Leaves the ports at these places in the message, in this order, with what is known of their interfaces.
 pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
     let mut places = std::mem::take(&mut message.ports);
-    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored }) in ports {
+    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes }) in ports {
         message.ports.push(v1::Port {
             interface: interface.clone(),
             xdp_mode: xdp_mode.clone(),
             vlan_tags_restored: *vlan_tags_restored,
+            mtu_bytes: *mtu_bytes,
             ..std::mem::take(&mut places[place])
         });
     }

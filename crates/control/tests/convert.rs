@@ -17,7 +17,12 @@ fn told(frames: u64) -> Option<v1::Count> {
 }
 
 fn facts(interface: &str) -> PortFacts {
-    PortFacts { interface: interface.into(), xdp_mode: "native".into(), vlan_tags_restored: true }
+    PortFacts {
+        interface: interface.into(),
+        xdp_mode: "native".into(),
+        vlan_tags_restored: true,
+        mtu_bytes: 1500,
+    }
 }
 
 /// The message of a switch with these two ports.
@@ -65,7 +70,7 @@ fn numbers_text_and_flags() {
     let [left, right] = &message.ports[..] else { panic!("two ports") };
     assert_eq!((left.name.as_str(), left.interface.as_str(), left.overhead_bytes), ("left", "a-left", 24));
     assert_eq!((right.name.as_str(), right.interface.as_str()), ("right", "a-right"));
-    assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored), ("native", true));
+    assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored, right.mtu_bytes), ("native", true, 1500));
     assert_eq!((right.up, right.held, left.up, left.held), (true, true, false, false));
 }
 

@@ -98,7 +98,8 @@ struct Asked {
 
 /// An order that is being carried out.
 struct UnderWay {
-    asked: Asked,
+    /// Nobody has asked where interfaces have become others.
+    asked: Option<Asked>,
     changes: Vec<String>,
     live: Option<Live>,
     stage: Stage,
@@ -141,6 +142,8 @@ pub struct Conductor {
     /// Orders that wait their turn: one at a time is carried out.
     orders: VecDeque<Asked>,
     under_way: Option<UnderWay>,
+    /// What was last said of MTUs that differ.
+    mtu_warning: Option<String>,
     stopped: Option<Box<Snapshot>>,
 }
 
@@ -170,6 +173,7 @@ impl Conductor {
             waiting: Vec::new(),
             orders: VecDeque::new(),
             under_way: None,
+            mtu_warning: None,
             stopped: None,
         }
     }
@@ -300,6 +304,9 @@ impl Conductor {
             let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
             self.commands.push_back(Command::Snapshot { snapshot, read_watermarks });
         }
+        if self.under_way.is_none() && self.lives.take_altered() {
+            self.take_on_interfaces();
+        }
         while self.under_way.is_none()
             && let Some(asked) = self.orders.pop_front()
         {
@@ -347,7 +354,31 @@ impl Conductor {
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
         let places = self.live.places().of_file().iter().filter(|&&place| place < known);
-        convert::list_ports(message, places.filter_map(|&place| Some((place, self.lives.facts(place)?))));
+        let facts: Vec<_> = places.filter_map(|&place| Some((place, self.lives.facts(place)?))).collect();
+        convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
+    }
+
+    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
+    fn take_on_interfaces(&mut self) {
+        let mut live = self.live.clone();
+        let mut mtus = Vec::new();
+        for &place in self.live.places().of_file() {
+            if let Some(interface) = self.lives.interface(place) {
+                live.set_interface(place, interface);
+                mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
+            }
+        }
+        let warning = config::mtu_warning(mtus);
+        if let Some(message) = warning.as_ref().filter(|_| warning != self.mtu_warning) {
+            self.events.note_now(Description::new("mtus_differ", Severity::Warning, message.clone()));
+        }
+        self.mtu_warning = warning;
+        if live.places() != self.live.places() {
+            let command = Command::Apply(Box::new(live.settings()));
+            self.commands.push_back(command);
+            self.under_way =
+                Some(UnderWay { asked: None, changes: Vec::new(), live: Some(live), stage: Stage::Told });
+        }
     }
 
     async fn begin_order(&mut self, asked: Asked) {
@@ -356,7 +387,7 @@ impl Conductor {
         }
         match orders::plan(&asked.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
-                let mut begun = UnderWay { asked, changes, live, stage: Stage::Told };
+                let mut begun = UnderWay { asked: Some(asked), changes, live, stage: Stage::Told };
                 match self.open_added(&mut begun).await {
                     Ok(true) => self.under_way = Some(begun),
                     Ok(false) => {
@@ -391,7 +422,7 @@ impl Conductor {
                     interface.name, interface.name
                 )
             })?;
-            live.set_link_speed(place, interface.speed_bps);
+            live.set_interface(place, interface);
         }
         let settings = live.settings();
         for (&place, interface) in added.iter().zip(interfaces) {
@@ -427,7 +458,9 @@ impl Conductor {
     fn finish_order(&mut self) {
         let Some(UnderWay { asked, changes, live, .. }) = self.under_way.take() else { return };
         let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
-        self.events.keep_order(&asked.order, &changes);
+        if let Some(asked) = &asked {
+            self.events.keep_order(&asked.order, &changes);
+        }
         if moved.is_empty() {
             conclude(asked, Ok(changes));
         } else {
@@ -515,7 +548,8 @@ async fn next_notice(links: &mut Option<Links>) -> Result<Notice> {
 }
 
 /// Logs the outcome of an order and tells whoever waits for it.
-fn conclude(Asked { order, answer }: Asked, outcome: Outcome) {
+fn conclude(asked: impl Into<Option<Asked>>, outcome: Outcome) {
+    let Some(Asked { order, answer }) = asked.into() else { return };
     orders::log(&order, &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that is gone needs none

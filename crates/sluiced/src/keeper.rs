@@ -155,6 +155,7 @@ fn facts(keeper: &xdp::Keeper) -> PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
+        mtu_bytes: 0, // the kernel tells it, whenever it changes
     }
 }
 

@@ -96,7 +96,18 @@ pub struct Links {
 struct Port {
     interface: String,
     index: u32,
+    /// MTU in bytes, and speed in bit/s.
+    link: (u32, Option<u64>),
     carrier: Carrier,
+}
+
+impl Port {
+    /// A port on this interface; `None`: it is down, or gone.
+    fn on(interface: &Interface) -> Option<Self> {
+        let Interface { name, index, mtu, speed_bps, .. } = interface;
+        let carrier = Carrier::new(interface.seen)?;
+        Some(Self { interface: name.clone(), index: *index, link: (*mtu, *speed_bps), carrier })
+    }
 }
 
 /// Looks these interfaces up by name.
@@ -128,23 +139,21 @@ impl Links {
         let mut ports = Vec::with_capacity(names.len());
         for name in names {
             let interface = by_name(&handle, name).await?;
-            let at_start =
-                interface.and_then(|interface| Some((interface.index, Carrier::new(interface.seen)?)));
-            let Some((index, carrier)) = at_start else {
+            let Some(port) = interface.as_ref().and_then(Port::on) else {
                 bail!("interface {name} went away, or down, while it was being opened");
             };
-            ports.push(Some(Port { interface: name.clone(), index, carrier }));
+            ports.push(Some(port));
         }
         Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
     }
 
     /// Watches the interface of one port more, which was as `interface` says when it was looked up. False: there can be no port on it.
     pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
-        let Some(carrier) = Carrier::new(interface.seen) else { return false };
+        let Some(port) = Port::on(interface) else { return false };
         if self.ports.len() <= place {
             self.ports.resize_with(place + 1, || None);
         }
-        self.ports[place] = Some(Port { interface: interface.name.clone(), index: interface.index, carrier });
+        self.ports[place] = Some(port);
         // What has changed since it was looked up nobody has reported.
         self.ask_from = Some(self.ask_from.map_or(place, |from| from.min(place)));
         true
@@ -228,8 +237,10 @@ impl Links {
     /// What there is now of a port's interface.
     fn observe(&mut self, port: usize, interface: Option<Interface>) {
         let seen = interface.as_ref().map_or(Seen::Gone, |interface| interface.seen);
-        let change = self.ports[port].as_mut().and_then(|port| port.carrier.observe(seen));
-        if let Some(change) = change {
+        let Some(watched) = &mut self.ports[port] else { return };
+        let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
+        let is_other = std::mem::replace(&mut watched.link, link) != link;
+        if let Some(change) = watched.carrier.observe(seen).or(is_other.then_some(Change::Altered)) {
             self.notices.push_back(Notice { port, change, interface });
         }
     }

@@ -12,7 +12,8 @@ use dataplane::Settings;
 use switch::{SwitchSettings, frames_needed};
 
 use crate::file::{self, Wrong};
-use crate::places::Places;
+use crate::links::Interface;
+use crate::places::{Link, Places};
 use crate::ports;
 
 /// What runs.
@@ -51,9 +52,10 @@ impl Live {
         &self.places
     }
 
-    /// The link of the port at this place has this speed in bit/s; `None`: it does not say.
-    pub fn set_link_speed(&mut self, place: usize, bps: Option<u64>) {
-        self.places.set_link_speed(place, bps);
+    /// The port at this place is on this interface.
+    pub fn set_interface(&mut self, place: usize, interface: &Interface) {
+        let link = Link { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
+        self.places.set_link(place, link);
     }
 
     /// The file that a reload reads.

@@ -25,6 +25,8 @@ pub struct Lives {
     /// Those that a reload is about to add, and why they cannot be, once that is known.
     coming: Vec<(usize, Port, Option<Result<(), String>>)>,
     keeper: Keeper,
+    /// Some interface is not what it was.
+    altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
     /// For the loop.
@@ -60,12 +62,31 @@ impl Lives {
             Some(Port { life, interface, facts, queues, failure: None, leaves: false })
         };
         let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
-        Self { ports, coming: Vec::new(), keeper, guard, commands: Vec::new(), events: Vec::new() }
+        Self {
+            ports,
+            coming: Vec::new(),
+            keeper,
+            altered: true,
+            guard,
+            commands: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     /// What clients are told of the interface of the port at this place.
-    pub fn facts(&self, place: usize) -> Option<&PortFacts> {
-        Some(&self.ports.get(place)?.as_ref()?.facts)
+    pub fn facts(&self, place: usize) -> Option<PortFacts> {
+        let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
+        Some(PortFacts { mtu_bytes: interface.mtu, ..facts.clone() })
+    }
+
+    /// The interface of the port at this place, as the kernel last described it.
+    pub fn interface(&self, place: usize) -> Option<&Interface> {
+        Some(&self.ports.get(place)?.as_ref()?.interface)
+    }
+
+    /// Some interface is not what it was since this was last asked.
+    pub fn take_altered(&mut self) -> bool {
+        std::mem::take(&mut self.altered)
     }
 
     /// RX queues that there is memory for, of all ports, those that leave included.
@@ -90,7 +111,12 @@ impl Lives {
         let name = interface.name.clone();
         self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
         self.keeper.open(place);
-        let facts = PortFacts { interface: name, xdp_mode: "native".to_owned(), vlan_tags_restored: false };
+        let facts = PortFacts {
+            interface: name,
+            xdp_mode: "native".to_owned(),
+            vlan_tags_restored: false,
+            mtu_bytes: 0,
+        };
         let life = Life::opening(Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
         self.coming.push((place, port, None));
@@ -127,6 +153,7 @@ impl Lives {
         self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
         for (place, port, _) in std::mem::take(&mut self.coming) {
             self.ports[place] = Some(port);
+            self.altered = true;
             self.happen(place, Happening::Opened);
         }
     }
@@ -140,7 +167,11 @@ impl Lives {
 
     /// A change of a port's interface.
     pub fn note(&mut self, Notice { port, change, interface }: Notice) {
-        let Some(Some(Port { facts, .. })) = self.ports.get(port) else { return };
+        let Some(Some(Port { facts, interface: before, .. })) = self.ports.get_mut(port) else { return };
+        if let Some(interface) = interface {
+            *before = interface;
+            self.altered = true;
+        }
         let name = &facts.interface;
         let (kind, severity, what) = match change {
             Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
@@ -156,12 +187,10 @@ impl Lives {
                 "has lost its carrier: the port goes down, the others go on",
             ),
             Change::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+            Change::Altered => return,
         };
         let message = format!("the interface {name} {what}");
         self.events.push(Description::new(kind, severity, message).of_port(port));
-        if let (Some(interface), Some(port)) = (interface, &mut self.ports[port]) {
-            port.interface = interface;
-        }
         self.happen(port, Happening::Carrier(!matches!(change, Change::Lost(_))));
     }
 

@@ -15,8 +15,16 @@ use switch::settings::MAX_PORTS;
 struct Tenant {
     name: String,
     interface: String,
-    /// Speed of its link in bit/s, where the driver tells it.
-    link_speed_bps: Option<u64>,
+    link: Link,
+}
+
+/// What the kernel says of the link of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Speed in bit/s, where the driver tells it.
+    pub speed_bps: Option<u64>,
+    /// MTU of the interface in bytes.
+    pub mtu_bytes: Option<u32>,
 }
 
 /// The places of all ports.
@@ -109,10 +117,10 @@ impl Places {
             .collect()
     }
 
-    /// The link of the port at this place has this speed in bit/s.
-    pub fn set_link_speed(&mut self, place: usize, bps: Option<u64>) {
+    /// The port at this place has this link.
+    pub fn set_link(&mut self, place: usize, link: Link) {
         if let Some(Some(tenant)) = self.tenants.get_mut(place) {
-            tenant.link_speed_bps = bps;
+            tenant.link = link;
         }
     }
 
@@ -120,8 +128,9 @@ impl Places {
     pub fn settle(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
         let mut settled = vec![PortSettings::vacant(); self.count()];
         for (port, &place) in ports.iter().zip(&self.of_file) {
-            let link_speed_bps = self.tenants[place].as_ref().and_then(|tenant| tenant.link_speed_bps);
-            settled[place] = PortSettings { link_speed_bps, ..port.clone() };
+            let Link { speed_bps, mtu_bytes } =
+                self.tenants[place].as_ref().map_or(Link::default(), |tenant| tenant.link);
+            settled[place] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
         }
         settled
     }
@@ -129,7 +138,7 @@ impl Places {
 
 impl Tenant {
     fn new(port: &PortSettings, interface: &str) -> Self {
-        Self { name: port.name.clone(), interface: interface.to_owned(), link_speed_bps: None }
+        Self { name: port.name.clone(), interface: interface.to_owned(), link: Link::default() }
     }
 }
 
@@ -158,7 +167,7 @@ mod tests {
     #[test]
     fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
         let mut places = Places::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
-        places.set_link_speed(2, Some(7));
+        places.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
         for (file, at, order) in [
             (&[("a", "v0"), ("c", "v2")][..], "a–c", &[0, 2][..]),
             (&[("c", "v2"), ("a", "v0")], "a–c", &[2, 0]),

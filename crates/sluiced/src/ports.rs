@@ -57,6 +57,7 @@ impl OpenPorts {
                 interface: port.interface().to_owned(),
                 xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
+                mtu_bytes: 0,
             })
             .collect()
     }

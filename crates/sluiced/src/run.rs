@@ -66,7 +66,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let interfaces = look_up(&config.interfaces).await?;
     let mut live = live;
     for (place, interface) in interfaces.iter().enumerate() {
-        live.set_link_speed(place, interface.speed_bps);
+        live.set_interface(place, interface);
     }
     let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
 

@@ -37,11 +37,13 @@ pub enum DropReason {
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
     PortDown,
+    /// It is longer than the interface that it was to leave by can send.
+    MtuExceeded,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -53,6 +55,7 @@ impl DropReason {
         DropReason::Watchdog,
         DropReason::NoCopy,
         DropReason::PortDown,
+        DropReason::MtuExceeded,
     ];
 
     /// The name in outputs.
@@ -69,6 +72,7 @@ impl DropReason {
             DropReason::Watchdog => "watchdog",
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
+            DropReason::MtuExceeded => "mtu_exceeded",
         }
     }
 }
@@ -232,7 +236,7 @@ pub struct PortSnapshot {
     pub drops: [Count; DropReason::ALL.len()],
     /// Of these the frames that came in here and were dropped before they had a place in any queue.
     pub input_dropped: Count,
-    /// … and those that were to leave here: tail drops, WRED, and what waited for a port that went down.
+    /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a port that went down.
     pub output_dropped: Count,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
     pub kernel_lost_frames: u64,

@@ -301,12 +301,17 @@ impl Switch {
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
-            DropReason::TailDrop | DropReason::Wred => true,
+            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
             DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
             _ => false,
         };
         if at_egress {
             self.egress[out].refuse(reason, charge, now);
+            if reason == DropReason::MtuExceeded
+                && let Some(frames) = self.egress[out].untold_too_long(now)
+            {
+                self.events.push(now, Event::MtuExceeded { port: out, frames });
+            }
         } else if self.ingress[port].drop_full(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }

@@ -80,6 +80,11 @@ fn bridge(now: &Snapshot) -> String {
             frames(removed.transmitted)
         );
     }
+    if let Some(warning) =
+        config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
+    {
+        text += &format!("\nMind that {warning}.");
+    }
     if now.events_lost > 0 {
         text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
     }
@@ -169,7 +174,11 @@ mod tests {
         });
         let table = table(&now, None);
         let rows: Vec<_> = table.lines().filter(|line| line.contains("removed")).collect();
-        insta::assert_snapshot!(rows.join("\n"), @"");
+        insta::assert_snapshot!(rows.join("\n"), @r"
+        (removed)  ingress no drop                   7    7.0
+        (removed)  kernel: dropped on receipt        3      –
+        Ports that were removed: 2; 1,000 frames had come in on them, 900 had left.
+        ");
     }
 
     #[test]
