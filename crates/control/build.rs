@@ -10,8 +10,9 @@ use prost_types::field_descriptor_proto::{Label, Type};
 use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 
 /// The messages, and the structs whose fields they have.
-const STRUCTS: [(&str, &str); 12] = [
+const STRUCTS: [(&str, &str); 13] = [
     ("Snapshot", "Snapshot"),
+    ("RemovedPorts", "counters::RemovedPorts"),
     ("Port", "counters::PortSnapshot"),
     ("Group", "counters::GroupSnapshot"),
     ("Queue", "counters::QueueSnapshot"),
@@ -26,12 +27,20 @@ const STRUCTS: [(&str, &str); 12] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 6] =
-    ["pfc_enabled", "log_lines_lost", "log_lines_left_out", "interface", "xdp_mode", "vlan_tags_restored"];
+const OF_THE_DAEMON: [&str; 7] = [
+    "pfc_enabled",
+    "log_lines_lost",
+    "log_lines_left_out",
+    "interface",
+    "xdp_mode",
+    "vlan_tags_restored",
+    "mtu_bytes",
+];
 
 /// Lists that `sluice show --json` has rows of, instead of one list inside the other.
-const ROWS: [&str; 8] = [
+const ROWS: [&str; 9] = [
     "Snapshot.ports",
+    "Snapshot.removed_ports",
     "Snapshot.ingress_pools",
     "Snapshot.egress_pools",
     "Snapshot.headroom",

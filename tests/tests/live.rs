@@ -131,7 +131,12 @@ fn a_reload_that_cannot_be_changes_nothing_and_says_why() -> Result<()> {
         (
             "[port.receiver]",
             "[port.other]",
-            &["restart sluiced", "port.receiver: removed", "port.other: added"],
+            &["port.other: the interface receiver still is port.receiver's; remove that port and reload"],
+        ),
+        (
+            "[port.receiver]",
+            "[port.other]\ninterface = \"nowhere\"\n[port.receiver]",
+            &["interface nowhere: there is no such interface here; `ip link` lists those there are"],
         ),
         ("interface = \"receiver\"", "interface = \"lo\"", &["restart sluiced", "port.receiver: interface"]),
         ("[buffer]", "[buffer]\ncell_bytes = 208", &["restart sluiced", "buffer: cell_bytes 256 → 208"]),

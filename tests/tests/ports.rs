@@ -1,11 +1,12 @@
-//! Ports that come and go while others carry no-drop frames, on real veths.
+//! Ports that come and go while others carry no-drop frames, on real veths: interfaces that are deleted and made again, and ports that
+//! a reload removes and adds.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::Report;
 use testbed::{Bed, Daemon, Host, Namespace, Station, eventually, idle, port};
-use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, switch_config};
+use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, sluice, switch_config};
 
 /// How long A and B talk.
 const DURATION: Duration = Duration::from_secs(25);
@@ -124,5 +125,108 @@ fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
     reaches(&d, &c)?;
     let totals = daemon.stop()?;
     assert!(totals.contains("every frame is accounted for"), "{totals}");
+    Ok(())
+}
+
+/// Reloads the daemon with this configuration, and gives what it says has changed.
+fn reload(daemon: &Daemon, config: &str) -> Result<String> {
+    std::fs::write(daemon.config(), config)?;
+    sluice(daemon, &["reload"])
+}
+
+/// C is added and removed again and again. Its place, and the memory of its rings, are those of the C before; a port more than there
+/// is memory for is refused, and nothing changes.
+#[test]
+fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    bed.plain_host(&switch, "e")?;
+    let config = Pair::config() + &port_config("d", "1G") + "\n[dataplane]\nspare_ports = 1\n";
+    let daemon = bed.daemon(&switch, &config)?;
+    let without = std::fs::read_to_string(daemon.config())?;
+    let with = without.clone() + &port_config("c", "1G");
+    let mut pair = Pair::start(&bed, &daemon, &a, &b)?;
+    let (mut rounds, mut longest) = (0, Duration::ZERO);
+    while !pair.has_sent_all()? && rounds < 20 {
+        let start = Instant::now();
+        assert_eq!(reload(&daemon, &with)?, "port.c: added\n");
+        longest = longest.max(start.elapsed());
+        reaches(&c, &d)?;
+        let now = daemon.snapshot()?;
+        let names: Vec<_> = now.ports.iter().map(|port| port.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "d", "c"]);
+        assert_eq!((port(&now, "c")?.number, port(&now, "c")?.up), (4, true));
+        if rounds == 0 {
+            let refused = reload(&daemon, &(with.clone() + &port_config("e", "1G"))).expect_err("no memory");
+            let words =
+                "nothing was changed: interface e has 1 RX queues, and memory is set aside for 0 more";
+            assert!(refused.to_string().contains(words), "{refused}");
+            assert_eq!(daemon.snapshot()?.ports.len(), 4);
+        }
+        assert_eq!(reload(&daemon, &without)?, "port.c: removed\n");
+        assert_eq!(daemon.snapshot()?.ports.len(), 3);
+        rounds += 1;
+    }
+    println!("{rounds} rounds, a reload that adds a port took {longest:?} at most");
+    ensure!(rounds >= FEWEST_ROUNDS, "{rounds} rounds");
+    assert_eq!(reload(&daemon, &with)?, "port.c: added\n");
+    reaches(&c, &d)?;
+    let removed = daemon.snapshot()?.removed_ports.context("removed ports are counted")?;
+    assert_eq!(removed.ports, rounds as u64);
+    assert!(removed.received.is_some_and(|received| received.frames >= rounds as u64), "{removed:?}");
+    pair.lost_nothing(&daemon)?;
+    reaches(&d, &c)?;
+    let totals = daemon.stop()?;
+    assert!(totals.contains("every frame is accounted for"), "{totals}");
+    Ok(())
+}
+
+/// Sets the MTU of both ends of a host's cable.
+fn set_mtu(station: &Station, switch: &Namespace, mtu: u32) -> Result<()> {
+    station.namespace.ip(&format!("link set dev {} mtu {mtu}", Station::INTERFACE))?;
+    switch.ip(&format!("link set dev {} mtu {mtu}", station.name)).map(drop)
+}
+
+/// Frames of `c` that were too long to leave by `d`, so far.
+fn too_long(daemon: &Daemon) -> Result<u64> {
+    Ok(port(&daemon.snapshot()?, "d")?.drops["mtu_exceeded"].frames)
+}
+
+#[test]
+fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
+    set_mtu(&c, &switch, 3000)?;
+    let config = switch_config("on") + &port_config("c", "1G") + &port_config("d", "1G");
+    let daemon = bed.daemon(&switch, &config)?;
+    let warning = "the MTUs of the ports differ: 1500 (d), 3000 (c).";
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    assert!(shown.contains(warning), "{shown}");
+    let check =
+        format!("{} check --json {}", testbed::binary("sluice")?.display(), daemon.config().display());
+    let checked = switch.run(&check)?;
+    assert!(checked.contains(warning), "{checked}");
+    reaches(&c, &d)?;
+    assert_eq!(too_long(&daemon)?, 0);
+
+    let ping = format!("ping -c 3 -i 0.2 -W 1 -s 2000 -M do {}", d.ipv4());
+    ensure!(c.namespace.run(&ping).is_err(), "2042 bytes cannot cross");
+    assert_eq!(too_long(&daemon)?, 3);
+    let json = sluice(&daemon, &["events", "--json"])?;
+    for kind in ["mtus_differ", "mtu_exceeded"] {
+        assert!(json.contains(&format!("\"kind\":\"{kind}\"")), "{kind} is missing in {json}");
+    }
+
+    // An MTU that changes while the port is open.
+    set_mtu(&d, &switch, 3000)?;
+    daemon.until("the MTU is known", |now| (port(now, "d").ok()?.mtu_bytes == 3000).then_some(()))?;
+    eventually("2042 bytes cross", || Ok(c.namespace.run(&ping).ok()))?;
+    let shown = sluice(&daemon, &["show", "ports"])?;
+    assert!(!shown.contains("MTUs"), "{shown}");
+    let totals = daemon.stop()?;
+    assert!(totals.contains("every frame is accounted for") && totals.contains("mtu_exceeded"), "{totals}");
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! What differs between two configurations, and which of it a running switch can take on.
 //!
-//! Rule: the switch keeps its ports, its interfaces, its memory and its poll loop; everything else is applied live. A
-//! change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
+//! Rule: a port keeps its interface, and the switch its memory and its poll loop; everything else is applied live, ports that are
+//! added or removed included. A change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
 
 use std::fmt::{self, Debug, Display};
 
@@ -64,13 +64,14 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         links: _,
         warnings: _,
     } = new;
-    let Dataplane { cores, scheduling, pauses_on_overload } = dataplane;
+    let Dataplane { cores, scheduling, pauses_on_overload, spare_ports } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
     changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
     let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
     changes.restart_value("dataplane: overload", &before, &now);
+    changes.restart_value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.restart_value("recorder: always", &old.recorder.always, always);
@@ -86,36 +87,41 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
     }
     whole_switch(&mut changes, &old.switch, switch);
-    if same_ports(&mut changes, &old.switch.ports, &switch.ports) {
-        for (n, (old_port, port)) in old.switch.ports.iter().zip(&switch.ports).enumerate() {
+    // What is fixed is shared out among the ports.
+    let shares_change = old.switch.buffer.fixed_cells != new.switch.buffer.fixed_cells
+        || old.switch.ports.len() != switch.ports.len();
+    for (now, port) in switch.ports.iter().enumerate() {
+        if let Some(before) = number(&old.switch.ports, &port.name) {
             let what = format!("port.{}: interface", port.name);
-            changes.restart_value(what, &old.interfaces[n], &interfaces[n]);
-            let fixed_area_changes = old.switch.buffer.fixed_cells != new.switch.buffer.fixed_cells;
-            one_port(&mut changes, old_port, port, fixed_area_changes);
+            changes.restart_value(what, &old.interfaces[before], &interfaces[now]);
+            one_port(&mut changes, &old.switch.ports[before], port, shares_change);
         }
     }
+    other_ports(&mut changes, &old.switch.ports, &switch.ports);
     changes
 }
 
-/// The ports are the same, in the same order; if not, which are not.
-fn same_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]) -> bool {
-    let place = |ports: &[PortSettings], name: &str| ports.iter().position(|port| port.name == name);
-    let before = changes.restart.len();
-    for (number, port) in old.iter().enumerate() {
-        match place(new, &port.name) {
-            None => changes.restart.push(format!("port.{}: removed", port.name)),
+/// The place of a port in the file.
+fn number(ports: &[PortSettings], name: &str) -> Option<usize> {
+    ports.iter().position(|port| port.name == name)
+}
+
+/// Ports that are only in one of the two files, or stand elsewhere among the others.
+fn other_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]) {
+    let mut stay = new.iter().filter(|port| number(old, &port.name).is_some()).map(|port| &port.name);
+    for (before, port) in old.iter().enumerate() {
+        match number(new, &port.name) {
+            None => changes.live.push(format!("port.{}: removed", port.name)),
             // With ports added or removed the others move up or down: that is no news of its own.
-            Some(now) if now != number && old.len() == new.len() => {
-                changes.restart.push(format!("port.{}: place among the ports {number} → {now}", port.name));
+            Some(now) if stay.next() != Some(&port.name) => {
+                changes.live.push(format!("port.{}: place in the file {before} → {now}", port.name));
             }
             Some(_) => {}
         }
     }
-    for port in new.iter().filter(|port| place(old, &port.name).is_none()) {
-        changes.restart.push(format!("port.{}: added", port.name));
+    for port in new.iter().filter(|port| number(old, &port.name).is_none()) {
+        changes.live.push(format!("port.{}: added", port.name));
     }
-    // Names are unique, so equally many without any of that are the same in the same order.
-    changes.restart.len() == before
 }
 
 fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
@@ -191,6 +197,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         speed_bps,
         // Not in the language: what the interface, or the simulator, says.
         link_speed_bps: _,
+        mtu_bytes: _,
         response_ns: _,
         keeps_rate: _,
         alarms,
@@ -432,15 +439,11 @@ interface = \"veth1\"
                 &[],
             ),
             ("veth1", "veth2", &[], &["port.b: interface \"veth1\" → \"veth2\""]),
-            (port_b, "", &[], &["port.b: removed"]),
-            ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &[], &["port.c: added"]),
-            ("[port.b]", "[port.c]", &[], &["port.b: removed", "port.c: added"]),
-            (
-                ports,
-                &swapped,
-                &[],
-                &["port.a: place among the ports 0 → 1", "port.b: place among the ports 1 → 0"],
-            ),
+            (port_b, "", &["port.b: removed"], &[]),
+            ("[port.b]", "[port.c]\ninterface = \"veth2\"\n[port.b]", &["port.c: added"], &[]),
+            ("[port.b]", "[port.c]", &["port.b: removed", "port.c: added"], &[]),
+            (ports, &swapped, &["port.a: place in the file 0 → 1", "port.b: place in the file 1 → 0"], &[]),
+            ("[buffer]", "[dataplane]\nspare_ports = 5\n[buffer]", &[], &["dataplane: spare_ports 2 → 5"]),
         ] {
             let new = parse(&FILE.replacen(from, to, 1));
             let found = changes(&old, &new);

@@ -61,11 +61,22 @@ pub struct Dataplane {
     pub scheduling: Scheduling,
     /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
     pub pauses_on_overload: bool,
+    /// RX queues that memory is set aside for beyond those of the ports there are: a port with one queue may be added for each,
+    /// without a restart.
+    pub spare_ports: usize,
 }
+
+/// Places for ports that are added later: 32 MiB each.
+const SPARE_PORTS: usize = 2;
 
 impl Default for Dataplane {
     fn default() -> Self {
-        Self { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true }
+        Self {
+            cores: vec![0],
+            scheduling: Scheduling::ShortSlices,
+            pauses_on_overload: true,
+            spare_ports: SPARE_PORTS,
+        }
     }
 }
 
@@ -262,6 +273,9 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
     if let Some(pauses) = section.choice("overload", &overload, &[], report) {
         dataplane.pauses_on_overload = pauses.value;
+    }
+    if let Some(ports) = section.number("spare_ports", 0..=MAX_PORTS, report) {
+        dataplane.spare_ports = ports.value;
     }
     section.finish(&[], report);
     dataplane

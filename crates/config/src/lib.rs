@@ -8,6 +8,7 @@
 //! cores = [0]                      # several cores do not work yet
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
+//! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
 //!
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
@@ -236,6 +237,7 @@ mod layers;
 mod meeting;
 mod metrics;
 mod mistakes;
+mod mtus;
 mod policy;
 mod ports;
 mod preset;
@@ -259,6 +261,7 @@ pub use crate::fix::{Fix, fix};
 pub use crate::lasting::{Headroom, headrooms, spell_time};
 pub use crate::metrics::Metrics;
 pub use crate::mistakes::{Mistake, Mistakes};
+pub use crate::mtus::mtu_warning;
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::preset::{PRESETS, Preset};
 pub use crate::sensor::SensorPath;

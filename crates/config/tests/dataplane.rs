@@ -12,8 +12,12 @@ fn parse(text: &str) -> Config {
 /// docs/law.md, "A loop that stands still": short slices, and a loop that falls behind pauses its neighbours.
 #[test]
 fn defaults() {
-    let defaults =
-        Dataplane { cores: vec![0], scheduling: Scheduling::ShortSlices, pauses_on_overload: true };
+    let defaults = Dataplane {
+        cores: vec![0],
+        scheduling: Scheduling::ShortSlices,
+        pauses_on_overload: true,
+        spare_ports: 2,
+    };
     for text in ["", "[dataplane]", "[dataplane]\nscheduling = \"short-slices\"\noverload = \"pause\""] {
         assert_eq!(parse(text).dataplane, defaults, "{text}");
     }
@@ -29,7 +33,7 @@ fn scheduling() {
         let dataplane = parse(&format!("[dataplane]\ncores = [1]\nscheduling = \"{name}\"")).dataplane;
         assert_eq!(
             dataplane,
-            Dataplane { cores: vec![1], scheduling: expected, pauses_on_overload: true },
+            Dataplane { cores: vec![1], scheduling: expected, pauses_on_overload: true, spare_ports: 2 },
             "{name}"
         );
     }

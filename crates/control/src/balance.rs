@@ -12,7 +12,7 @@ use std::fmt;
 
 use crate::v1;
 
-/// Both sides of the equation, in frames, over all ports.
+/// Both sides of the equation, in frames, over all ports, those that were removed included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Balance {
     /// Data frames taken from the interfaces.
@@ -39,6 +39,12 @@ impl Balance {
             balance.dropped += port.drops.values().map(|drops| drops.frames).sum::<u64>();
             balance.kernel_lost += port.kernel_lost_frames;
             balance.waiting += port.queues.iter().map(|queue| queue.waiting_frames).sum::<u64>();
+        }
+        if let Some(removed) = &snapshot.removed_ports {
+            balance.received += frames(removed.received);
+            balance.transmitted += frames(removed.transmitted);
+            balance.dropped += removed.drops.values().map(|drops| drops.frames).sum::<u64>();
+            balance.kernel_lost += removed.kernel_lost_frames;
         }
         balance
     }

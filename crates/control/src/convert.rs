@@ -17,6 +17,8 @@ pub struct PortFacts {
     pub xdp_mode: String,
     /// Tags that the host holds out of band are put back into received frames.
     pub vlan_tags_restored: bool,
+    /// Its MTU in bytes.
+    pub mtu_bytes: u32,
 }
 
 /// What the switch does not know of the daemon around it.
@@ -37,21 +39,28 @@ pub struct LogCounts {
     pub left_out: u64,
 }
 
-/// The message of a snapshot. `facts` are the ports' in their order.
-pub fn snapshot(from: &Snapshot, facts: &[PortFacts], daemon: &DaemonFacts) -> v1::Snapshot {
-    assert_eq!(from.ports.len(), facts.len(), "every port of the switch has an interface");
-    let mut message = v1::Snapshot {
+/// The message of a snapshot, with all places of ports, vacant ones too.
+pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
+    v1::Snapshot {
         pfc_enabled: daemon.pfc_enabled,
         log_lines_lost: daemon.log.lost,
         log_lines_left_out: daemon.log.left_out,
         ..from.into()
-    };
-    for (port, facts) in message.ports.iter_mut().zip(facts) {
-        port.interface.clone_from(&facts.interface);
-        port.xdp_mode.clone_from(&facts.xdp_mode);
-        port.vlan_tags_restored = facts.vlan_tags_restored;
     }
-    message
+}
+
+/// Leaves the ports at these places in the message, in this order, with what is known of their interfaces.
+pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
+    let mut places = std::mem::take(&mut message.ports);
+    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes }) in ports {
+        message.ports.push(v1::Port {
+            interface: interface.clone(),
+            xdp_mode: xdp_mode.clone(),
+            vlan_tags_restored: *vlan_tags_restored,
+            mtu_bytes: *mtu_bytes,
+            ..std::mem::take(&mut places[place])
+        });
+    }
 }
 
 /// Drops by the names of their reasons.

@@ -3,7 +3,9 @@
 
 use control::v1::{self, ByDropLevel};
 use control::{DaemonFacts, LogCounts, PortFacts, convert};
-use switch::counters::{Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot};
+use switch::counters::{
+    Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
+};
 use switch::{DropReason, KernelCounters, Level, Snapshot};
 
 fn count(frames: u64) -> Count {
@@ -15,7 +17,12 @@ fn told(frames: u64) -> Option<v1::Count> {
 }
 
 fn facts(interface: &str) -> PortFacts {
-    PortFacts { interface: interface.into(), xdp_mode: "native".into(), vlan_tags_restored: true }
+    PortFacts {
+        interface: interface.into(),
+        xdp_mode: "native".into(),
+        vlan_tags_restored: true,
+        mtu_bytes: 1500,
+    }
 }
 
 /// The message of a switch with these two ports.
@@ -29,7 +36,26 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
         ..Snapshot::default()
     };
     let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts { lost: 5, left_out: 6 } };
-    convert::snapshot(&snapshot, &[facts("a-left"), facts("a-right")], &daemon)
+    let mut message = convert::snapshot(&snapshot, &daemon);
+    convert::list_ports(&mut message, [(0, &facts("a-left")), (1, &facts("a-right"))]);
+    message
+}
+
+/// Of three places one is vacant, and the file has the other ports in another order.
+#[test]
+fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
+    let at = |name: &str, number| PortSnapshot { name: name.into(), number, ..PortSnapshot::default() };
+    let ports = vec![at("left", 1), at("", 2), at("right", 3)];
+    let removed_ports = RemovedPorts { ports: 1, received: count(7), ..RemovedPorts::default() };
+    let snapshot = Snapshot { ports, removed_ports, ..Snapshot::default() };
+    let mut message =
+        convert::snapshot(&snapshot, &DaemonFacts { pfc_enabled: true, log: LogCounts::default() });
+    assert_eq!(message.ports.len(), 3);
+    convert::list_ports(&mut message, [(2, &facts("a-right")), (0, &facts("a-left"))]);
+    let listed: Vec<_> = message.ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
+    assert_eq!(listed, [("right", 3), ("left", 1)]);
+    assert_eq!(message.ports[0].interface, "a-right");
+    assert_eq!(message.removed_ports.unwrap().received, told(7));
 }
 
 #[test]
@@ -44,7 +70,7 @@ fn numbers_text_and_flags() {
     let [left, right] = &message.ports[..] else { panic!("two ports") };
     assert_eq!((left.name.as_str(), left.interface.as_str(), left.overhead_bytes), ("left", "a-left", 24));
     assert_eq!((right.name.as_str(), right.interface.as_str()), ("right", "a-right"));
-    assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored), ("native", true));
+    assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored, right.mtu_bytes), ("native", true, 1500));
     assert_eq!((right.up, right.held, left.up, left.held), (true, true, false, false));
 }
 

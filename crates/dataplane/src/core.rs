@@ -11,7 +11,7 @@ use crate::rest::Rest;
 use crate::turn::Turn;
 use crate::wait::Wait;
 use switch::counters::{TURN_TIMES, turn_time};
-use switch::{FrameId, Instant, Mark, Memory, Nanos, Snapshot, Switch};
+use switch::{FrameId, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Switch, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::set::Set64;
 
@@ -46,6 +46,8 @@ pub struct Core<P: Port> {
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed elsewhere.
     let_go: Set64,
+    /// What the kernel counted for ports whose place others have now.
+    removed: KernelCounters,
     /// Frames of a port that closes; otherwise empty.
     unsent: Vec<FrameId>,
     // What it knows of itself.
@@ -58,7 +60,8 @@ pub struct Core<P: Port> {
 }
 
 impl<P: Port> Core<P> {
-    /// A loop over `ports`, which are the switch's ports in order; `memory_frames` is the number of frames in all.
+    /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that it may have later; `memory_frames`
+    /// is the number of frames in all.
     pub fn new(
         switch: Switch,
         ports: Vec<P>,
@@ -67,7 +70,8 @@ impl<P: Port> Core<P> {
         mailbox: Mailbox,
         settings: CoreSettings,
     ) -> Self {
-        assert_eq!(ports.len(), settings.finish_checksums.len(), "one setting a port");
+        assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
+        assert!(ports.len() >= switch.places(), "all ports of the switch");
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         Self {
@@ -80,6 +84,7 @@ impl<P: Port> Core<P> {
             heartbeat: settings.heartbeat,
             stop: None,
             let_go: Set64::EMPTY,
+            removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             turns: 0,
             last_turn: None,
@@ -203,6 +208,7 @@ impl<P: Port> Core<P> {
                 if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
                     return self.mailbox.answer(Reply::NotApplied(settings, port));
                 }
+                self.make_places(&settings.switch, now);
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.apply(&settings.switch, now);
                 }
@@ -224,6 +230,18 @@ impl<P: Port> Core<P> {
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
             Command::Stop(snapshot) => self.stop = Some(snapshot),
+        }
+    }
+
+    /// Closes the ports that these settings remove, and lets those count anew whose place others will have.
+    fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
+        for port in Set64::first_of(self.switch.places()) {
+            if settings.ports[port].is_vacant() {
+                self.close(port, now);
+            }
+        }
+        for port in self.switch.added_by(settings) {
+            self.removed += self.ports[port].count_anew();
         }
     }
 
@@ -284,7 +302,7 @@ impl<P: Port> Core<P> {
 
     /// A closed port begins anew. False if there is nothing for it to begin with.
     fn reopen(&mut self, port: usize, mac: MacAddr, finish_checksums: bool, now: Instant) -> bool {
-        let is_closed = port < self.ports.len() && !self.turn.open_ports().contains(port);
+        let is_closed = !self.switch.is_vacant(port) && !self.turn.open_ports().contains(port);
         if !is_closed || self.let_go.contains(port) || !self.ports[port].reopen(&mut self.memory) {
             return false;
         }
@@ -332,9 +350,9 @@ impl<P: Port> Core<P> {
             recorder.stop();
         }
         self.switch.stop();
-        (0..self.ports.len()).for_each(|port| self.hold(port, false));
+        (0..self.switch.places()).for_each(|port| self.hold(port, false));
         self.turn_until(&clock, |core| core.switch.frames_held() == 0 && core.let_go.is_empty());
-        for port in 0..self.ports.len() {
+        for port in 0..self.switch.places() {
             let now = clock();
             if let Some(recorder) = self.turn.recorder() {
                 recorder.flush(port, now);
@@ -372,8 +390,13 @@ impl<P: Port> Core<P> {
             recorder.snapshot(now);
         }
         self.switch.snapshot(now, snapshot);
+        let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
+        *removed = dropped(&self.removed);
         for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
             out.kernel = port.kernel_counters();
+            if out.name.is_empty() {
+                *removed += dropped(&out.kernel);
+            }
         }
         snapshot.memory_frames = self.memory_frames as u64;
         snapshot.memory_free_frames = self.memory.free_frames() as u64;
@@ -397,4 +420,12 @@ impl<P: Port> Core<P> {
             self.turns_by_time[turn_time(nanos)] += 1;
         }
     }
+}
+
+/// Frames that the kernel had nowhere to put, or that waited in an RX ring when it was closed.
+fn dropped(kernel: &KernelCounters) -> u64 {
+    kernel.rx_fill_ring_empty_frames
+        + kernel.rx_ring_full_frames
+        + kernel.rx_dropped_frames
+        + kernel.rx_closed_frames
 }

@@ -35,7 +35,8 @@ pub enum Command {
         /// Hold it.
         held: bool,
     },
-    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that the loop frees nothing.
+    /// Other settings from now on; they come back in [`Reply::Applied`] or [`Reply::NotApplied`], so that the loop frees nothing. Ports
+    /// that they remove are closed; those that they add are down until `PortUp`.
     Apply(Box<Settings>),
     /// End the storms of this port that wait to be ended by hand.
     RecoverStorms(usize),
@@ -68,7 +69,7 @@ pub enum Command {
 /// What can be set on a running loop.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Settings {
-    /// The switch: as many ports, with cells of the same size, as it has.
+    /// The switch: as many places of ports as it has, or more, with cells of the same size.
     pub switch: SwitchSettings,
     /// For each port, the fewest frames posted for receipt.
     pub min_posted: Vec<u32>,

@@ -90,6 +90,12 @@ pub trait Port {
     /// completed are appended to `unsent`.
     fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>);
 
+    /// Another port of the switch takes the place of this one, which is closed: what the kernel counted until now, and from now on
+    /// it counts anew.
+    fn count_anew(&mut self) -> KernelCounters {
+        KernelCounters::default()
+    }
+
     /// What the kernel counted since the port was first opened; nothing where there is no kernel.
     fn kernel_counters(&self) -> KernelCounters {
         KernelCounters::default()

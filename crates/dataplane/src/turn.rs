@@ -51,7 +51,7 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The first turn, with all ports open; for each port, whether transport checksums that a Linux host left open are
+    /// The first turn, with these ports open; for each port, whether transport checksums that a Linux host left open are
     /// finished.
     pub fn new(finish_checksums: Vec<bool>) -> Self {
         Self {
@@ -103,8 +103,12 @@ impl Turn {
         was_open
     }
 
-    /// Takes a port in again, on an interface whose checksums are finished or not.
+    /// Takes a port in, again or for the first time, on an interface whose checksums are finished or not.
     pub fn open(&mut self, port: usize, finish_checksums: bool) {
+        if self.finish_checksums.len() <= port {
+            self.finish_checksums.resize(port + 1, false);
+            self.order.ports = port + 1;
+        }
         self.open.set(port, true);
         self.finish_checksums[port] = finish_checksums;
     }
@@ -114,7 +118,7 @@ impl Turn {
         self.forwards = false;
     }
 
-    /// Takes the turn of `now`: `ports` are the switch's, in their order, and `memory` is where their frames lie. True if
+    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it may have later; `memory` is where their frames lie. True if
     /// anything moved.
     pub fn run<P: Port>(
         &mut self,
@@ -124,7 +128,8 @@ impl Turn {
         now: Instant,
     ) -> bool {
         let mut moved = false;
-        for place in 0..ports.len() {
+        let places = self.order.ports;
+        for place in 0..places {
             let number = self.order.at(place);
             if self.open.contains(number) {
                 let port = &mut ports[number];
@@ -139,7 +144,7 @@ impl Turn {
         for number in self.open.and(switch.ports_with_pfc(now)) {
             moved |= self.send_pfc(number, &mut ports[number], switch, memory, now);
         }
-        for place in 0..ports.len() {
+        for place in 0..places {
             let number = self.order.at(place);
             if self.open.contains(number) {
                 moved |= self.send(number, &mut ports[number], switch, memory, now);

@@ -137,6 +137,12 @@ enum Step {
         port: usize,
         address: usize,
     },
+    /// Port 0 is removed by other settings.
+    Remove,
+    /// … and another one takes its place.
+    Add {
+        address: usize,
+    },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -160,6 +166,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Down { port: 0 }),
         1 => Just(Step::Closed { port: 0 }),
         1 => (13..15_usize).prop_map(|address| Step::Up { port: 0, address }),
+        1 => Just(Step::Remove),
+        1 => (13..15_usize).prop_map(|address| Step::Add { address }),
     ]
 }
 
@@ -174,6 +182,8 @@ struct Lab {
     events: Vec<(Instant, Event)>,
     /// What kind of pauses each port's neighbour sends.
     settings: SwitchSettings,
+    /// There is no port 0.
+    removed: bool,
 }
 
 impl Lab {
@@ -198,6 +208,7 @@ impl Lab {
             now: Instant(5_000_000),
             events: Vec::new(),
             settings: self::settings(6),
+            removed: false,
         };
         lab.wires[0].keep();
         // Addresses and frames under way from before the recording.
@@ -250,9 +261,23 @@ impl Lab {
                 drop(self.tell(Command::LiftStormLimit { port, priorities: Set8::ALL }));
             }
             Step::Apply { xoff_cells } => {
-                let settings = Settings { switch: settings(xoff_cells), min_posted: vec![0; PORTS] };
-                self.tell(Command::Apply(Box::new(settings)));
+                let mut settings = settings(xoff_cells);
+                if self.removed {
+                    settings.ports[0] = PortSettings::vacant();
+                }
+                self.tell(apply(&settings));
             }
+            Step::Remove => {
+                self.removed = true;
+                self.take(&Step::Apply { xoff_cells: 6 });
+            }
+            Step::Add { address } if self.removed => {
+                self.take(&Step::Closed { port: 0 });
+                self.removed = false;
+                self.take(&Step::Apply { xoff_cells: 6 });
+                self.take(&Step::Up { port: 0, address });
+            }
+            Step::Add { .. } => {}
             Step::Snapshot { read_watermarks } => drop(self.look(read_watermarks)),
             Step::Clear => drop(self.tell(Command::ClearWatermarks)),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
@@ -291,6 +316,7 @@ impl Lab {
 /// Without what the loop adds.
 fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
+    snapshot.removed_ports.kernel_dropped_frames = 0;
     Snapshot {
         memory_frames: 0,
         memory_free_frames: 0,
@@ -378,6 +404,33 @@ fn a_port_that_comes_and_goes_is_replayed() {
     let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
     assert_eq!(difference(&last, &replayed), None);
     assert_eq!(replayed_events, events);
+    let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
+    assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
+}
+
+/// A port is removed in the midst of an incast, frames of it still wait, and others take its place, one after the other.
+#[test]
+fn ports_that_are_removed_and_added_are_replayed() {
+    let mut lab = Lab::new(64);
+    for address in [13, 14] {
+        incast(&mut lab, 60);
+        lab.take(&Step::Block { port: 2, blocked: true });
+        lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 5 });
+        lab.turns(2, 1000);
+        lab.take(&Step::Remove);
+        lab.turns(3, 1000);
+        lab.take(&Step::Add { address });
+        lab.turns(3, 1000);
+        lab.take(&Step::Block { port: 2, blocked: false });
+        lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 20 });
+    }
+    incast(&mut lab, 60);
+    let (recording, last, events) = lab.end();
+    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    let removed = last.removed_ports;
+    assert!(removed.ports == 2 && removed.received.frames >= 2 * 60, "{removed:?}");
     let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }

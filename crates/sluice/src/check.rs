@@ -111,6 +111,8 @@ struct Verdict {
     notes: Vec<Note>,
     /// Headroom that lasts shorter than a loop stands still.
     short: Vec<Note>,
+    /// MTUs that differ, of interfaces that are there.
+    mtus: Option<Note>,
 }
 
 /// What is said of a setting without its place in the file.
@@ -136,12 +138,13 @@ impl Verdict {
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
         };
-        let (mut notes, mut short) = (Vec::new(), Vec::new());
+        let (mut notes, mut short, mut mtus) = (Vec::new(), Vec::new(), None);
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
+            mtus = self::mtus(config);
         }
-        Self { name, outcome, notes, short }
+        Self { name, outcome, notes, short, mtus }
     }
 
     /// For people.
@@ -153,6 +156,7 @@ impl Verdict {
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));
                 }
+                self.mtus.iter().for_each(|note| eprintln!("{}: warning: {}", self.name, note.text));
                 self.short.iter().for_each(|note| eprintln!("{}: warning: {}; {CURE}", self.name, note.text));
             }
             Outcome::Wrong(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes.clone())),
@@ -166,6 +170,7 @@ impl Verdict {
         match &self.outcome {
             Outcome::Right(config) => {
                 let mut messages = self.all("warning", &config.warnings);
+                messages.extend(self.mtus.iter().map(|note| self.note("warning", note, None)));
                 messages.extend(self.short.iter().map(|note| self.note("warning", note, Some(CURE))));
                 messages.extend(self.notes.iter().map(|note| self.note("note", note, None)));
                 messages
@@ -227,6 +232,17 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
 
+/// MTUs that differ, of the interfaces that are in this network namespace now.
+fn mtus(config: &Config) -> Option<Note> {
+    let ports = config.switch.ports.iter().zip(&config.interfaces);
+    let mtus = ports.filter_map(|(port, interface)| {
+        let mtu = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?;
+        Some((port.name.as_str(), mtu.trim().parse().ok()?))
+    });
+    let text = config::mtu_warning(mtus.collect::<Vec<_>>())?;
+    Some(Note { setting: "port".to_owned(), text })
+}
+
 /// Headroom that a loop which stands still once so long lets overflow.
 fn short(config: &Config, stall: &Stall) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
@@ -265,7 +281,9 @@ fn print_json(verdicts: &[Verdict]) -> Result<()> {
 
 fn exit_code(verdicts: &[Verdict], strict: bool) -> ExitCode {
     let has_warnings = |verdict: &Verdict| match &verdict.outcome {
-        Outcome::Right(config) => !config.warnings.list().is_empty() || !verdict.short.is_empty(),
+        Outcome::Right(config) => {
+            !config.warnings.list().is_empty() || !verdict.short.is_empty() || verdict.mtus.is_some()
+        }
         Outcome::Wrong(_) | Outcome::Unreadable(_) => false,
     };
     if verdicts.iter().any(|verdict| !matches!(verdict.outcome, Outcome::Right(_))) {

@@ -126,6 +126,7 @@ mod tests {
             severity: severity.to_owned(),
             port: port.map(str::to_owned),
             priority: port.map(|_| 3),
+            port_number: None,
             queue: None,
             values: [("frames".to_owned(), 7)].into(),
             message: message.to_owned(),
@@ -155,7 +156,7 @@ mod tests {
         ");
         insta::assert_snapshot!(printed(&["--json", "--severity", "error"]), @r#"
         {"missed":900}
-        {"number":10903,"at_ns":1500010903,"unix_ns":1800010903123456789,"kind":"a_kind","severity":"error","port":"b","priority":3,"values":{"frames":7},"message":"frames of no-drop priority 3 are lost","queue":null}
+        {"number":10903,"at_ns":1500010903,"unix_ns":1800010903123456789,"kind":"a_kind","severity":"error","port":"b","priority":3,"values":{"frames":7},"message":"frames of no-drop priority 3 are lost","queue":null,"port_number":null}
         "#);
     }
 

@@ -148,9 +148,14 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let end = arguments.at.map_or(Instant::NEVER, |at| replay.totals().from + at);
     replay.run_until(end, &mut note)?;
     let snapshot = replay.snapshot().context("the recording is empty")?;
-    let message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
+    let mut message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
+    message.ports.retain(|port| !port.name.is_empty()); // vacant places
     let message = show::only(&message, arguments.port.as_deref())?;
-    let names: Vec<&str> = snapshot.ports.iter().map(|port| port.name.as_str()).collect();
+    let name = |port: &switch::counters::PortSnapshot| match port.name.as_str() {
+        "" => format!("number {}, which was removed,", port.number),
+        name => name.to_owned(),
+    };
+    let names: Vec<String> = snapshot.ports.iter().map(name).collect();
     if arguments.json {
         let Totals { turns, received_frames, sent_frames, checkpoints, gaps, from, to } = *replay.totals();
         let events = events.iter().map(|&(at, event)| json!({ "at_ns": at.0, "event": text(event, &names) }));
@@ -197,7 +202,7 @@ fn seconds(nanos: u64) -> String {
 }
 
 /// An event in words.
-fn text(event: Event, names: &[&str]) -> String {
+fn text(event: Event, names: &[String]) -> String {
     let Description { port, message, .. } = event.describe();
     let Some(name) = port.and_then(|port| names.get(port)) else { return message };
     format!("{name}: {}", message.replace(switch::event::PORT, name))

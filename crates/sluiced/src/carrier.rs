@@ -34,6 +34,8 @@ pub enum Change {
     Lost(Seen),
     /// The interface, or another of its name, carries frames again.
     Back,
+    /// All is as before but its MTU or its speed.
+    Altered,
 }
 
 /// Where a port's interface stands.

@@ -8,17 +8,18 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use control::server::{MAX_REQUESTS, Reader, Request};
 use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
+use switch::settings::MAX_PORTS;
 use switch::{Description, Event, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::events::Events;
-use crate::links::Notice;
+use crate::links::{Links, Notice, look_up};
 use crate::live::Live;
 use crate::lives::Lives;
 use crate::log::Log;
@@ -95,11 +96,23 @@ struct Asked {
     answer: Option<oneshot::Sender<Outcome>>,
 }
 
-/// An order that the loop is carrying out.
+/// An order that is being carried out.
 struct UnderWay {
-    asked: Asked,
+    /// Nobody has asked where interfaces have become others.
+    asked: Option<Asked>,
     changes: Vec<String>,
     live: Option<Live>,
+    stage: Stage,
+}
+
+/// How far it is.
+enum Stage {
+    /// The ports that it adds are being opened; then the loop is told.
+    Opening(Command),
+    /// The loop has been told.
+    Told,
+    /// The loop has obeyed; ports at these places are still on their way in or out.
+    Settling(Vec<usize>),
 }
 
 /// Both ways to the loop, and who waits for what.
@@ -107,6 +120,8 @@ pub struct Conductor {
     handle: Handle,
     /// The ports and their interfaces.
     lives: Lives,
+    /// What the kernel says of the interfaces; nothing any more if it does not say it.
+    links: Option<Links>,
     log: Log,
     events: Events,
     recording: Recording,
@@ -127,18 +142,28 @@ pub struct Conductor {
     /// Orders that wait their turn: one at a time is carried out.
     orders: VecDeque<Asked>,
     under_way: Option<UnderWay>,
+    /// What was last said of MTUs that differ.
+    mtu_warning: Option<String>,
     stopped: Option<Box<Snapshot>>,
 }
 
 impl Conductor {
     /// For a loop that runs with `live`.
-    pub fn new(handle: Handle, live: Live, lives: Lives, log: Log, stalls: Stalls, events: Events) -> Self {
+    pub fn new(
+        handle: Handle,
+        live: Live,
+        (lives, links): (Lives, Links),
+        log: Log,
+        stalls: Stalls,
+        events: Events,
+    ) -> Self {
         Self {
             handle,
             lives,
+            links: Some(links),
             log,
             events,
-            recording: Recording::new(live.config().recorder, live.config().switch.ports.len()),
+            recording: Recording::new(live.config().recorder, MAX_PORTS),
             live,
             stalls,
             commands: VecDeque::new(),
@@ -148,6 +173,7 @@ impl Conductor {
             waiting: Vec::new(),
             orders: VecDeque::new(),
             under_way: None,
+            mtu_warning: None,
             stopped: None,
         }
     }
@@ -159,20 +185,26 @@ impl Conductor {
     pub async fn run(
         mut self,
         mut requests: mpsc::Receiver<Request>,
-        mut notices: mpsc::Receiver<Notice>,
         machine: &Machine,
         signals: &mut Signals,
     ) -> Result<End> {
         loop {
-            self.exchange();
+            self.exchange().await;
             if machine.has_ended() {
                 bail!("the poll loop ended by itself");
             }
+            let (has_room, pace) = (self.has_room(), self.pace());
             tokio::select! {
-                Some(request) = requests.recv(), if self.has_room() => self.accept(request),
-                Some(notice) = notices.recv() => self.lives.note(notice),
+                Some(request) = requests.recv(), if has_room => self.accept(request),
+                notice = next_notice(&mut self.links) => match notice {
+                    Ok(notice) => self.lives.note(notice),
+                    Err(error) => {
+                        error!("changes of interfaces go unnoticed from now on: {error:#}");
+                        self.links = None;
+                    }
+                },
                 told = signals.next() => match told {
-                    Told::Reload if self.has_room() => {
+                    Told::Reload if has_room => {
                         self.orders.push_back(Asked { order: Order::Reload, answer: None });
                     }
                     Told::Reload => warn!("SIGHUP: too much to do; send it again"),
@@ -181,7 +213,7 @@ impl Conductor {
                         break;
                     }
                 },
-                () = tokio::time::sleep(self.pace()) => {}
+                () = tokio::time::sleep(pace) => {}
             }
         }
         drop(requests); // whoever still asks is told that the switch is stopping
@@ -197,7 +229,7 @@ impl Conductor {
         loop {
             // Whatever a loop said before it ended is in the mailbox, so look for its end first.
             let has_ended = machine.has_ended();
-            self.exchange();
+            self.exchange().await;
             if let Some(totals) = self.stopped.take() {
                 return Ok(End::Stopped(Box::new(self.message(&totals))));
             }
@@ -241,7 +273,7 @@ impl Conductor {
     }
 
     /// Takes what the loop said, and tells it what there is to tell.
-    fn exchange(&mut self) {
+    async fn exchange(&mut self) {
         while let Some(reply) = self.handle.receive() {
             match reply {
                 Reply::Snapshot(snapshot) => self.hand_out(snapshot),
@@ -259,6 +291,7 @@ impl Conductor {
             }
         }
         self.lives.proceed(|| self.live.settings().switch);
+        self.go_on();
         self.commands.extend(self.lives.commands());
         for event in self.lives.events() {
             self.events.note_now(event);
@@ -271,10 +304,13 @@ impl Conductor {
             let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
             self.commands.push_back(Command::Snapshot { snapshot, read_watermarks });
         }
+        if self.under_way.is_none() && self.lives.take_altered() {
+            self.take_on_interfaces();
+        }
         while self.under_way.is_none()
             && let Some(asked) = self.orders.pop_front()
         {
-            self.begin_order(asked);
+            self.begin_order(asked).await;
         }
         self.commands.extend(self.recording.proceed(Instant::now()));
         while let Some(command) = self.commands.pop_front() {
@@ -288,12 +324,13 @@ impl Conductor {
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
         self.events.note_lost(snapshot.events_lost);
         self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
-        let mut message = self.message(&snapshot);
+        let mut message = convert::snapshot(&snapshot, &self.facts());
         let readers: Vec<Reader> =
             self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
-        for wish in self.asked.drain(..) {
+        for wish in std::mem::take(&mut self.asked) {
             let mut told = message.clone();
             self.watermarks.look(wish.reader, &mut told);
+            self.list_ports(&mut told);
             let _ = wish.answer.send(told); // a client that is gone needs none
         }
         if !readers.is_empty() {
@@ -304,40 +341,171 @@ impl Conductor {
 
     /// What clients are told of a snapshot that the loop has just filled.
     fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
-        let daemon = DaemonFacts { pfc_enabled: self.live.config().pfc_enabled, log: self.log.counts() };
-        let facts: Vec<_> = self.lives.facts().cloned().collect();
-        convert::snapshot(snapshot, &facts, &daemon)
+        let mut message = convert::snapshot(snapshot, &self.facts());
+        self.list_ports(&mut message);
+        message
     }
 
-    fn begin_order(&mut self, asked: Asked) {
+    fn facts(&self) -> DaemonFacts {
+        DaemonFacts { pfc_enabled: self.live.config().pfc_enabled, log: self.log.counts() }
+    }
+
+    /// The ports in the order of the file, without vacant places. One that the loop has not heard of yet is none.
+    fn list_ports(&self, message: &mut v1::Snapshot) {
+        let known = message.ports.len();
+        let places = self.live.places().of_file().iter().filter(|&&place| place < known);
+        let facts: Vec<_> = places.filter_map(|&place| Some((place, self.lives.facts(place)?))).collect();
+        convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
+    }
+
+    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
+    fn take_on_interfaces(&mut self) {
+        let mut live = self.live.clone();
+        let mut mtus = Vec::new();
+        for &place in self.live.places().of_file() {
+            if let Some(interface) = self.lives.interface(place) {
+                live.set_interface(place, interface);
+                mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
+            }
+        }
+        let warning = config::mtu_warning(mtus);
+        if let Some(message) = warning.as_ref().filter(|_| warning != self.mtu_warning) {
+            self.events.note_now(Description::new("mtus_differ", Severity::Warning, message.clone()));
+        }
+        self.mtu_warning = warning;
+        if live.places() != self.live.places() {
+            let command = Command::Apply(Box::new(live.settings()));
+            self.commands.push_back(command);
+            self.under_way =
+                Some(UnderWay { asked: None, changes: Vec::new(), live: Some(live), stage: Stage::Told });
+        }
+    }
+
+    async fn begin_order(&mut self, asked: Asked) {
         if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client was told that it failed
         }
         match orders::plan(&asked.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
-                self.commands.push_back(command);
-                self.under_way = Some(UnderWay { asked, changes, live });
+                let mut begun = UnderWay { asked: Some(asked), changes, live, stage: Stage::Told };
+                match self.open_added(&mut begun).await {
+                    Ok(true) => self.under_way = Some(begun),
+                    Ok(false) => {
+                        self.commands.push_back(command);
+                        self.under_way = Some(begun);
+                    }
+                    Err(error) => conclude(begun.asked, Err(unusable(&error.to_string()))),
+                }
             }
             Ok(None) => conclude(asked, Ok(Vec::new())),
             Err(refusal) => conclude(asked, Err(refusal)),
         }
     }
 
+    /// Begins to open the ports that an order adds. True if there are any: the loop is told once they are open.
+    async fn open_added(&mut self, order: &mut UnderWay) -> Result<bool> {
+        let Some(live) = &mut order.live else { return Ok(false) };
+        let added = live.places().added_to(self.live.places());
+        if added.is_empty() {
+            return Ok(false);
+        }
+        let names: Vec<String> =
+            added.iter().filter_map(|&place| live.places().interface(place).map(str::to_owned)).collect();
+        let interfaces = look_up(&names).await?;
+        let mut free = live.queues_set_aside().saturating_sub(self.lives.queues());
+        for (&place, interface) in added.iter().zip(&interfaces) {
+            let queues = xdp::queues_of(&interface.name)?;
+            free = free.checked_sub(queues as usize).with_context(|| {
+                format!(
+                    "interface {} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {} rx N` gives it \
+                     fewer; dataplane.spare_ports sets aside more at the next start",
+                    interface.name, interface.name
+                )
+            })?;
+            live.set_interface(place, interface);
+        }
+        let settings = live.settings();
+        for (&place, interface) in added.iter().zip(interfaces) {
+            let queues = xdp::queues_of(&interface.name)?;
+            self.lives.prepare(place, interface, (queues, settings.min_posted[place]));
+        }
+        order.stage = Stage::Opening(Command::Apply(Box::new(settings)));
+        Ok(true)
+    }
+
+    /// Goes on with an order that waits for ports.
+    fn go_on(&mut self) {
+        let Some(mut order) = self.under_way.take() else { return };
+        match (order.stage, self.lives.prepared()) {
+            (Stage::Opening(command), Some(Ok(()))) => {
+                self.commands.push_back(command);
+                order.stage = Stage::Told;
+            }
+            (Stage::Opening(_), Some(Err((place, why)))) => {
+                self.lives.give_up();
+                let name = order.live.as_ref().and_then(|live| live.places().name(place)).unwrap_or_default();
+                return conclude(order.asked, Err(unusable(&format!("port.{name}: {why}"))));
+            }
+            (Stage::Settling(places), _) if self.lives.are_settled(&places) => {
+                return conclude(order.asked, Ok(order.changes));
+            }
+            (stage, _) => order.stage = stage,
+        }
+        self.under_way = Some(order);
+    }
+
     /// The loop has done what it was told.
     fn finish_order(&mut self) {
-        let Some(UnderWay { asked, changes, live }) = self.under_way.take() else { return };
-        if let Some(live) = live {
-            self.live = live;
-            self.stalls.forget();
+        let Some(UnderWay { asked, changes, live, .. }) = self.under_way.take() else { return };
+        let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
+        if let Some(asked) = &asked {
+            self.events.keep_order(&asked.order, &changes);
         }
-        self.events.keep_order(&asked.order, &changes);
-        conclude(asked, Ok(changes));
+        if moved.is_empty() {
+            conclude(asked, Ok(changes));
+        } else {
+            self.under_way = Some(UnderWay { asked, changes, live: None, stage: Stage::Settling(moved) });
+        }
+    }
+
+    /// The loop runs with this from now on. The places of ports that came or went.
+    fn take_on(&mut self, live: Live) -> Vec<usize> {
+        let before = std::mem::replace(&mut self.live, live);
+        self.stalls.forget();
+        let now = self.live.places();
+        let (added, removed) = (now.added_to(before.places()), before.places().added_to(now));
+        for &place in &removed {
+            let name = before.places().name(place).unwrap_or_default();
+            let message =
+                "the port was removed: what it counted goes on in the sum of removed ports".to_owned();
+            self.events.note_now(Description::new("port_removed", Severity::Info, message).of_port(place));
+            info!(port = name, "removed");
+            if let Some(links) = &mut self.links {
+                links.forget(place);
+            }
+        }
+        for &place in &added {
+            self.events.set_name(place, now.name(place).unwrap_or_default());
+            self.watermarks.forget_place(place);
+            let interface = now.interface(place).unwrap_or_default();
+            let message = format!("the port was added, on interface {interface}");
+            self.events.note_now(Description::new("port_added", Severity::Info, message).of_port(place));
+        }
+        let settings = self.live.settings().switch;
+        for (place, interface) in self.lives.coming() {
+            if let Some(links) = &mut self.links {
+                links.add(place, interface);
+            }
+        }
+        self.lives.settle(&removed, &settings);
+        [added, removed].concat()
     }
 
     /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
     fn refuse_order(&mut self, port: usize) {
         let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
-        let name = &self.live.config().switch.ports[port].name;
+        self.lives.give_up();
+        let name = self.live.places().name(port).unwrap_or_default();
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
              a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
@@ -353,7 +521,7 @@ impl Conductor {
                 ("qdisc_stays", errno, "the queueing discipline of the port stays on its interface")
             }
         };
-        let interface = &self.live.config().interfaces[port];
+        let interface = self.live.places().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}: {}", io::Error::from_raw_os_error(errno));
         self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
     }
@@ -366,8 +534,22 @@ impl Conductor {
     }
 }
 
+/// Why a port cannot be added.
+fn unusable(why: &str) -> Refusal {
+    Refusal { reason: Reason::Precondition, message: format!("nothing was changed: {why}") }
+}
+
+/// The next change of an interface; never, if the kernel does not report them.
+async fn next_notice(links: &mut Option<Links>) -> Result<Notice> {
+    match links {
+        Some(links) => links.next().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Logs the outcome of an order and tells whoever waits for it.
-fn conclude(Asked { order, answer }: Asked, outcome: Outcome) {
+fn conclude(asked: impl Into<Option<Asked>>, outcome: Outcome) {
+    let Some(Asked { order, answer }) = asked.into() else { return };
     orders::log(&order, &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that is gone needs none

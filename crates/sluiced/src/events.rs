@@ -13,7 +13,7 @@ use tracing::{debug, error, info, warn};
 /// Where events go.
 pub struct Events {
     journal: Journal,
-    /// Names of the ports.
+    /// Names of the ports by their places; one that was removed still has events to be told.
     ports: Vec<String>,
     /// When the loop's clock began.
     started: std::time::Instant,
@@ -25,6 +25,14 @@ impl Events {
     /// Of a switch with these ports, whose clock began at `started`.
     pub fn new(journal: Journal, ports: Vec<String>, started: std::time::Instant) -> Self {
         Self { journal, ports, started, lost: 0 }
+    }
+
+    /// From now on the port at this place is called so.
+    pub fn set_name(&mut self, place: usize, name: &str) {
+        if self.ports.len() <= place {
+            self.ports.resize(place + 1, String::new());
+        }
+        self.ports[place] = name.to_owned();
     }
 
     /// Something happened in the loop at `at`.
@@ -119,6 +127,7 @@ impl Events {
             kind: event.kind.to_owned(),
             severity: event.severity.name().to_owned(),
             port: event.port.map(|port| self.ports[port].clone()),
+            port_number: event.port.map(|port| port as u32 + 1),
             priority: event.priority.map(|priority| priority as u32),
             queue: event.queue.map(|queue| queue as u32),
             values: event.values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),

@@ -76,7 +76,8 @@ impl Words {
 
     /// The same with other settings, or other gates.
     fn renew(&mut self, settings: &SwitchSettings) {
-        *self = Self::of(settings, std::mem::take(&mut self.ports).into_iter().map(|post| post.gate));
+        let gates = std::mem::take(&mut self.ports).into_iter().map(|post| post.gate);
+        *self = Self::of(settings, gates.chain(std::iter::repeat_with(|| None)));
     }
 }
 

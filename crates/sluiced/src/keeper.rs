@@ -11,16 +11,30 @@ use control::PortFacts;
 use xdp::{Dock, PacketSocket, XdpMode, XdpPort};
 
 /// What the thread is told to do with a port.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Task {
+    Assign(Assignment),
     Close,
     Open,
     Attach,
 }
 
+/// What a place is given to open a port on that was none before.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// The interface.
+    pub interface: String,
+    /// RX queues that there is memory for.
+    pub most_queues: u32,
+    /// Frames that it keeps posted at least.
+    pub min_posted: u32,
+}
+
 /// What became of it.
 #[derive(Debug)]
 pub enum Answer {
+    /// Another interface is to be opened from now on.
+    Assigned,
     /// The sockets are closed.
     Closed,
     /// Others are open, for the loop to take.
@@ -48,7 +62,7 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// Takes charge of these ports, which are open.
+    /// Takes charge of these ports, which are open, or on no interface yet.
     ///
     /// # Errors
     /// There is no thread to be had.
@@ -74,7 +88,12 @@ impl Keeper {
         self.docks[port].has_left()
     }
 
-    /// Closes what the loop has let go.
+    /// Makes the port at this place, which is closed, another one.
+    pub fn assign(&self, port: usize, assignment: Assignment) {
+        self.tell(port, Task::Assign(assignment));
+    }
+
+    /// Closes what the loop has let go, or has not taken.
     pub fn close(&self, port: usize) {
         self.tell(port, Task::Close);
     }
@@ -113,6 +132,10 @@ impl Drop for Keeper {
 
 fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
     let done = match task {
+        Task::Assign(Assignment { interface, most_queues, min_posted }) => {
+            keeper.assign(interface, most_queues, min_posted);
+            return Answer::Assigned;
+        }
         Task::Close => {
             keeper.close();
             return Answer::Closed;
@@ -132,6 +155,7 @@ fn facts(keeper: &xdp::Keeper) -> PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
+        mtu_bytes: 0, // the kernel tells it, whenever it changes
     }
 }
 

@@ -84,6 +84,21 @@ impl Life {
         Self { stage: Stage::Open, has_carrier, open_after: now }
     }
 
+    /// A port that is being opened for the first time.
+    pub fn opening(now: Instant) -> Self {
+        Self { stage: Stage::Opening, has_carrier: true, open_after: now }
+    }
+
+    /// Frames are being let in.
+    pub fn is_attaching(&self) -> bool {
+        self.stage == Stage::Attaching
+    }
+
+    /// Its sockets are closed, and the loop has taken its frames back.
+    pub fn is_closed(&self) -> bool {
+        self.stage == Stage::Closed
+    }
+
     /// Something is under way that answers soon.
     pub fn is_busy(&self) -> bool {
         !matches!(self.stage, Stage::Open | Stage::Closed)

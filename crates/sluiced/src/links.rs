@@ -12,8 +12,6 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMess
 use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
 use rtnetlink::sys::SocketAddr;
 use rtnetlink::{MulticastGroup, new_multicast_connection};
-use tokio::sync::mpsc;
-use tracing::error;
 use wire::mac::MacAddr;
 
 use crate::carrier::{Carrier, Change, Seen};
@@ -88,14 +86,28 @@ type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAd
 pub struct Links {
     handle: rtnetlink::Handle,
     messages: Messages,
-    ports: Vec<Port>,
+    /// By their places; some are vacant.
+    ports: Vec<Option<Port>>,
     notices: VecDeque<Notice>,
+    /// The places of ports whose interfaces must be looked at anew, from this one on.
+    ask_from: Option<usize>,
 }
 
 struct Port {
     interface: String,
     index: u32,
+    /// MTU in bytes, and speed in bit/s.
+    link: (u32, Option<u64>),
     carrier: Carrier,
+}
+
+impl Port {
+    /// A port on this interface; `None`: it is down, or gone.
+    fn on(interface: &Interface) -> Option<Self> {
+        let Interface { name, index, mtu, speed_bps, .. } = interface;
+        let carrier = Carrier::new(interface.seen)?;
+        Some(Self { interface: name.clone(), index: *index, link: (*mtu, *speed_bps), carrier })
+    }
 }
 
 /// Looks these interfaces up by name.
@@ -127,69 +139,81 @@ impl Links {
         let mut ports = Vec::with_capacity(names.len());
         for name in names {
             let interface = by_name(&handle, name).await?;
-            let at_start =
-                interface.and_then(|interface| Some((interface.index, Carrier::new(interface.seen)?)));
-            let Some((index, carrier)) = at_start else {
+            let Some(port) = interface.as_ref().and_then(Port::on) else {
                 bail!("interface {name} went away, or down, while it was being opened");
             };
-            ports.push(Port { interface: name.clone(), index, carrier });
+            ports.push(Some(port));
         }
-        Ok(Self { handle, messages, ports, notices: VecDeque::new() })
+        Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
+    }
+
+    /// Watches the interface of one port more, which was as `interface` says when it was looked up. False: there can be no port on it.
+    pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
+        let Some(port) = Port::on(interface) else { return false };
+        if self.ports.len() <= place {
+            self.ports.resize_with(place + 1, || None);
+        }
+        self.ports[place] = Some(port);
+        // What has changed since it was looked up nobody has reported.
+        self.ask_from = Some(self.ask_from.map_or(place, |from| from.min(place)));
+        true
+    }
+
+    /// Watches the interface of this port no more.
+    pub fn forget(&mut self, place: usize) {
+        self.ports[place] = None;
+        self.notices.retain(|notice| notice.port != place);
     }
 
     /// The port's interface has had no carrier since the start.
     pub fn is_waiting(&self, port: usize) -> bool {
-        self.ports[port].carrier == Carrier::Waiting
+        self.ports[port].as_ref().is_some_and(|port| port.carrier == Carrier::Waiting)
     }
 
-    /// From now on the changes come by this channel. They end only if the kernel does not report them any more.
-    pub fn notices(mut self) -> mpsc::Receiver<Notice> {
-        let (notices, noticed) = mpsc::channel(64);
-        tokio::spawn(async move {
-            loop {
-                match self.next().await {
-                    Ok(notice) => {
-                        if notices.send(notice).await.is_err() {
-                            return; // nobody listens any more
-                        }
-                    }
-                    Err(error) => return error!("changes of interfaces go unnoticed from now on: {error:#}"),
-                }
-            }
-        });
-        noticed
-    }
-
-    async fn next(&mut self) -> Result<Notice> {
+    /// Waits for the next change. It may be given up at any time, and is taken up where it was.
+    ///
+    /// # Errors
+    /// The kernel does not report them any more.
+    pub async fn next(&mut self) -> Result<Notice> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
                 return Ok(notice);
+            }
+            if let Some(place) = self.ask_from {
+                self.ask(place).await?;
+                self.ask_from = Some(place + 1).filter(|&next| next < self.ports.len());
+                continue;
             }
             let message = self.messages.next().await.context("netlink reports nothing any more")?;
             match message.0.payload {
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
                 NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
                 // More happened than the socket could hold.
-                NetlinkPayload::Overrun(_) => self.ask_all().await?,
+                NetlinkPayload::Overrun(_) => self.ask_from = Some(0),
                 _ => {}
             }
         }
     }
 
-    /// Looks at all interfaces anew.
-    async fn ask_all(&mut self) -> Result<()> {
-        for port in 0..self.ports.len() {
-            let interface = by_name(&self.handle, &self.ports[port].interface).await?;
-            // Another index: the one we had is gone, and this is a new one of the same name.
-            if interface.as_ref().is_none_or(|interface| interface.index != self.ports[port].index) {
-                self.observe(port, None);
-            }
-            if let Some(interface) = interface {
-                self.ports[port].index = interface.index;
-                self.observe(port, Some(interface));
-            }
+    /// Looks at an interface anew.
+    async fn ask(&mut self, place: usize) -> Result<()> {
+        let Some(Some(Port { interface, index: before, .. })) = self.ports.get(place) else { return Ok(()) };
+        let (before, interface) = (*before, by_name(&self.handle, interface).await?);
+        // Another index: the one we had is gone, and this is a new one of the same name.
+        if interface.as_ref().is_none_or(|interface| interface.index != before) {
+            self.observe(place, None);
+        }
+        if let Some(interface) = interface {
+            self.note_index(place, interface.index);
+            self.observe(place, Some(interface));
         }
         Ok(())
+    }
+
+    fn note_index(&mut self, place: usize, index: u32) {
+        if let Some(port) = &mut self.ports[place] {
+            port.index = index;
+        }
     }
 
     fn note(&mut self, link: &LinkMessage, deleted: bool) {
@@ -198,13 +222,14 @@ impl Links {
             return;
         }
         let index = link.header.index;
-        if let Some(port) = self.ports.iter().position(|port| port.index == index) {
+        let place = |is_it: &dyn Fn(&Port) -> bool| {
+            self.ports.iter().position(|port| port.as_ref().is_some_and(is_it))
+        };
+        if let Some(port) = place(&|port| port.index == index) {
             self.observe(port, (!deleted).then(|| describe(link)));
-        } else if !deleted
-            && let Some(port) = self.ports.iter().position(|port| Some(port.interface.as_str()) == name(link))
-        {
+        } else if !deleted && let Some(port) = place(&|port| Some(port.interface.as_str()) == name(link)) {
             // A new interface in the place of one that is gone.
-            self.ports[port].index = index;
+            self.note_index(port, index);
             self.observe(port, Some(describe(link)));
         }
     }
@@ -212,7 +237,10 @@ impl Links {
     /// What there is now of a port's interface.
     fn observe(&mut self, port: usize, interface: Option<Interface>) {
         let seen = interface.as_ref().map_or(Seen::Gone, |interface| interface.seen);
-        if let Some(change) = self.ports[port].carrier.observe(seen) {
+        let Some(watched) = &mut self.ports[port] else { return };
+        let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
+        let is_other = std::mem::replace(&mut watched.link, link) != link;
+        if let Some(change) = watched.carrier.observe(seen).or(is_other.then_some(Change::Altered)) {
             self.notices.push_back(Notice { port, change, interface });
         }
     }

@@ -1,16 +1,19 @@
 //! The configuration that a running switch has, and how it comes to another.
 //!
 //! Rule: a configuration is applied whole or not at all. The file is read again, checked whole and compared with what
-//! runs; where anything differs that only a restart changes, nothing is applied.
+//! runs; where anything differs that only a restart changes, nothing is applied. Each port has a place in the switch ([`Places`]),
+//! which it keeps for as long as it is there.
 
 use std::path::{Path, PathBuf};
 
 use config::{Changes, Config};
 use control::{Reason, Refusal};
 use dataplane::Settings;
-use switch::frames_needed;
+use switch::{SwitchSettings, frames_needed};
 
 use crate::file::{self, Wrong};
+use crate::links::Interface;
+use crate::places::{Link, Places};
 use crate::ports;
 
 /// What runs.
@@ -20,21 +23,39 @@ pub struct Live {
     config: Config,
     /// Frames of memory that were set aside for the switch at the start.
     frames: usize,
-    /// Speed of each port's link in bit/s, where the driver tells it.
-    link_speeds_bps: Vec<Option<u64>>,
+    /// Which port is where.
+    places: Places,
+    /// RX queues that memory was set aside for at the start.
+    queues: usize,
 }
 
 impl Live {
     /// A switch that starts with `config`, which was read from `file`.
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        let link_speeds_bps = vec![None; config.switch.ports.len()];
-        Self { frames: frames_needed(&config.switch), file, config, link_speeds_bps }
+        let places = Places::new(&config);
+        Self { frames: ports::switch_frames(&config), file, config, places, queues: 0 }
     }
 
-    /// The same on these links, in the order of the ports; speeds in bit/s.
-    pub fn on_links(self, link_speeds_bps: Vec<Option<u64>>) -> Self {
-        Self { link_speeds_bps, ..self }
+    /// The same with memory for so many RX queues.
+    pub fn with_queues(self, queues: usize) -> Self {
+        Self { queues, ..self }
+    }
+
+    /// RX queues that memory was set aside for, of all ports together.
+    pub fn queues_set_aside(&self) -> usize {
+        self.queues
+    }
+
+    /// Which port is where.
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The port at this place is on this interface.
+    pub fn set_interface(&mut self, place: usize, interface: &Interface) {
+        let link = Link { speed_bps: interface.speed_bps, mtu_bytes: Some(interface.mtu) };
+        self.places.set_link(place, link);
     }
 
     /// The file that a reload reads.
@@ -50,14 +71,11 @@ impl Live {
     /// What the loop is given.
     pub fn settings(&self) -> Settings {
         let Config { switch, pfc_enabled, .. } = &self.config;
-        let mut settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
-        for (port, &speed) in settings.ports.iter_mut().zip(&self.link_speeds_bps) {
-            port.link_speed_bps = speed;
-        }
+        let settings = if *pfc_enabled { switch.clone() } else { switch.without_pfc() };
         Settings {
-            switch: settings,
             // Also while PFC is off, so that it can be turned on at any time.
-            min_posted: switch.ports.iter().map(ports::min_posted).collect(),
+            min_posted: self.places.settle(&switch.ports).iter().map(ports::min_posted).collect(),
+            switch: SwitchSettings { ports: self.places.settle(&settings.ports), ..settings },
         }
     }
 
@@ -94,6 +112,7 @@ impl Live {
 
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), Refusal> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
+        let places = self.places.of(&config)?;
         let needed = frames_needed(&config.switch);
         if needed > self.frames {
             restart.push(format!(
@@ -103,7 +122,7 @@ impl Live {
         }
         if restart.is_empty() {
             file::log_warnings(&config);
-            return Ok((Self { config, ..self.clone() }, live));
+            return Ok((Self { config, places, ..self.clone() }, live));
         }
         let message = format!(
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n{}",
@@ -167,7 +186,7 @@ mod tests {
             message,
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
              port.a: interface \"veth0\" → \"veth1\"\n\
-             buffer: memory for 19705 frames (a frame a cell), as 16149 were set aside at the start"
+             buffer: memory for 19705 frames (a frame a cell), as 16661 were set aside at the start"
         );
     }
 

@@ -1,6 +1,9 @@
 //! The ports of a running switch and their interfaces: who is told what when one comes or goes. When to do what is
 //! [`crate::life`]'s rule.
 //!
+//! A port that a reload adds is opened before the loop hears of it, so that one that cannot be opened is refused and nothing has
+//! changed ([`Lives::prepare`]). One that it removes leaves its place once its sockets are closed and the loop has its frames back.
+//!
 //! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be another file's.
 
 use std::time::Instant;
@@ -12,14 +15,18 @@ use tracing::warn;
 
 use crate::carrier::{Change, Seen};
 use crate::guard::{Gate, Guard};
-use crate::keeper::{Answer, Keeper};
+use crate::keeper::{Answer, Assignment, Keeper};
 use crate::life::{Happening, Life, Step};
 use crate::links::{Interface, Links, Notice};
 
-/// The ports in their order.
+/// The ports by their places.
 pub struct Lives {
-    ports: Vec<Port>,
+    ports: Vec<Option<Port>>,
+    /// Those that a reload is about to add, and why they cannot be, once that is known.
+    coming: Vec<(usize, Port, Option<Result<(), String>>)>,
     keeper: Keeper,
+    /// Some interface is not what it was.
+    altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
     /// For the loop.
@@ -32,36 +39,123 @@ struct Port {
     life: Life,
     interface: Interface,
     facts: PortFacts,
+    /// RX queues that there is memory for.
+    queues: u32,
     /// Why it could not be opened when that was last tried.
     failure: Option<String>,
+    /// It has been removed, and leaves its place once all of it is closed.
+    leaves: bool,
 }
 
 impl Lives {
-    /// Of ports that have just been opened on these interfaces.
+    /// Of ports that have just been opened on these interfaces, each with so many RX queues.
     pub fn new(
         keeper: Keeper,
         guard: Option<Guard>,
-        facts: Vec<PortFacts>,
+        facts: Vec<(PortFacts, u32)>,
         interfaces: Vec<Interface>,
         links: &Links,
     ) -> Self {
         let now = Instant::now();
-        let port = |(number, (facts, interface))| {
+        let port = |(number, ((facts, queues), interface))| {
             let life = Life::new(!links.is_waiting(number), now);
-            Port { life, interface, facts, failure: None }
+            Some(Port { life, interface, facts, queues, failure: None, leaves: false })
         };
         let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
-        Self { ports, keeper, guard, commands: Vec::new(), events: Vec::new() }
+        Self {
+            ports,
+            coming: Vec::new(),
+            keeper,
+            altered: true,
+            guard,
+            commands: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
-    /// What clients are told of each port's interface.
-    pub fn facts(&self) -> impl Iterator<Item = &PortFacts> {
-        self.ports.iter().map(|port| &port.facts)
+    /// What clients are told of the interface of the port at this place.
+    pub fn facts(&self, place: usize) -> Option<PortFacts> {
+        let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
+        Some(PortFacts { mtu_bytes: interface.mtu, ..facts.clone() })
+    }
+
+    /// The interface of the port at this place, as the kernel last described it.
+    pub fn interface(&self, place: usize) -> Option<&Interface> {
+        Some(&self.ports.get(place)?.as_ref()?.interface)
+    }
+
+    /// Some interface is not what it was since this was last asked.
+    pub fn take_altered(&mut self) -> bool {
+        std::mem::take(&mut self.altered)
+    }
+
+    /// RX queues that there is memory for, of all ports, those that leave included.
+    pub fn queues(&self) -> usize {
+        self.ports.iter().flatten().map(|port| port.queues as usize).sum()
     }
 
     /// Something is under way that answers soon.
     pub fn is_busy(&self) -> bool {
-        self.ports.iter().any(|port| port.life.is_busy())
+        !self.coming.is_empty() || self.ports.iter().flatten().any(|port| port.leaves || port.life.is_busy())
+    }
+
+    /// These places are as the last reload wants them: with open ports, or vacant.
+    pub fn are_settled(&self, places: &[usize]) -> bool {
+        let port = |place: &usize| self.ports.get(*place).and_then(Option::as_ref);
+        places.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
+    }
+
+    /// Opens a port on this interface, at a place that is vacant, for the loop to take if all that belongs to the same reload can be
+    /// opened.
+    pub fn prepare(&mut self, place: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
+        let name = interface.name.clone();
+        self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
+        self.keeper.open(place);
+        let facts = PortFacts {
+            interface: name,
+            xdp_mode: "native".to_owned(),
+            vlan_tags_restored: false,
+            mtu_bytes: 0,
+        };
+        let life = Life::opening(Instant::now());
+        let port = Port { life, interface, facts, queues, failure: None, leaves: false };
+        self.coming.push((place, port, None));
+    }
+
+    /// Whether all that were prepared are open, or why one of them is not, and its place; `None`: that is not known yet.
+    pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
+        let answers = self.coming.iter().map(|(place, _, answer)| Some((*place, answer.as_ref()?)));
+        let answers: Vec<_> = answers.collect::<Option<_>>()?;
+        let failed = answers.into_iter().find_map(|(place, answer)| Some((place, answer.clone().err()?)));
+        Some(failed.map_or(Ok(()), Err))
+    }
+
+    /// The places of those that were prepared, and their interfaces.
+    pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
+        self.coming.iter().map(|(place, port, _)| (*place, &port.interface))
+    }
+
+    /// Closes what was prepared.
+    pub fn give_up(&mut self) {
+        for (place, ..) in self.coming.drain(..) {
+            self.keeper.close(place);
+        }
+    }
+
+    /// The loop has taken other settings: what was prepared is there from now on, and the ports at these places are not.
+    pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
+        for &place in removed {
+            if let Some(port) = &mut self.ports[place] {
+                port.life.end();
+                port.leaves = true;
+            }
+        }
+        self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
+        for (place, port, _) in std::mem::take(&mut self.coming) {
+            self.ports[place] = Some(port);
+            self.altered = true;
+            self.happen(place, Happening::Opened);
+        }
     }
 
     /// Other settings are in force.
@@ -73,7 +167,12 @@ impl Lives {
 
     /// A change of a port's interface.
     pub fn note(&mut self, Notice { port, change, interface }: Notice) {
-        let name = &self.ports[port].facts.interface;
+        let Some(Some(Port { facts, interface: before, .. })) = self.ports.get_mut(port) else { return };
+        if let Some(interface) = interface {
+            *before = interface;
+            self.altered = true;
+        }
+        let name = &facts.interface;
         let (kind, severity, what) = match change {
             Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
             Change::Lost(Seen::Gone) => {
@@ -88,12 +187,10 @@ impl Lives {
                 "has lost its carrier: the port goes down, the others go on",
             ),
             Change::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+            Change::Altered => return,
         };
         let message = format!("the interface {name} {what}");
         self.events.push(Description::new(kind, severity, message).of_port(port));
-        if let Some(interface) = interface {
-            self.ports[port].interface = interface;
-        }
         self.happen(port, Happening::Carrier(!matches!(change, Change::Lost(_))));
     }
 
@@ -110,11 +207,16 @@ impl Lives {
             }
         }
         while let Some((port, answer)) = self.keeper.answer() {
-            let happening = self.take(port, answer, &settings);
-            self.happen(port, happening);
+            if let Some(happening) = self.take(port, answer, &settings) {
+                self.happen(port, happening);
+            }
         }
         for port in 0..self.ports.len() {
             self.happen(port, Happening::Time);
+            if self.ports[port].as_ref().is_some_and(|port| port.leaves && port.life.is_closed()) {
+                self.keeper.close(port); // what was opened, and never taken
+                self.ports[port] = None;
+            }
         }
     }
 
@@ -130,14 +232,31 @@ impl Lives {
 
     /// The switch is about to end: no port is opened any more.
     pub fn wind_up(&mut self) {
-        self.ports.iter_mut().for_each(|port| port.life.end());
+        self.ports.iter_mut().flatten().for_each(|port| port.life.end());
     }
 
-    fn take(&mut self, number: usize, answer: Answer, settings: &impl Fn() -> SwitchSettings) -> Happening {
-        let port = &mut self.ports[number];
-        match answer {
+    /// What an answer of the keeper means for a port; nothing for one that is not there yet, or no more.
+    fn take(
+        &mut self,
+        number: usize,
+        answer: Answer,
+        settings: &impl Fn() -> SwitchSettings,
+    ) -> Option<Happening> {
+        if let Some((.., prepared)) = self.coming.iter_mut().find(|(place, ..)| *place == number) {
+            match answer {
+                Answer::Opened => *prepared = Some(Ok(())),
+                Answer::Failed(why) => *prepared = Some(Err(why)),
+                Answer::Assigned | Answer::Closed | Answer::Attached { .. } => {}
+            }
+            return None;
+        }
+        let port = self.ports.get_mut(number)?.as_mut()?;
+        Some(match answer {
+            Answer::Assigned => return None,
             Answer::Closed => Happening::Closed,
             Answer::Opened => Happening::Opened,
+            // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not know them.
+            Answer::Attached { .. } if !port.life.is_attaching() => return None,
             Answer::Attached { facts, fds, packets } => {
                 (port.facts, port.failure) = (facts, None);
                 match (&self.guard, packets) {
@@ -161,11 +280,11 @@ impl Lives {
                 }
                 Happening::Failed
             }
-        }
+        })
     }
 
     fn happen(&mut self, number: usize, happening: Happening) {
-        let port = &mut self.ports[number];
+        let Some(Some(port)) = self.ports.get_mut(number) else { return };
         let Some(step) = port.life.note(happening, Instant::now()) else { return };
         match step {
             Step::TakeDown => self.commands.push(Command::PortDown(number)),

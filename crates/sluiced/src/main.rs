@@ -15,6 +15,7 @@ mod lives;
 mod log;
 mod machine;
 mod orders;
+mod places;
 mod ports;
 mod recording;
 mod report;

@@ -56,10 +56,10 @@ pub fn plan(order: &Order, live: &Live) -> Result<Option<Step>, Refusal> {
     Ok(Some(step))
 }
 
-/// The number of the port of this name.
+/// The place of the port of this name.
 fn number(name: &str, live: &Live) -> Result<usize, Refusal> {
     let ports = &live.config().switch.ports;
-    ports.iter().position(|port| port.name == name).ok_or_else(|| {
+    live.places().of_name(name).ok_or_else(|| {
         let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
         let message = format!("there is no port `{name}`; the ports are {}", names.join(", "));
         Refusal { reason: Reason::NotFound, message }

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use config::Config;
 use control::PortFacts;
 use switch::PortSettings;
+use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
 use xdp::{PortSetup, Umem, XdpPort};
 
@@ -19,7 +20,7 @@ const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
 /// Open ports on their memory.
 #[derive(Debug)]
 pub struct OpenPorts {
-    /// The ports, in the order of the configuration. Before `memory`, so that they are closed first.
+    /// The ports, in the order of the configuration, and closed ones for all that may be added. Before `memory`, so that they are closed first.
     pub ports: Vec<XdpPort>,
     /// Where their frames lie.
     pub memory: Umem,
@@ -40,17 +41,23 @@ impl OpenPorts {
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
         }
+        let spare = PortSetup { promiscuous: true, ..PortSetup::default() };
+        while ports.len() < MAX_PORTS {
+            ports.push(XdpPort::vacant(&mut memory, &spare)?);
+        }
         Ok(Self { ports, memory })
     }
 
-    /// What clients are told of each port's interface.
+    /// What clients are told of each open port's interface.
     pub fn facts(&self) -> Vec<PortFacts> {
         self.ports
             .iter()
+            .filter(|port| port.queues() > 0)
             .map(|port| PortFacts {
                 interface: port.interface().to_owned(),
                 xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
+                mtu_bytes: 0,
             })
             .collect()
     }
@@ -68,13 +75,30 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
     min_posted
 }
 
+/// Cells that a port which is added later may reserve beyond what its neighbours then reserve less, and its PFC frames.
+const SPARE_PORT_FRAMES: usize = 256;
+
+/// Frames of memory for what the switch may hold, with ports that may be added.
+pub fn switch_frames(config: &Config) -> usize {
+    switch::frames_needed(&config.switch) + config.dataplane.spare_ports * SPARE_PORT_FRAMES
+}
+
+/// RX queues that memory is set aside for: those of these interfaces together, and spare ones.
+///
+/// # Errors
+/// An interface is gone, or cannot be asked.
+pub fn queues_set_aside(config: &Config) -> Result<usize> {
+    let mut queues = config.dataplane.spare_ports;
+    for interface in &config.interfaces {
+        queues += xdp::queues_of(interface)? as usize;
+    }
+    Ok(queues)
+}
+
 /// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
 /// memory does.
 fn memory_for(config: &Config) -> Result<Umem> {
-    let mut frames = switch::frames_needed(&config.switch);
-    for interface in &config.interfaces {
-        frames += xdp::frames_for(interface)?;
-    }
+    let frames = switch_frames(config) + queues_set_aside(config)? * xdp::FRAMES_OF_A_QUEUE;
     let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
     let memory = Umem::new(frames, frame_bytes).context("buffer")?;
     info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");

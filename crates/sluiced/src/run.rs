@@ -64,13 +64,18 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     socket::must_be_free(&config.control_socket)?;
     telemetry::check(Settings::of(config, live.file()))?;
     let interfaces = look_up(&config.interfaces).await?;
-    let live = live.on_links(interfaces.iter().map(|interface| interface.speed_bps).collect());
+    let mut live = live;
+    for (place, interface) in interfaces.iter().enumerate() {
+        live.set_interface(place, interface);
+    }
     let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
+    let live = live.with_queues(ports::queues_set_aside(config)?);
     let mut open = OpenPorts::open(config)?;
     let facts = open.facts();
+    let queues: Vec<u32> = open.ports.iter().map(|port| port.queues() as u32).collect();
     let links = Links::watch(&config.interfaces).await?;
     let (listener, socket_file) = socket::bind(&config.control_socket)?;
     listener.set_nonblocking(true)?;
@@ -95,13 +100,8 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let journal = Journal::default();
     let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
     let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
-    let telemetry = Telemetry::start(
-        Settings::of(config, live.file()),
-        device,
-        names.clone(),
-        requests.clone(),
-        journal.clone(),
-    )?;
+    let telemetry =
+        Telemetry::start(Settings::of(config, live.file()), device, requests.clone(), journal.clone())?;
     let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
     let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
         let _ = api_ends.await;
@@ -121,9 +121,9 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
-    let lives = Lives::new(keeper, guard, facts, interfaces, &links);
-    let end = Conductor::new(handle, live, lives, log.clone(), stalls, events)
-        .run(requested, links.notices(), &machine, &mut signals)
+    let lives = Lives::new(keeper, guard, facts.into_iter().zip(queues).collect(), interfaces, &links);
+    let end = Conductor::new(handle, live, (lives, links), log.clone(), stalls, events)
+        .run(requested, &machine, &mut signals)
         .await;
     drop(socket_file);
     drop(end_api);

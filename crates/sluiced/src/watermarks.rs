@@ -8,6 +8,12 @@ use std::collections::BTreeMap;
 
 use control::server::Reader;
 use control::v1::{Level, Snapshot};
+use switch::settings::{POOLS, PRIORITIES};
+
+/// Four pools at ingress, four at egress, and headroom.
+const LEVELS_OF_POOLS: usize = 2 * POOLS + 1;
+/// Three of each group, one of each queue.
+const LEVELS_OF_A_PORT: usize = 4 * PRIORITIES;
 
 /// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are as many as the file makes.
 #[derive(Debug)]
@@ -23,7 +29,18 @@ impl Default for Watermarks {
 }
 
 impl Watermarks {
-    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it.
+    /// Another port has this place: nobody has missed anything of it.
+    pub fn forget_place(&mut self, place: usize) {
+        for unseen in self.unseen.values_mut() {
+            unseen
+                .iter_mut()
+                .skip(LEVELS_OF_POOLS + place * LEVELS_OF_A_PORT)
+                .take(LEVELS_OF_A_PORT)
+                .for_each(|peak| *peak = 0);
+        }
+    }
+
+    /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it: with all places of ports.
     pub fn look(&mut self, reader: Reader, snapshot: &mut Snapshot) {
         let unseen = self.unseen.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
@@ -112,6 +129,33 @@ mod tests {
                 watermarks.begin_anew(&mut taken, &[reader]);
             }
         }
+    }
+
+    /// Of a switch with all its groups and queues, two ports, and peaks of 5 at each.
+    #[test]
+    fn a_place_that_another_port_has_begins_anew() {
+        let level = || Some(Level { peak_read_cells: 5, ..Level::default() });
+        let pool = || Pool { level: level(), ..Pool::default() };
+        let group = || Group { shared: level(), headroom: level(), total: level(), ..Group::default() };
+        let queue = || Queue { level: level(), ..Queue::default() };
+        let groups = (0..8).map(|_| group()).collect();
+        let port = Port { groups, queues: (0..8).map(|_| queue()).collect(), ..Port::default() };
+        let mut taken = Snapshot {
+            ports: vec![port.clone(), port],
+            ingress_pools: (0..4).map(|_| pool()).collect(),
+            egress_pools: (0..4).map(|_| pool()).collect(),
+            headroom: Some(pool()),
+            ..Snapshot::default()
+        };
+        let mut watermarks = Watermarks::default();
+        watermarks.begin_anew(&mut taken, &[Reader::Metrics]);
+        watermarks.forget_place(1);
+        levels(&mut taken).for_each(|level| level.peak_read_cells = 0);
+        watermarks.look(Reader::Api, &mut taken);
+        let peaks: Vec<u32> = levels(&mut taken).map(|level| level.peak_read_cells).collect();
+        let kept = LEVELS_OF_POOLS + LEVELS_OF_A_PORT;
+        assert_eq!(peaks.len(), kept + LEVELS_OF_A_PORT);
+        assert!(peaks[..kept].iter().all(|&peak| peak == 5) && peaks[kept..].iter().all(|&peak| peak == 0));
     }
 
     #[test]

@@ -5,11 +5,11 @@
 //! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
 //! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
 //! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
-//! their flow may overtake them.
+//! their flow may overtake them. Ports that are new, or no longer there, are [`crate::places`]' matter.
 //! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
 
 use crate::limits::EgressLimits;
-use crate::settings::{PRIORITIES, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::switch::Switch;
 use crate::time::Instant;
 
@@ -17,13 +17,16 @@ impl Switch {
     /// Other settings from now on.
     ///
     /// # Panics
-    /// If the ports are not as many, or cells not as large, as those the switch was made with. The bridge table keeps
-    /// the size that it was made with.
+    /// If there are fewer places of ports than there were, or more than [`MAX_PORTS`], if one that becomes vacant is still up, or if
+    /// cells are of another size than those that the switch was made with. The bridge table keeps the size that it was made with.
     pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
-        assert_eq!(settings.ports.len(), self.ingress.len(), "a switch keeps its ports");
+        let places = settings.ports.len();
+        assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");
         assert_eq!(settings.buffer.cell_bytes, self.cell.bytes(), "cells keep their size");
+        let adds_ports = self.added_by(settings).next().is_some();
         self.ingress.iter().for_each(|ingress| ingress.withdraw(&mut self.pools));
         self.egress.iter().for_each(|egress| egress.withdraw(&mut self.pools));
+        self.settle_places(settings, now);
         self.pools.resize(&settings.buffer);
         for (ingress, port) in self.ingress.iter_mut().zip(&settings.ports) {
             ingress.reconfigure(port, settings.usage_percent, &mut self.pools);
@@ -40,7 +43,8 @@ impl Switch {
             self.ingress[port].tell_again();
         }
         self.set_static_addresses(&settings.ports);
-        let other_alarms = self.settings.alarms != settings.alarms
+        let other_alarms = adds_ports
+            || self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
         self.due_at = Instant::default(); // watchdogs look at what they are told now

@@ -313,6 +313,12 @@ impl Bridge {
         }
     }
 
+    /// Another port has this place, of which nothing is known.
+    pub(crate) fn begin_anew(&mut self, port: usize) {
+        debug_assert_eq!(self.shares[port].entries, 0, "the one before was forgotten when it went down");
+        self.shares[port].refused = 0;
+    }
+
     /// Forgets every address learned on a port that went down.
     pub fn forget_port(&mut self, port: usize) {
         let is_there = |entry: &Entry| {

@@ -37,11 +37,13 @@ pub enum DropReason {
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
     PortDown,
+    /// It is longer than the interface that it was to leave by can send.
+    MtuExceeded,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 12] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
@@ -53,6 +55,7 @@ impl DropReason {
         DropReason::Watchdog,
         DropReason::NoCopy,
         DropReason::PortDown,
+        DropReason::MtuExceeded,
     ];
 
     /// The name in outputs.
@@ -69,6 +72,7 @@ impl DropReason {
             DropReason::Watchdog => "watchdog",
             DropReason::NoCopy => "no_copy",
             DropReason::PortDown => "port_down",
+            DropReason::MtuExceeded => "mtu_exceeded",
         }
     }
 }
@@ -135,8 +139,10 @@ pub struct PfcCount {
 pub struct Snapshot {
     /// When it was taken: the switch's [`crate::Instant`], in nanoseconds.
     pub at_ns: Nanos,
-    /// The ports, in their order.
+    /// The places of ports, in their order; a vacant one has no name.
     pub ports: Vec<PortSnapshot>,
+    /// What ports counted that are there no more.
+    pub removed_ports: RemovedPorts,
     /// The service pools of the shared area as ingress sees them.
     pub ingress_pools: [PoolSnapshot; POOLS],
     /// … and as egress sees them.
@@ -182,14 +188,33 @@ pub fn turn_time(nanos: Nanos) -> usize {
     ((u64::BITS - micros.leading_zeros()) as usize).min(TURN_TIMES - 1)
 }
 
+/// What ports counted that are there no more, so that what passed through them stays in the account.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemovedPorts {
+    /// Ports that were removed.
+    pub ports: u64,
+    /// Data frames taken from their interfaces.
+    pub received: Count,
+    /// Data frames that left by them.
+    pub transmitted: Count,
+    /// Dropped frames by [`DropReason`].
+    pub drops: [Count; DropReason::ALL.len()],
+    /// Data frames that the kernel took and lost.
+    pub kernel_lost_frames: u64,
+    /// Frames that the kernel had nowhere to put, or that waited in an RX ring when it was closed.
+    pub kernel_dropped_frames: u64,
+}
+
 /// One port.
 ///
-/// Conservation (docs/law.md, "Invariants", 5), over all ports, once idle: Σ received + flood copies = Σ transmitted + Σ drops
+/// Conservation (docs/law.md, "Invariants", 5), over all ports, those that were removed included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
 /// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
     /// The port's name.
     pub name: String,
+    /// Its number, from 1, for as long as it is there; a later port may have it again.
+    pub number: u16,
     /// Carries frames.
     pub up: bool,
     /// Its transmission is held (for tests).
@@ -211,7 +236,7 @@ pub struct PortSnapshot {
     pub drops: [Count; DropReason::ALL.len()],
     /// Of these the frames that came in here and were dropped before they had a place in any queue.
     pub input_dropped: Count,
-    /// … and those that were to leave here: tail drops, WRED, and what waited for a port that went down.
+    /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a port that went down.
     pub output_dropped: Count,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
     pub kernel_lost_frames: u64,

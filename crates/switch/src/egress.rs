@@ -23,7 +23,7 @@ use crate::settings::{
 use crate::shaper::Shaper;
 use crate::store::{Charge, List, Store};
 use crate::storm::Watchdog;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::watchdog::{self, Seen};
 use crate::watermark::Mark;
 use crate::wred::{Random, Verdict};
@@ -38,6 +38,18 @@ struct Shaped {
     queues: Set8,
     rate: Rate,
     shaper: Shaper,
+}
+
+/// Frames that were too long are told of once so long.
+const TELL_NS: Nanos = 1_000_000_000;
+
+/// Frames that were too long for the interface.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct TooLong {
+    /// Those that nobody has been told of.
+    frames: u64,
+    /// No sooner than this.
+    tell_at: Instant,
 }
 
 /// A frame that may leave now.
@@ -61,6 +73,8 @@ pub struct Egress {
     /// Nothing but PFC leaves.
     on_hold: bool,
     rewrites: bool,
+    /// Longer frames do not leave here.
+    longest_bytes: u16,
     in_flight_bytes: u32,
     in_flight_limit_bytes: u32,
     in_flight_peak_bytes: u32,
@@ -87,6 +101,7 @@ pub struct Egress {
     rewrite: RewriteSettings,
     schedule: ScheduleSettings,
     drops: [Count; DropReason::ALL.len()],
+    too_long: TooLong,
     kernel_lost_frames: u64,
     pfc_malformed: u64,
     pause_received: u64,
@@ -101,6 +116,8 @@ impl Egress {
             backlogged: Fifos::EMPTY,
             on_hold: false,
             rewrites: settings.rewrite != RewriteSettings::default(),
+            longest_bytes: settings.longest_frame_bytes(),
+            too_long: TooLong::default(),
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
@@ -125,15 +142,19 @@ impl Egress {
         }
     }
 
-    /// A frame of `cells` fits in its queue.
+    /// A frame fits the line and its queue.
     #[inline]
     pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
-        self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
+        charge.len <= self.longest_bytes
+            && self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
     }
 
     /// Why a frame does not fit.
     #[cold]
     pub fn refusal(&self, charge: &Charge) -> DropReason {
+        if charge.len > self.longest_bytes {
+            return DropReason::MtuExceeded;
+        }
         let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
@@ -152,9 +173,21 @@ impl Egress {
         let queue = &mut self.queues[charge.queue()];
         match reason {
             DropReason::Watchdog => queue.count_storm_drop(charge.len),
+            DropReason::MtuExceeded => self.too_long.frames += 1,
             DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
             _ => queue.count_drop(charge.len, charge.cells(), now),
         }
+    }
+
+    /// Frames that were too long and that nobody has been told of, if it is time to tell: once a second while there are any.
+    #[cold]
+    pub(crate) fn untold_too_long(&mut self, now: Instant) -> Option<u64> {
+        let frames = self.too_long.frames;
+        if frames == 0 || now < self.too_long.tell_at {
+            return None;
+        }
+        self.too_long = TooLong { frames: 0, tell_at: now + TELL_NS };
+        Some(frames)
     }
 
     /// Counts a frame that was to leave here and was dropped.
@@ -470,6 +503,11 @@ impl Egress {
         some_queue.min(self.pauses.next_end()).min(link_free).max(self.shaper.free_at()).max(now)
     }
 
+    /// Nothing waits, and nothing is on its way out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.backlogged.is_empty() && self.in_flight_bytes == 0
+    }
+
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.queues.iter().for_each(|queue| queue.withdraw(pools));
@@ -499,6 +537,7 @@ impl Egress {
         self.fifos_of_priorities = stopped_by_pauses(settings, limits);
         self.rewrites = settings.rewrite != RewriteSettings::default();
         self.rewrite = settings.rewrite;
+        self.longest_bytes = settings.longest_frame_bytes();
         self.in_flight_limit_bytes = settings.in_flight_bytes;
         let overhead_changes = self.shaper.overhead_bytes() != settings.overhead_bytes;
         if overhead_changes || self.schedule != settings.schedule {

@@ -56,6 +56,13 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// Frames were dropped that are longer than the port's interface can send (one event a second at most).
+    MtuExceeded {
+        /// Port number.
+        port: usize,
+        /// Frames since the last such event.
+        frames: u64,
+    },
     /// The port has as many addresses in the bridge table as it may have: its next ones are not learned (one event an episode;
     /// the counters have the rest).
     AddressLimit {
@@ -323,6 +330,16 @@ impl Event {
                 format!(
                     "the kernel gave back {frames} frames that it did not have, or gave them back twice; they were ignored. \
                      This is a fault of the kernel or of the interface's driver"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::MtuExceeded { port, frames } => Description::new(
+                "mtu_exceeded",
+                Severity::Error,
+                format!(
+                    "{frames} frames were too long to leave by this port, whatever their priority, and were dropped: give its interface \
+                     the MTU that the other ports have"
                 ),
             )
             .of_port(port)

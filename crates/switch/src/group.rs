@@ -350,6 +350,13 @@ impl Group {
         self.is_protected() && (self.xoff || self.shared_cells() > 0)
     }
 
+    /// Takes the place of an earlier group, and what that still holds with it; `reconfigure` charges it to the pool.
+    pub(crate) fn succeed(&mut self, earlier: &Group) {
+        (self.used_cells, self.headroom_cells) = (earlier.used_cells, earlier.headroom_cells);
+        self.peaks.total.lift(self.cells());
+        self.peaks.headroom.lift(self.headroom_cells);
+    }
+
     /// Other settings are coming: gives the shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.pool_mut(pools).give(self.shared_cells());

@@ -276,6 +276,11 @@ impl Ingress {
         }
     }
 
+    /// Takes the place of another port, of whose frames some may still wait elsewhere.
+    pub(crate) fn succeed(&mut self, earlier: &Ingress) {
+        self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
+    }
+
     /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
         self.groups.iter().for_each(|group| group.withdraw(pools));

@@ -24,6 +24,7 @@ pub mod memory;
 pub mod pfc_rates;
 pub mod pfc_received;
 pub mod pfc_sent;
+mod places;
 pub mod pool;
 pub mod queue;
 pub mod rewrite;

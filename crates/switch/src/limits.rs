@@ -55,7 +55,7 @@ pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
 
 fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop: bool) -> Limits {
     let queue = port.queues[queue];
-    let of_ports = settings.buffer.fixed_cells / settings.ports.len() as u32;
+    let of_ports = settings.buffer.fixed_cells / settings.port_count().max(1) as u32;
     let default = Threshold::Dynamic(Alpha::from_percent(DEFAULT_SHARED_PERCENT));
     Limits {
         pool: queue.pool,

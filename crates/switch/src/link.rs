@@ -34,7 +34,7 @@ impl Switch {
 
     /// The port carries frames again, and sends PFC from `mac` from now on (`None`: as before).
     pub fn port_up(&mut self, port: usize, mac: Option<MacAddr>, now: Instant) {
-        if self.up.contains(port) {
+        if self.up.contains(port) || self.is_vacant(port) {
             return;
         }
         self.up.set(port, true);

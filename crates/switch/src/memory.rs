@@ -13,7 +13,7 @@ pub fn frames_needed(settings: &SwitchSettings) -> usize {
     let cells = settings.buffer.shared_cells()
         + settings.buffer.headroom_cells
         + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
-    cells as usize + settings.ports.len() * OWN_FRAMES_PER_PORT
+    cells as usize + settings.port_count() * OWN_FRAMES_PER_PORT
 }
 
 /// A fixed number of equally large frames.

@@ -60,6 +60,14 @@ impl PfcRates {
         Self { counted_at: Instant::default(), ports: vec![Default::default(); ports] }
     }
 
+    /// Another port has this place: no frame yet.
+    pub(crate) fn begin_anew(&mut self, port: usize) {
+        if self.ports.len() <= port {
+            self.ports.resize(port + 1, Default::default());
+        }
+        self.ports[port] = Default::default();
+    }
+
     /// When they must be counted next.
     pub fn due_at(&self) -> Instant {
         self.counted_at + SECOND

@@ -29,6 +29,9 @@ pub const DSCPS: usize = 64;
 /// The largest frame, in bytes without FCS.
 pub const LARGEST_FRAME_BYTES: u32 = 9216;
 
+/// Bytes of an Ethernet header and an 802.1Q tag, which no MTU counts.
+const LINK_BYTES: u32 = 14 + 4;
+
 /// What a frame takes of an Ethernet line beyond its own bytes: preamble and start delimiter 8, FCS 4, gap 12 (IEEE
 /// 802.3-2022 3.1.1, 4.4.2).
 pub const WIRE_OVERHEAD_BYTES: u16 = 24;
@@ -49,11 +52,16 @@ pub struct SwitchSettings {
     pub alarms: AlarmSettings,
     /// Where random numbers (WRED) begin.
     pub seed: u64,
-    /// The ports; a port's number is its place here.
+    /// The ports; a port's number is its place here, and some places may be vacant.
     pub ports: Vec<PortSettings>,
 }
 
 impl SwitchSettings {
+    /// Ports there are: places that are not vacant.
+    pub fn port_count(&self) -> usize {
+        self.ports.iter().filter(|port| !port.is_vacant()).count()
+    }
+
     /// Time alone may make the switch act: some priority has a watchdog, or an early warning.
     pub fn wants_waking(&self) -> bool {
         let none = EarlyWarningSettings::default();
@@ -135,6 +143,8 @@ pub struct PortSettings {
     pub speed_bps: Option<u64>,
     /// Speed of the link itself, in bit/s, as its interface reports it; `None`: it does not say.
     pub link_speed_bps: Option<u64>,
+    /// MTU of the interface, in bytes, as it reports it; `None`: whatever comes may leave.
+    pub mtu_bytes: Option<u32>,
     /// So long after an XOFF has left, frames of its priority may still come in.
     pub response_ns: Nanos,
     /// The port itself keeps that rate; false: its cable does, as in the simulator.
@@ -183,6 +193,7 @@ impl PortSettings {
             name: name.into(),
             speed_bps,
             link_speed_bps: None,
+            mtu_bytes: None,
             response_ns: RESPONSE_NS,
             keeps_rate: true,
             alarms: PortAlarmSettings::default(),
@@ -200,6 +211,28 @@ impl PortSettings {
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
         }
+    }
+
+    /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet header and an 802.1Q tag, as the kernel's
+    /// own bridge has it (`is_skb_forwardable`).
+    pub fn longest_frame_bytes(&self) -> u16 {
+        let bytes = self.mtu_bytes.map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
+        u16::try_from(bytes).unwrap_or(u16::MAX)
+    }
+
+    /// A place without a port: nothing is reserved there, nor guaranteed.
+    pub fn vacant() -> Self {
+        let queue = QueueSettings { guaranteed: Guaranteed::Cells(0), ..QueueSettings::default() };
+        Self {
+            groups: [GroupSettings::lossy(); PRIORITIES],
+            queues: [queue; PRIORITIES],
+            ..Self::new("", None)
+        }
+    }
+
+    /// There is no port here: every port has a name.
+    pub fn is_vacant(&self) -> bool {
+        self.name.is_empty()
     }
 
     /// The watchdog of a priority: of none that is not no-drop, or whose pauses are not obeyed anyway.

@@ -142,10 +142,12 @@ impl Switch {
         (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.bridge.counts();
         snapshot.flood_copies = self.flood_copies;
         snapshot.events_lost = self.events.lost();
+        snapshot.removed_ports = self.removed;
         snapshot.ports.resize_with(self.settings.ports.len(), PortSnapshot::default);
         for (port, out) in snapshot.ports.iter_mut().enumerate() {
             let settings = &self.settings.ports[port];
             out.name.clone_from(&settings.name);
+            out.number = port as u16 + 1;
             out.up = self.up.contains(port);
             out.speed_bps = settings.speed_bps.unwrap_or(0);
             out.overhead_bytes = settings.overhead_bytes;
@@ -154,6 +156,9 @@ impl Switch {
             self.ingress[port].snapshot(&self.pools, out);
             self.egress[port].snapshot(now, &self.pools, out);
             self.snapshot_storms(port, out);
+            if self.is_vacant(port) {
+                snapshot.removed_ports.add(out);
+            }
         }
     }
 }

@@ -271,6 +271,9 @@ impl Switch {
     /// be before it is restored.
     pub fn recovery_in_the_way(&mut self, settings: &SwitchSettings) -> Option<usize> {
         (0..settings.ports.len()).find(|&port| {
+            if self.is_vacant(port) || settings.ports[port].is_vacant() {
+                return false; // nobody waits for a port that is not there
+            }
             let changes = self.settings.ports[port].watchdog != settings.ports[port].watchdog;
             let watchdog = self.egress[port].watchdog();
             changes && (0..PRIORITIES).any(|priority| watchdog.of(priority).waits_for_hand())

@@ -10,7 +10,7 @@
 use crate::arrival::{Arrival, Kind};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
-use crate::counters::DropReason;
+use crate::counters::{DropReason, RemovedPorts};
 use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
 use crate::frame::{FrameId, Outgoing, Received};
@@ -59,6 +59,8 @@ pub struct Switch {
     /// Ports whose watchdog must look each turn.
     pub(crate) awaiting: Set64,
     pub(crate) pfc_rates: PfcRates,
+    /// What ports counted whose place others have now.
+    pub(crate) removed: RemovedPorts,
     /// What is set now.
     pub(crate) settings: SwitchSettings,
 }
@@ -74,6 +76,7 @@ impl Switch {
         assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
         let ingress = settings.ports.iter().zip(macs);
         let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
+        let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
         let mut switch = Self {
             ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
             egress: egress
@@ -85,7 +88,7 @@ impl Switch {
             bridge: Bridge::new(&settings.bridge),
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
-            up: Set64::first_of(count),
+            up: present.collect(),
             work: Set64::EMPTY,
             fresh: Set64::EMPTY,
             watched: Set64::EMPTY,
@@ -95,6 +98,7 @@ impl Switch {
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
+            removed: RemovedPorts::default(),
             settings: settings.clone(),
         };
         switch.set_static_addresses(&settings.ports);
@@ -298,12 +302,17 @@ impl Switch {
     fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
-            DropReason::TailDrop | DropReason::Wred => true,
+            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
             DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
             _ => false,
         };
         if at_egress {
             self.egress[out].refuse(reason, charge, now);
+            if reason == DropReason::MtuExceeded
+                && let Some(frames) = self.egress[out].untold_too_long(now)
+            {
+                self.events.push(now, Event::MtuExceeded { port: out, frames });
+            }
         } else if self.ingress[port].drop_full(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }

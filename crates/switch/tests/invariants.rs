@@ -5,7 +5,7 @@ mod lab;
 
 use lab::{Frame, Lab, OPEN, mac};
 use proptest::prelude::*;
-use switch::settings::{Alpha, BufferSettings, GroupSettings, SwitchSettings, Threshold};
+use switch::settings::{Alpha, BufferSettings, GroupSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{DropReason, Instant, Memory};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -77,12 +77,23 @@ fn check(lab: &mut Lab) {
     }
 }
 
+/// Data frames that came in, left, and were dropped, those of removed ports among them.
+fn totals(lab: &Lab) -> (u64, u64, u64) {
+    let s = lab.seen();
+    // What vacant places have counted is in the sum of removed ports.
+    let ports = || s.ports.iter().filter(|port| !port.name.is_empty());
+    let removed = s.removed_ports;
+    (
+        removed.received.frames + ports().map(|port| port.received.frames).sum::<u64>(),
+        removed.transmitted.frames + ports().map(|port| port.transmitted.frames).sum::<u64>(),
+        removed.drops.iter().chain(ports().flat_map(|port| &port.drops)).map(|count| count.frames).sum(),
+    )
+}
+
 /// Frames in = frames out + drops, whatever happened, once nothing is held.
 fn check_conservation(lab: &Lab) {
     let s = lab.seen();
-    let received: u64 = s.ports.iter().map(|port| port.received.frames).sum();
-    let transmitted: u64 = s.ports.iter().map(|port| port.transmitted.frames).sum();
-    let drops: u64 = s.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
+    let (received, transmitted, drops) = totals(lab);
     assert_eq!(received, lab.sequence, "what came in was counted");
     assert_eq!(received + s.flood_copies, transmitted + drops, "conservation (§7.5)");
     let dropped =
@@ -113,6 +124,13 @@ fn drain(lab: &mut Lab) {
     panic!("the switch does not drain: {:#?}", lab.seen());
 }
 
+/// The port is removed, and with it all that waits for it; others take its place when settings name one there.
+fn remove(lab: &mut Lab, port: usize, settings: &mut SwitchSettings) {
+    take_down(lab, port);
+    settings.ports[port] = PortSettings::vacant();
+    lab.switch.apply(settings, lab.now);
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Arrive { port: usize, to: usize, priority: u8, len: u16 },
@@ -121,6 +139,8 @@ enum Step {
     Complete { port: usize, frames: usize },
     Wait { nanos: u64 },
     Down { port: usize },
+    Remove { port: usize },
+    Add { port: usize },
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -163,6 +183,7 @@ proptest! {
                 Step::Complete { port, frames } => lab.complete(port, frames),
                 Step::Wait { nanos } => lab.now = lab.now + nanos,
                 Step::Down { port } => take_down(&mut lab, port),
+                Step::Remove { .. } | Step::Add { .. } => unreachable!("not among these steps"),
             }
             check(&mut lab);
         }
@@ -172,5 +193,86 @@ proptest! {
         let pools = s.ingress_pools.iter().chain(&s.egress_pools).chain([&s.headroom]);
         prop_assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0);
         check_conservation(&lab);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    /// The same while ports are removed and others take their places, at the end too. Nothing is reserved here, so what a group holds
+    /// of its pool stays that when its port is removed.
+    #[test]
+    fn the_laws_hold_while_ports_are_removed_and_added(
+        steps in proptest::collection::vec(
+            prop_oneof![
+                30 => step(),
+                1 => (0..PORTS + 2).prop_map(|port| Step::Remove { port }),
+                1 => (0..PORTS + 2).prop_map(|port| Step::Add { port }),
+            ],
+            1..600,
+        ),
+    ) {
+        let mut all = settings();
+        all.buffer.fixed_cells = 0;
+        all.ports.extend([4, 5].map(|n| PortSettings { name: format!("p{n}"), ..all.ports[n - 2].clone() }));
+        all.ports.iter_mut().for_each(|port| port.groups[3].reserved_cells = 0);
+        // Two ports are not there at the start, nor are their places.
+        let mut now = SwitchSettings { ports: all.ports[..PORTS].to_vec(), ..all.clone() };
+        let mut lab = Lab::new(&now);
+        let mut removed = 0;
+        for step in steps {
+            let is_up = |lab: &Lab, port| lab.switch.is_up(port);
+            match step {
+                Step::Arrive { port, to, priority, len } if is_up(&lab, port) => {
+                    let dst = if to > PORTS { MacAddr::BROADCAST } else { mac(to) };
+                    lab.arrive(Frame { port, dst, priority, len });
+                }
+                Step::Pause { port, enable, quanta } if is_up(&lab, port) => {
+                    lab.send_pfc(port, Pfc { enable, quanta: [quanta; 8] });
+                }
+                Step::Send { port, room } if is_up(&lab, port) => lab.transmit(port, room),
+                Step::Complete { port, frames } => lab.complete(port, frames),
+                Step::Wait { nanos } => lab.now = lab.now + nanos,
+                Step::Remove { port } if port < now.ports.len() && !now.ports[port].is_vacant() => {
+                    remove(&mut lab, port, &mut now);
+                    removed += 1;
+                }
+                Step::Add { port } => {
+                    let port = port.min(now.ports.len());
+                    let place = all.ports[port].clone();
+                    match now.ports.get_mut(port) {
+                        Some(vacant) if vacant.is_vacant() => *vacant = place,
+                        Some(_) => {}
+                        None => now.ports.push(place),
+                    }
+                    lab.plug(now.ports.len());
+                    lab.switch.apply(&now, lab.now);
+                    lab.switch.port_up(port, Some(mac(port)), lab.now);
+                }
+                _ => {}
+            }
+            check(&mut lab);
+        }
+        for port in 0..now.ports.len() {
+            if !now.ports[port].is_vacant() && lab.switch.is_up(port) {
+                lab.send_pfc(port, Pfc { enable: 0xff, quanta: [0; 8] });
+            }
+        }
+        for _ in 0..10_000 {
+            lab.now = lab.now + 100_000;
+            for port in (0..now.ports.len()).filter(|&port| !now.ports[port].is_vacant()) {
+                lab.transmit(port, 64);
+                lab.complete(port, usize::MAX);
+            }
+            if lab.switch.frames_held() == 0 {
+                break;
+            }
+        }
+        check(&mut lab);
+        let s = lab.seen();
+        let pools = s.ingress_pools.iter().chain(&s.egress_pools).chain([&s.headroom]);
+        prop_assert_eq!(pools.map(|pool| pool.level.cells).sum::<u32>(), 0);
+        let (received, transmitted, drops) = totals(&lab);
+        prop_assert_eq!((received, s.removed_ports.ports >= u64::from(removed > 0)), (lab.sequence, true));
+        prop_assert_eq!(received + s.flood_copies, transmitted + drops, "conservation (§7.5)");
     }
 }

@@ -1,5 +1,5 @@
-//! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses and
-//! reconfigurations; after every step all cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of
+//! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses,
+//! reconfigurations, and ports that are removed and added; after every step all cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of
 //! the switch must be the model's.
 //!
 //! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is written to
@@ -13,8 +13,9 @@ use std::io::Write;
 use lab::{Frame, Lab, OPEN, mac};
 use reference::{Arrival, Model, PORTS, REASONS, everywhere};
 use switch::settings::{
-    Alpha, BufferSettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES, QueueSettings, Restore,
-    StormAction, SwitchSettings, Threshold, WatchdogSettings, WredSettings,
+    Alpha, BufferSettings, ClassifySettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES,
+    PortSettings, QueueSettings, Restore, StormAction, SwitchSettings, Threshold, WatchdogSettings,
+    WredSettings,
 };
 use switch::{Event, Memory, Outgoing};
 use wire::ethernet::Header;
@@ -155,6 +156,8 @@ struct Pair {
     model: Model,
     told: [u8; PORTS],
     cell_bytes: u32,
+    /// How each port classified before it was removed.
+    classify: [ClassifySettings; PORTS],
 }
 
 impl Pair {
@@ -183,6 +186,7 @@ impl Pair {
                 }
                 self.lab.complete(port, frames);
             }
+            90..94 if !self.is_there(port) => {}
             90..94 => {
                 let quanta = random.one_of(&[0, 10, 1000]);
                 self.lab.send_pfc(port, Pfc { enable: random.next() as u8, quanta: [quanta; 8] });
@@ -190,17 +194,19 @@ impl Pair {
             94 => {
                 self.lab.switch.recover_storms(port, self.lab.now, &mut self.lab.memory);
             }
-            95..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
+            95 => self.remove_or_add(port, random, total_cells),
+            96..99 => self.lab.now = self.lab.now + u64::from(random.below(1_000_000)),
             _ => {
                 let mut settings = random.settings(self.cell_bytes, total_cells);
                 // Another map would let frames overtake those that wait in the queue of the old one.
                 settings.bridge = self.model.settings.bridge;
                 for (new, old) in settings.ports.iter_mut().zip(&self.model.settings.ports) {
-                    new.classify = old.classify.clone();
+                    match old.is_vacant() {
+                        true => *new = PortSettings::vacant(),
+                        false => new.classify = old.classify.clone(),
+                    }
                 }
-                self.lab.switch.apply(&settings, self.lab.now);
-                self.model.reconfigure(settings);
-                self.model.examine(); // before a storm that ends or begins at the tick changes what there is
+                self.apply(settings);
             }
         }
         self.follow_storms(false);
@@ -211,12 +217,52 @@ impl Pair {
         self.tell();
     }
 
-    /// A frame comes in; `to` beyond the ports: broadcast.
+    fn apply(&mut self, settings: SwitchSettings) {
+        self.lab.switch.apply(&settings, self.lab.now);
+        self.model.reconfigure(settings);
+        self.model.examine(); // before a storm that ends or begins at the tick changes what there is
+    }
+
+    /// Removes a port, with all that waits for it, or puts another one at its place.
+    fn remove_or_add(&mut self, port: usize, random: &mut Random, total_cells: u32) {
+        let mut settings = self.model.settings.clone();
+        let now = self.lab.now;
+        if self.is_there(port) {
+            self.lab.switch.port_down(port, now, &mut self.lab.memory);
+            for outgoing in self.lab.with_kernel[port].drain(..) {
+                self.lab.switch.unsent(port, outgoing.frame, now, &mut self.lab.memory);
+            }
+            self.model.take_down(port);
+            self.model.examine();
+            self.told[port] = 0;
+            self.classify[port] = settings.ports[port].classify.clone();
+            settings.ports[port] = PortSettings::vacant();
+            self.apply(settings);
+        } else {
+            settings.ports[port] = random.settings(self.cell_bytes, total_cells).ports[port].clone();
+            // Its host goes on with its flows, some frames of which may still wait.
+            settings.ports[port].classify = self.classify[port].clone();
+            self.model.begin_anew(port);
+            self.apply(settings);
+            self.lab.switch.port_up(port, None, now);
+            self.lab.switch.set_learned(mac(port), port, now);
+        }
+    }
+
+    fn is_there(&self, port: usize) -> bool {
+        !self.model.settings.ports[port].is_vacant()
+    }
+
+    /// A frame comes in; `to` beyond the ports: broadcast. None does where there is no port, nor for one that nobody knows.
     fn arrive(&mut self, port: usize, to: usize, priority: u8, len: u16) {
+        if !self.is_there(port) || (to < PORTS && !self.is_there(to)) {
+            return;
+        }
         let cells = u32::from(len).div_ceil(self.cell_bytes);
         let dst = if to < PORTS { mac(to) } else { MacAddr::BROADCAST };
         self.lab.arrive(Frame { port, dst, priority, len });
-        for out in (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS)) {
+        let others = (0..PORTS).filter(|&out| out != port && (to == out || to >= PORTS));
+        for out in others.filter(|&out| self.is_there(out)).collect::<Vec<_>>() {
             let arrival = Arrival {
                 sequence: self.lab.sequence,
                 port,
@@ -349,7 +395,8 @@ fn run(seed: u64) {
     roomy.ports.iter_mut().for_each(|port| port.groups = [OPEN; PRIORITIES]);
     let mut lab = Lab::new(&roomy);
     lab.switch.apply(&settings, lab.now);
-    let mut pair = Pair { lab, model: Model::new(settings), told: [0; PORTS], cell_bytes };
+    let mut pair =
+        Pair { lab, model: Model::new(settings), told: [0; PORTS], cell_bytes, classify: Default::default() };
     for _ in 0..STEPS {
         pair.step(&mut random, total_cells);
         pair.compare();

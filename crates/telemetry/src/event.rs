@@ -59,16 +59,15 @@ struct Told<'e> {
     message: &'e str,
 }
 
-/// What `path` reports of `event`; `ports` are the names of the ports, in their order. `None`: nothing.
-pub fn report(path: SensorPath, event: &Event, ports: &[String]) -> Option<Arc<str>> {
+/// What `path` reports of `event`. `None`: nothing.
+pub fn report(path: SensorPath, event: &Event) -> Option<Arc<str>> {
     let if_name = event.port.as_deref();
-    let place = if_name.and_then(|name| ports.iter().position(|port| port == name));
-    let if_index = place.map(|place| place + 1);
+    let if_index = event.port_number.map(|number| number as usize);
     let value = |name: &str| event.values.get(name).copied().unwrap_or(0);
     // An alarm of egress names a queue, the others a priority; one of a pool is of no port, and so none of these paths'.
     let que_index = event.queue.or(event.priority).map_or(0, u64::from);
     match path {
-        SensorPath::PortQueOverrunEvent if event.kind == "use_alarm" && place.is_some() => {
+        SensorPath::PortQueOverrunEvent if event.kind == "use_alarm" && if_index.is_some() => {
             let row = PortQueOverrun {
                 if_index: if_index.unwrap_or(0),
                 if_name: if_name.unwrap_or_default(),
@@ -114,7 +113,7 @@ pub fn report(path: SensorPath, event: &Event, ports: &[String]) -> Option<Arc<s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::example::{drop_alarm, port_names, use_alarm};
+    use crate::example::{drop_alarm, use_alarm};
 
     /// The kinds are made up here as the alarms will tell them.
     #[test]
@@ -123,6 +122,7 @@ mod tests {
             kind: "port_down".to_owned(),
             severity: "warning".to_owned(),
             port: Some("server2".to_owned()),
+            port_number: Some(2),
             ..Event::default()
         };
         let mut queue = use_alarm();
@@ -130,10 +130,10 @@ mod tests {
         queue.queue = Some(5);
         queue.values.insert("alarm_type".to_owned(), 2);
         let mut told = String::new();
-        let pool = Event { port: None, priority: None, ..use_alarm() };
+        let pool = Event { port: None, port_number: None, priority: None, ..use_alarm() };
         for event in [use_alarm(), queue, pool, drop_alarm(), down] {
             for path in SensorPath::ALL {
-                if let Some(member) = report(path, &event, &port_names()) {
+                if let Some(member) = report(path, &event) {
                     told += &format!("{} {}: {member}\n", event.kind, path.name());
                 }
             }

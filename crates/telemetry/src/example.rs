@@ -9,7 +9,7 @@ use crate::{event, sample};
 /// `jsonData` as the path's messages have it.
 pub fn example(path: SensorPath) -> String {
     let alarm = if path == SensorPath::PortQueDropEvent { drop_alarm() } else { use_alarm() };
-    let member = event::report(path, &alarm, &port_names())
+    let member = event::report(path, &alarm)
         .or_else(|| sample::report(path, &later(), Some(&sample())))
         .expect("each path reports something of these");
     let unix_ms = 1_790_000_000_000;
@@ -17,11 +17,6 @@ pub fn example(path: SensorPath) -> String {
     let device = Device { name: String::new(), version: String::new() };
     let label = Label { session: "1789999000000.0", number: Some(1) };
     payload.messages(&device, label, 4 << 20).remove(0).json_data
-}
-
-/// The ports of the samples.
-pub(crate) fn port_names() -> Vec<String> {
-    vec!["server1".to_owned(), "server2".to_owned()]
 }
 
 /// An alarm of use.
@@ -45,6 +40,7 @@ fn alarm(kind: &str, values: &[(&str, u64)]) -> Event {
         kind: kind.to_owned(),
         severity: "warning".to_owned(),
         port: Some("server1".to_owned()),
+        port_number: Some(1),
         priority: Some(3),
         queue: None,
         values: values.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
@@ -62,7 +58,7 @@ fn count(frames: u64) -> Option<Count> {
 
 /// A switch of two ports, with another number in every place.
 pub(crate) fn sample() -> Snapshot {
-    let ports = (0..).zip(port_names()).map(|(place, name)| port(&name, place * 1000)).collect();
+    let ports = [("server1", 1), ("server2", 2)].map(|(name, number)| port(name, number)).to_vec();
     let pool = |size_cells| Pool { level: level(10), size_cells, ..Pool::default() };
     Snapshot {
         at_ns: 1_000_000_000,
@@ -88,10 +84,12 @@ pub(crate) fn later() -> Snapshot {
     now
 }
 
-fn port(name: &str, base: u32) -> Port {
+fn port(name: &str, number: u32) -> Port {
+    let base = (number - 1) * 1000;
     let wide = u64::from(base);
     Port {
         name: name.to_owned(),
+        number,
         up: true,
         drops: [
             ("malformed", 1),

@@ -93,24 +93,22 @@ pub struct Telemetry {
 }
 
 impl Telemetry {
-    /// Starts what `settings` say, of a switch that answers `requests`, has these `ports` and writes `journal`.
+    /// Starts what `settings` say, of a switch that answers `requests` and writes `journal`.
     ///
     /// # Errors
     /// A network namespace is not there, metrics cannot be served where they should be, or no thread can be started.
     pub fn start(
         settings: Settings,
         device: Device,
-        ports: Vec<String>,
         requests: mpsc::Sender<Request>,
         journal: Journal,
     ) -> Result<Self, StartError> {
-        Self::start_with(settings, device, ports, requests, journal, Timing::default())
+        Self::start_with(settings, device, requests, journal, Timing::default())
     }
 
     pub(crate) fn start_with(
         settings: Settings,
         device: Device,
-        ports: Vec<String>,
         requests: mpsc::Sender<Request>,
         journal: Journal,
         timing: Timing,
@@ -131,9 +129,8 @@ impl Telemetry {
         let work = {
             let shared = Arc::clone(&shared);
             move || {
-                runtime.block_on(work(
-                    &shared, namespaces, device, ports, requests, journal, timing, listener, stopped,
-                ))
+                runtime
+                    .block_on(work(&shared, namespaces, device, requests, journal, timing, listener, stopped))
             }
         };
         let thread = std::thread::Builder::new().name("telemetry".to_owned()).spawn(work)?;
@@ -217,7 +214,6 @@ async fn work(
     shared: &Arc<Shared>,
     namespaces: Vec<Option<Namespace>>,
     device: Device,
-    ports: Vec<String>,
     requests: mpsc::Sender<Request>,
     journal: Journal,
     timing: Timing,
@@ -245,7 +241,7 @@ async fn work(
     }
     drop(requests);
     if !events.is_empty() {
-        sources.spawn(source::follow(journal, events, ports));
+        sources.spawn(source::follow(journal, events));
     }
     let mut deliveries = JoinSet::new();
     for (destination, namespace) in shared.destinations.iter().zip(namespaces) {

@@ -204,9 +204,9 @@ fn buffer<T: Serialize>(container: &str, row: &str, rows: Vec<T>) -> Arc<str> {
     member("BufferMonitor", container, row, &rows)
 }
 
-/// A row for each port; interfaces are numbered from 1, in the order of the ports.
+/// A row for each port; an interface has the number of its port, which it keeps for as long as it is there.
 fn rows<'s, T>(now: &'s Snapshot, row: impl Fn(usize, &'s Port) -> T) -> Vec<T> {
-    (1..).zip(&now.ports).map(|(place, port)| row(place, port)).collect()
+    now.ports.iter().map(|port| row(port.number as usize, port)).collect()
 }
 
 fn of_groups(port: &Port, number: impl Fn(&Group) -> u64) -> Eight {
@@ -322,7 +322,7 @@ fn pfc_speeds<'s>(now: &'s Snapshot, before: &Snapshot) -> Option<Vec<PfcSpeed<'
         Eight(frames.map(|(now, before)| pps(now.saturating_sub(before))).collect())
     };
     let row = |if_index: usize, port: &'s Port| {
-        let before = before.ports.get(if_index - 1)?;
+        let before = before.ports.iter().find(|before| before.name == port.name)?;
         Some(PfcSpeed {
             if_index,
             if_name: &port.name,
@@ -330,7 +330,8 @@ fn pfc_speeds<'s>(now: &'s Snapshot, before: &Snapshot) -> Option<Vec<PfcSpeed<'
             pfc_out_pps: speed(&port.pfc_sent, &before.pfc_sent),
         })
     };
-    rows(now, row).into_iter().collect()
+    // A port that has come since has no rate yet.
+    Some(rows(now, row).into_iter().flatten().collect())
 }
 
 fn wred_dropped(queue: &Queue) -> Count {

@@ -80,9 +80,9 @@ impl Feed {
         }
     }
 
-    fn tell(&self, event: &v1::Event, ports: &[String]) {
+    fn tell(&self, event: &v1::Event) {
         for path in self.sensor.paths.iter().copied().filter(|path: &SensorPath| path.is_event()) {
-            if let Some(member) = event::report(path, event, ports) {
+            if let Some(member) = event::report(path, event) {
                 let unix_ms = event.unix_ns / 1_000_000;
                 self.push(&Payload { path: path.name(), unix_ms, member, is_event: true });
                 self.counts.events.fetch_add(1, Ordering::Relaxed);
@@ -92,7 +92,7 @@ impl Feed {
 }
 
 /// Tells the feeds of events what comes, from the first event on; never ends.
-pub async fn follow(journal: Journal, feeds: Vec<Feed>, ports: Vec<String>) {
+pub async fn follow(journal: Journal, feeds: Vec<Feed>) {
     let mut since = 0;
     loop {
         journal.later_than(since).await;
@@ -101,7 +101,7 @@ pub async fn follow(journal: Journal, feeds: Vec<Feed>, ports: Vec<String>) {
             feed.destinations.iter().for_each(|destination| destination.miss_events(batch.missed));
         }
         for event in &batch.events {
-            feeds.iter().for_each(|feed| feed.tell(event, &ports));
+            feeds.iter().for_each(|feed| feed.tell(event));
             since = event.number;
         }
         // What is taken from a full journal at once would keep the collectors' tasks waiting.

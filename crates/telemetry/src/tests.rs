@@ -13,7 +13,7 @@ use tonic::Status;
 
 use crate::collector::{self, Received};
 use crate::destination::Timing;
-use crate::example::{port_names, sample};
+use crate::example::sample;
 use crate::{Device, Settings, Telemetry};
 
 /// Ends a test that waits for what never comes; nothing is measured by it.
@@ -54,11 +54,9 @@ impl Lab {
         std::thread::spawn(|| answer(requested));
         let journal = Journal::default();
         let device = Device { name: "lab".to_owned(), version: "0".to_owned() };
-        let names = port_names();
         let telemetry = Telemetry::start_with(
             Settings::of(&config, std::path::Path::new("x.toml")),
             device,
-            names,
             requests,
             journal.clone(),
             TIMING,

@@ -27,7 +27,7 @@ use crate::umem::max_mtu;
 pub struct Dock {
     left: ArrayQueue<Sockets>,
     counted: ArrayQueue<KernelCounters>,
-    ready: ArrayQueue<Sockets>,
+    ready: ArrayQueue<(String, Sockets)>,
 }
 
 impl Dock {
@@ -46,7 +46,8 @@ impl Dock {
         debug_assert!(room, "a port lets go once between being opened twice");
     }
 
-    pub(crate) fn take_ready(&self) -> Option<Sockets> {
+    /// The sockets that are ready, and the interface that they are on.
+    pub(crate) fn take_ready(&self) -> Option<(String, Sockets)> {
         self.ready.pop()
     }
 
@@ -61,7 +62,7 @@ impl fmt::Debug for Dock {
     }
 }
 
-/// What closes and opens a port.
+/// What closes and opens a port, on one interface or, while the switch has no such port, on none yet.
 pub struct Keeper {
     place: Place,
     dock: Arc<Dock>,
@@ -92,10 +93,21 @@ impl Keeper {
         &self.place.interface
     }
 
-    /// Closes the sockets that the loop has let go; the loop may then take their frames back.
+    /// From now on this is another port, which is closed: on `interface`, for at most so many RX queues.
+    pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
+        self.close();
+        self.place.interface = interface;
+        self.place.setup.min_posted = min_posted.min(self.place.setup.max_posted);
+        self.most_queues = most_queues;
+    }
+
+    /// Closes the sockets that the loop has let go, and those that it never took; the loop may then take their frames back.
     pub fn close(&mut self) {
         self.attachment = None; // before the sockets: nothing comes in any more
         self.opened = None;
+        if let Some((_, unused)) = self.dock.ready.pop() {
+            unused.close();
+        }
         if let Some(sockets) = self.dock.left.pop() {
             // There is one port, and its loop takes what was counted before it lets go again.
             let _ = self.dock.counted.push(sockets.close());
@@ -117,12 +129,12 @@ impl Keeper {
             let most = self.most_queues;
             return Err(Error::MoreQueues { interface: interface.clone(), queues, most });
         }
-        if let Some(unused) = self.dock.ready.pop() {
+        if let Some((_, unused)) = self.dock.ready.pop() {
             unused.close();
         }
         let sockets = self.place.open(&link, queues)?;
         self.opened = Some((link, sockets.fds()));
-        let _ = self.dock.ready.push(sockets); // there is room: it was just emptied
+        let _ = self.dock.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
         Ok(())
     }
 

@@ -142,6 +142,20 @@ impl XdpPort {
         }
     }
 
+    /// A closed port on no interface yet: the keeper assigns it one.
+    ///
+    /// # Errors
+    /// The memory has as many ports as it can have.
+    pub fn vacant(umem: &mut Umem, setup: &PortSetup) -> Result<XdpPort, Error> {
+        let ports = umem.port_count();
+        let number =
+            umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: "(none yet)".into(), ports })?;
+        let place = Place { interface: String::new(), number, frames: umem.shared(), setup: *setup };
+        let mut port = XdpPort::without_sockets(place);
+        port.up = false;
+        Ok(port)
+    }
+
     /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
     pub fn keeper(&mut self) -> Keeper {
         let dock = Dock::new();
@@ -358,7 +372,8 @@ impl Port for XdpPort {
     fn reopen(&mut self, umem: &mut Umem) -> bool {
         let ready = self.dock.as_ref().and_then(|dock| dock.take_ready());
         let is_ready = ready.is_some();
-        if let Some(mut sockets) = ready {
+        if let Some((interface, mut sockets)) = ready {
+            self.place.interface = interface;
             let bounds = Receiver::bounds(self.place.frames.count(), &self.place.setup);
             for receiver in &mut sockets.receivers {
                 receiver.set_bounds(bounds);
@@ -368,6 +383,14 @@ impl Port for XdpPort {
             self.up = true;
         }
         is_ready
+    }
+
+    fn count_anew(&mut self) -> KernelCounters {
+        let counted = self.kernel_counters();
+        (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
+        (self.kernel_drops, self.kernel_stray) = (0, 0);
+        (self.untold_drops, self.untold_stray) = (None, 0);
+        counted
     }
 
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
@@ -423,17 +446,27 @@ impl Drop for XdpPort {
     }
 }
 
+/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in.
+pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;
+
+/// RX queues of an interface, and thus sockets of a port on it.
+///
+/// # Errors
+/// The interface cannot be asked.
+pub fn queues_of(interface: &str) -> Result<u32, Error> {
+    rx_queues(interface).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
+        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
+    })
+}
+
 /// Frames that the rings of a port on `interface` may hold at most beyond those that the user hands in: memory has this
 /// many for each port.
 ///
 /// # Errors
 /// The interface cannot be asked.
 pub fn frames_for(interface: &str) -> Result<usize, Error> {
-    let queues = rx_queues(interface).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
-        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
-    })?;
-    Ok(queues as usize * RX_RING as usize)
+    Ok(queues_of(interface)? as usize * FRAMES_OF_A_QUEUE)
 }
 
 /// Looks the interface up and refuses what cannot become a port.

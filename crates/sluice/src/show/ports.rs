@@ -72,6 +72,19 @@ fn bridge(now: &Snapshot) -> String {
         text +=
             &format!("\nPort {}: {times} times frames came in faster than the loop took them.", port.name);
     }
+    if let Some(removed) = now.removed_ports.as_ref().filter(|removed| removed.ports > 0) {
+        text += &format!(
+            "\nPorts that were removed: {}; {} frames had come in on them, {} had left.",
+            grouped(removed.ports),
+            frames(removed.received),
+            frames(removed.transmitted)
+        );
+    }
+    if let Some(warning) =
+        config::mtu_warning(now.ports.iter().map(|port| (port.name.as_str(), port.mtu_bytes)))
+    {
+        text += &format!("\nMind that {warning}.");
+    }
     if now.events_lost > 0 {
         text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
     }
@@ -97,6 +110,18 @@ fn state(port: &Port) -> &'static str {
 /// The drops that happened, by reason, and what the kernel lost before the switch saw it; empty if there were none.
 fn losses(snapshot: &Snapshot) -> String {
     let mut table = text::table(&["Port", "Dropped because", "Frames", "MB"], 2);
+    let removed = snapshot.removed_ports.clone().unwrap_or_default();
+    let kernel = [
+        ("kernel: lost on sending", removed.kernel_lost_frames),
+        ("kernel: dropped on receipt", removed.kernel_dropped_frames),
+    ];
+    let drops =
+        removed.drops.iter().map(|(reason, drops)| (reason.replace('_', " "), drops.frames, Some(*drops)));
+    let kernel = kernel.map(|(reason, frames)| (reason.to_owned(), frames, None));
+    for (reason, frames, drops) in drops.chain(kernel).filter(|(_, frames, _)| *frames > 0) {
+        let volume = drops.map_or("–".to_owned(), |drops| volume(Some(drops), None, 0));
+        table.add_row(["(removed)".to_owned(), reason, grouped(frames), volume]);
+    }
     for port in &snapshot.ports {
         for (reason, &drops) in port.drops.iter().filter(|(_, drops)| drops.frames > 0) {
             table.add_row([
@@ -132,6 +157,28 @@ mod tests {
     #[test]
     fn table_of_totals() {
         insta::assert_snapshot!(table(&sample::snapshot(), None));
+    }
+
+    #[test]
+    fn what_removed_ports_counted_is_there() {
+        let mut now = sample::snapshot();
+        let count = |frames| Some(control::v1::Count { frames, bytes: 1_000_000 * frames });
+        now.removed_ports = Some(control::v1::RemovedPorts {
+            ports: 2,
+            received: count(1000),
+            transmitted: count(900),
+            drops: [("ingress_no_drop".to_owned(), control::v1::Count { frames: 7, bytes: 7_000_000 })]
+                .into(),
+            kernel_lost_frames: 0,
+            kernel_dropped_frames: 3,
+        });
+        let table = table(&now, None);
+        let rows: Vec<_> = table.lines().filter(|line| line.contains("removed")).collect();
+        insta::assert_snapshot!(rows.join("\n"), @r"
+        (removed)  ingress no drop                   7    7.0
+        (removed)  kernel: dropped on receipt        3      –
+        Ports that were removed: 2; 1,000 frames had come in on them, 900 had left.
+        ");
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! and a port without anything on it.
 
 use control::v1::{
-    ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot, Storm,
-    StormTraffic,
+    ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, RemovedPorts, Snapshot,
+    Storm, StormTraffic,
 };
 use switch::DropReason;
 
@@ -37,6 +37,7 @@ pub fn snapshot() -> Snapshot {
         events_lost: 0,
         log_lines_lost: 0,
         log_lines_left_out: 12,
+        removed_ports: Some(RemovedPorts::default()),
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
         loop_awake_ns: 9_000_000_000,

@@ -125,6 +125,13 @@ impl Lab {
         lab
     }
 
+    /// There are so many places of ports now.
+    pub fn plug(&mut self, places: usize) {
+        self.with_kernel.resize_with(places, Vec::new);
+        self.pfc.resize(places, Vec::new());
+        self.pauses.resize(places, Vec::new());
+    }
+
     /// A frame comes in.
     pub fn arrive(&mut self, Frame { port, dst, priority, len }: Frame) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");

@@ -163,7 +163,8 @@ impl Model {
         match self.settings.ports[out].queues[queue].guaranteed {
             Guaranteed::Cells(cells) => cells,
             Guaranteed::Percent(percent) => {
-                self.settings.buffer.fixed_cells / PORTS as u32 * u32::from(percent) / 100
+                let ports = self.settings.ports.iter().filter(|port| !port.name.is_empty()).count();
+                self.settings.buffer.fixed_cells / ports.max(1) as u32 * u32::from(percent) / 100
             }
         }
     }
@@ -381,6 +382,25 @@ impl Model {
                 self.queues[port][n].idle_since = Instant::default();
             }
         }
+    }
+
+    /// "What waits for it is dropped": so is what it had been given and had not sent.
+    pub fn take_down(&mut self, port: usize) {
+        let of_port = self.held.iter().filter(|held| held.out == port);
+        for sequence in of_port.map(|held| held.sequence).collect::<Vec<_>>() {
+            self.leave(sequence, port);
+        }
+    }
+
+    /// Another port takes the place: "it begins with counters, watermarks and averages of its own", and what still waits of frames that
+    /// came in on the one before counts as its use.
+    pub fn begin_anew(&mut self, port: usize) {
+        for group in &mut self.groups[port] {
+            let GroupModel { used, headroom, .. } = *group;
+            *group = GroupModel { used, headroom, peak_headroom: headroom, ..GroupModel::default() };
+        }
+        self.queues[port] = Default::default();
+        (self.drops[port], self.stormed[port]) = Default::default();
     }
 
     /// A frame has left.

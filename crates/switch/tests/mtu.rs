@@ -1,0 +1,81 @@
+//! Frames that are too long for the interface that they are to leave by: dropped there, counted by name, told of once a second.
+
+mod lab;
+
+use lab::{Frame, Lab, mac};
+use switch::{DropReason, Event};
+use wire::mac::MacAddr;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Three ports; frames of 1018 bytes (an MTU of 1000, an Ethernet header and a tag) are the longest that leave by port 1.
+fn lab() -> Lab {
+    let mut settings = lab::settings(3, 0b0000_1000, 1000, 100);
+    settings.ports[1].mtu_bytes = Some(1000);
+    let mut lab = Lab::new(&settings);
+    lab.switch.drain_events().for_each(drop);
+    lab
+}
+
+/// By port: frames that left, and those that were too long.
+fn counts(lab: &mut Lab) -> [(u64, u64); 3] {
+    lab.turn();
+    let ports = &lab.snapshot().ports;
+    let of = |port: usize| {
+        let too_long = ports[port].drops[DropReason::MtuExceeded as usize];
+        assert_eq!(ports[port].output_dropped, too_long, "nothing else is dropped");
+        (ports[port].transmitted.frames, too_long.frames)
+    };
+    std::array::from_fn(of)
+}
+
+#[test]
+fn what_is_too_long_is_dropped_at_the_output_port_whatever_its_priority() {
+    let mut lab = lab();
+    let dst = mac(1);
+    for (len, priority, expected) in [
+        (1018, 3, [(0, 0), (1, 0), (0, 0)]),
+        (1019, 3, [(0, 0), (1, 1), (0, 0)]),
+        (1019, 0, [(0, 0), (1, 2), (0, 0)]),
+    ] {
+        lab.arrive(Frame { port: 0, dst, priority, len });
+        assert_eq!(counts(&mut lab), expected, "{len} bytes of priority {priority}");
+    }
+    // A flooded one leaves by the ports that can send it.
+    lab.arrive(Frame { port: 0, dst: MacAddr::BROADCAST, priority: 3, len: 1019 });
+    assert_eq!(counts(&mut lab), [(0, 0), (1, 3), (1, 0)]);
+    lab.arrive(Frame { port: 1, dst: mac(2), priority: 3, len: 9000 });
+    assert_eq!(counts(&mut lab), [(0, 0), (1, 3), (2, 0)], "it may come in");
+    let groups = &lab.seen().ports[0].groups[3];
+    assert_eq!((groups.dropped.frames, groups.total.cells), (0, 0), "at ingress it leaves no trace");
+}
+
+#[test]
+fn it_is_told_at_once_and_then_once_a_second() {
+    let mut lab = lab();
+    let mut told = Vec::new();
+    let start = lab.now;
+    for (at_ns, frames) in [(0, 3), (SECOND - 1, 2), (SECOND, 1), (3 * SECOND, 0), (4 * SECOND, 1)] {
+        lab.now = start + at_ns;
+        for _ in 0..frames {
+            lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 2000 });
+        }
+        told.push(lab.switch.drain_events().map(|(_, event)| event).collect::<Vec<_>>());
+    }
+    let event = |frames| vec![Event::MtuExceeded { port: 1, frames }];
+    assert_eq!(told, [event(1), vec![], event(5), vec![], event(1)]);
+}
+
+#[test]
+fn another_mtu_holds_from_then_on() {
+    let mut lab = lab();
+    let mut settings = lab.switch.settings().clone();
+    settings.ports[1].mtu_bytes = None;
+    lab.switch.apply(&settings, lab.now);
+    lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 9000 });
+    assert_eq!(counts(&mut lab), [(0, 0), (1, 0), (0, 0)]);
+    settings.ports[1].mtu_bytes = Some(1500);
+    lab.switch.apply(&settings, lab.now);
+    lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len: 9000 });
+    assert_eq!(counts(&mut lab), [(0, 0), (1, 1), (0, 0)]);
+}
