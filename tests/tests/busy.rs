@@ -9,16 +9,21 @@ use testbed::{Bed, Station, conservation, port};
 use tests::{Hogs, Run, Stops, Total, loop_thread, port_config, run};
 use xdp::Scheduling;
 
-const DURATION: Duration = Duration::from_secs(6);
+/// A run, of which the first part is disturbed: what comes after is for the switch and its hosts to come to rest.
+#[derive(Clone, Copy)]
+struct Plan {
+    seconds: u64,
+    disturbed: Duration,
+}
+
+const SHORT: Plan = Plan { seconds: 6, disturbed: Duration::from_secs(4) };
+const LONG: Plan = Plan { seconds: 30, disturbed: Duration::from_secs(15) };
 /// The daemon's loop is on this core.
 const CORE: usize = 0;
 
-/// For so long a run of [`DURATION`] is disturbed: what comes after is for the switch and its hosts to come to rest.
-const DISTURBED: Duration = Duration::from_secs(4);
-
 /// Two hosts offer 1 Gbit/s of 64-byte frames of priority 3 each, crosswise, into ports that nothing congests, while something
 /// disturbs the loop, whose thread it is given. Returns the daemon's log too.
-fn small_frames<T>(overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
+fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
     let bed = Bed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
@@ -28,14 +33,15 @@ fn small_frames<T>(overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Ru
     let mut daemon = bed.daemon(&switch, &config)?;
     let thread = loop_thread(&mut daemon)?;
     let to = |other: &Station| format!("to={},priority=3,size=64,rate=1G", other.mac());
-    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", "6s"];
+    let lasts = format!("{}s", plan.seconds);
+    let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
     let sending = vec![
         bed.host(&hosts[0], &[to(&hosts[1])], &arguments)?,
         bed.host(&hosts[1], &[to(&hosts[0])], &arguments)?,
     ];
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
     let disturbance = disturb(thread);
-    let run = run(&[&daemon], sending, vec![], DURATION)?;
+    let run = run(&[&daemon], sending, vec![], Duration::from_secs(plan.seconds))?;
     // Not against the hosts' counters: a host that is starved itself may miss PFC frames in its own kernel.
     conservation(&run.snapshot, &[])?;
     let log = daemon.stop()?;
@@ -55,9 +61,19 @@ fn kernel_drops(run: &Run) -> u64 {
 /// More than the loop can take, and other work on both cores: the neighbours are paused, and nothing is lost.
 #[test]
 fn an_overloaded_loop_pauses_its_neighbours() -> Result<()> {
+    overload(SHORT)
+}
+
+#[test]
+#[ignore = "half a minute of full load: cargo test -p tests --test busy -- --ignored --nocapture"]
+fn an_overloaded_loop_pauses_its_neighbours_for_half_a_minute() -> Result<()> {
+    overload(LONG)
+}
+
+fn overload(plan: Plan) -> Result<()> {
     let (busy, period) = (Duration::from_millis(400), Duration::from_millis(800));
-    let hogs = |_| Hogs::new(&[0, 1], Scheduling::Normal, busy, period, DISTURBED);
-    let (run, hogs, _) = small_frames("pause", hogs)?;
+    let hogs = |_| Hogs::new(&[0, 1], Scheduling::Normal, busy, period, plan.disturbed);
+    let (run, hogs, _) = small_frames(plan, "pause", hogs)?;
     drop(hogs);
     let total = run.total(3);
     println!(
@@ -75,7 +91,8 @@ fn an_overloaded_loop_pauses_its_neighbours() -> Result<()> {
 fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
     for (stop, period) in [(50, 400), (500, 1500)] {
         let (stop, period) = (Duration::from_millis(stop), Duration::from_millis(period));
-        let (run, stops, _) = small_frames("pause", |it| Stops::new(it, stop, period, DISTURBED))?;
+        let (run, stops, _) =
+            small_frames(SHORT, "pause", |it| Stops::new(it, stop, period, SHORT.disturbed))?;
         let (total, stops) = (run.total(3), stops.end()?);
         println!("{total:?}, {} XOFF frames, {stops} stops of {stop:?}", xoffs(&run));
         assert!(stops > 1, "{stops} stops");
@@ -89,7 +106,7 @@ fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
 #[test]
 fn without_the_rule_the_kernel_drops_and_an_event_says_so() -> Result<()> {
     let (stop, period) = (Duration::from_millis(500), Duration::from_millis(1000));
-    let (run, stops, log) = small_frames("drop", |it| Stops::new(it, stop, period, DISTURBED))?;
+    let (run, stops, log) = small_frames(SHORT, "drop", |it| Stops::new(it, stop, period, SHORT.disturbed))?;
     assert!(stops.end()? > 1);
     let total = run.total(3);
     println!("{total:?}, {} dropped by the kernel", kernel_drops(&run));
