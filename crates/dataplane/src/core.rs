@@ -68,6 +68,8 @@ impl<P: Port> Core<P> {
         settings: CoreSettings,
     ) -> Self {
         assert_eq!(ports.len(), settings.finish_checksums.len(), "one setting a port");
+        let mut switch = switch;
+        switch.set_longest_frame(memory.max_len());
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         Self {

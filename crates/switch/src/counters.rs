@@ -23,6 +23,14 @@ pub enum DropReason {
     Reserved,
     /// The destination is on the port the frame came from, or no other port is up.
     Filtered,
+    /// More broadcast frames came in than the port's limit allows.
+    BroadcastLimit,
+    /// More frames to other group addresses.
+    MulticastLimit,
+    /// More unicast frames whose destination is not known.
+    UnknownUnicastLimit,
+    /// Its VLAN, or its tag, is none that the port it came in on takes in.
+    VlanFiltered,
     /// A lossy group's ingress threshold, or the shared pool, had no room.
     IngressLossy,
     /// A no-drop group's headroom, or the headroom pool, was exhausted: a broken promise.
@@ -35,23 +43,30 @@ pub enum DropReason {
     Watchdog,
     /// No memory for the copy of a flooded frame.
     NoCopy,
+    /// With the tag that it was to get it is longer than memory has room for.
+    TooLong,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
     PortDown,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 11] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
         DropReason::Filtered,
+        DropReason::BroadcastLimit,
+        DropReason::MulticastLimit,
+        DropReason::UnknownUnicastLimit,
+        DropReason::VlanFiltered,
         DropReason::IngressLossy,
         DropReason::IngressNoDrop,
         DropReason::TailDrop,
         DropReason::Wred,
         DropReason::Watchdog,
         DropReason::NoCopy,
+        DropReason::TooLong,
         DropReason::PortDown,
     ];
 
@@ -62,12 +77,17 @@ impl DropReason {
             DropReason::BadSource => "bad_source",
             DropReason::Reserved => "reserved_address",
             DropReason::Filtered => "filtered",
+            DropReason::BroadcastLimit => "broadcast_limit",
+            DropReason::MulticastLimit => "multicast_limit",
+            DropReason::UnknownUnicastLimit => "unknown_unicast_limit",
+            DropReason::VlanFiltered => "vlan_filtered",
             DropReason::IngressLossy => "ingress_lossy",
             DropReason::IngressNoDrop => "ingress_no_drop",
             DropReason::TailDrop => "tail_drop",
             DropReason::Wred => "wred",
             DropReason::Watchdog => "watchdog",
             DropReason::NoCopy => "no_copy",
+            DropReason::TooLong => "too_long",
             DropReason::PortDown => "port_down",
         }
     }
@@ -198,20 +218,38 @@ pub struct PortSnapshot {
     pub speed_bps: u64,
     /// What a frame takes of the line beyond its own bytes.
     pub overhead_bytes: u16,
+    /// What kind of port it is by its VLANs: access, trunk; empty where ports have none.
+    pub vlan_mode: String,
+    /// The VLAN of frames without tag.
+    pub pvid: Option<u32>,
+    /// Its VLANs, as "1-100,200".
+    pub vlans: String,
     /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
     pub received: Count,
     /// … of drop level 1 (yellow).
     pub received_yellow_frames: u64,
     /// … of drop level 2 (red).
     pub received_red_frames: u64,
+    /// … to the broadcast address.
+    pub received_broadcast_frames: u64,
+    /// … to another group address.
+    pub received_multicast_frames: u64,
+    /// … to a station whose port was not known.
+    pub received_unknown_unicast_frames: u64,
     /// Data frames that have left. The bytes of those that the kernel lost are among its bytes.
     pub transmitted: Count,
+    /// … to the broadcast address.
+    pub transmitted_broadcast_frames: u64,
+    /// … to another group address.
+    pub transmitted_multicast_frames: u64,
+    /// … to a station whose port was not known when they came in.
+    pub transmitted_unknown_unicast_frames: u64,
     /// Dropped frames by [`DropReason`].
     #[serde(serialize_with = "by_reason")]
     pub drops: [Count; DropReason::ALL.len()],
     /// Of these the frames that came in here and were dropped before they had a place in any queue.
     pub input_dropped: Count,
-    /// … and those that were to leave here: tail drops, WRED, and what waited for a port that went down.
+    /// … and those that were to leave here: tail drops, WRED, no room for a tag, and what waited for a port that went down.
     pub output_dropped: Count,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
     pub kernel_lost_frames: u64,
@@ -308,6 +346,8 @@ pub struct GroupSnapshot {
     pub dropped: Count,
     /// Frames that the watchdog dropped.
     pub storm_dropped: Count,
+    /// Frames that a limit of what is flooded dropped.
+    pub flood_limited: Count,
 }
 
 /// What PFC did to one priority of a port, and its watchdog.

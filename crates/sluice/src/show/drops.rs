@@ -99,8 +99,9 @@ pub fn rows(snapshot: &Snapshot) -> Vec<DropRow<'_>> {
 
 fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
     // Only `port_down` is counted on both sides: of a frame that waited, and of one that came in while the switch ended.
-    let of_queues = plus(of(port, DropReason::TailDrop), of(port, DropReason::Wred));
-    let down_output = minus(port.output_dropped.unwrap_or_default(), of_queues);
+    let others = [DropReason::TailDrop, DropReason::Wred, DropReason::TooLong].map(|reason| of(port, reason));
+    let others = others.into_iter().fold(Count::default(), plus);
+    let down_output = minus(port.output_dropped.unwrap_or_default(), others);
     let row = |side, reason: DropReason, count: Count| DropRow {
         port: &port.name,
         side,
@@ -112,7 +113,9 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
     for reason in DropReason::ALL {
         let count = of(port, reason);
         match reason {
-            DropReason::TailDrop | DropReason::Wred => rows.push(row(OUTPUT, reason, count)),
+            DropReason::TailDrop | DropReason::Wred | DropReason::TooLong => {
+                rows.push(row(OUTPUT, reason, count))
+            }
             DropReason::PortDown => {
                 rows.push(row(INPUT, reason, minus(count, down_output)));
                 rows.push(row(OUTPUT, reason, down_output));
