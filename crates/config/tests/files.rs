@@ -7,7 +7,7 @@ use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, FlowControl,
     GroupSettings, Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
-    Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
+    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, VlanList, VlanSettings, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 use wire::mac::MacAddr;
@@ -100,6 +100,8 @@ fn every_setting() {
         port_priority = 6
         dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0]
         in_flight_bytes = 20000
+        broadcast_limit_pps = 1000
+        unknown_unicast_limit_pps = 5
         static_addresses = ["02:00:00:00:00:01", "02:00:00:00:00:02"]
         cable_m = 30
         mtu = 1536
@@ -202,7 +204,8 @@ fn every_setting() {
     expected.rewrite =
         RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
-    expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).to_vec();
+    expected.flood_limits_pps = [Some(1000), None, Some(5)];
+    expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).map(StaticAddress::from).to_vec();
     expected.pfc =
         PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
     // Of 5000 fixed cells two ports have 2500 each, eight groups 312 each.
@@ -608,4 +611,53 @@ fn the_ecn_file() {
         assert_eq!(port.groups[3].xoff, Threshold::Static(2 * green.high_cells));
     }
     assert_eq!(ecn, incast, "the same but for WRED");
+}
+
+/// A port's own part of `vlan` before that of the defaults; a trunk has all VLANs unless told otherwise; a static address
+/// is in its port's PVID's VLAN unless told otherwise.
+#[test]
+fn vlans() {
+    let config = parse(
+        r#"
+        [port-defaults]
+        vlan = { mode = "access", pvid = 10 }
+        [port.a]
+        interface = "veth0"
+        static_addresses = ["02:00:00:00:00:01"]
+        [port.b]
+        interface = "veth1"
+        vlan.pvid = 20
+        static_addresses = ["02:00:00:00:00:01"]
+        [port.c]
+        interface = "veth2"
+        vlan = { mode = "trunk", allowed = "200, 1-100,101" }
+        static_addresses = [{ address = "02:00:00:00:00:02", vlan = 200 }, "02:00:00:00:00:03"]
+        [port.d]
+        interface = "veth3"
+        [port.d.vlan]
+        mode = "trunk"
+        pvid = 1
+        "#,
+    );
+    let of = |port: usize| &config.switch.ports[port];
+    let access = |pvid| VlanSettings::Access { pvid };
+    assert_eq!((&of(0).vlan, &of(1).vlan), (&access(10), &access(20)));
+    let allowed = VlanList::of([1..=101, 200..=200]);
+    assert_eq!(of(2).vlan, VlanSettings::Trunk { pvid: Some(10), allowed });
+    assert_eq!(of(3).vlan, VlanSettings::Trunk { pvid: Some(1), allowed: VlanList::all() });
+    let addresses =
+        |port: usize| of(port).static_addresses.iter().map(|it| (it.mac.0[5], it.vid)).collect::<Vec<_>>();
+    assert_eq!(
+        [addresses(0), addresses(1), addresses(2)],
+        [vec![(1, 10)], vec![(1, 20)], vec![(2, 200), (3, 10)]]
+    );
+    assert!(config.warnings.list().is_empty());
+
+    let alone = parse(
+        "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"access\", pvid = 5 }\n\
+         [port.b]\ninterface = \"veth1\"\nvlan = { mode = \"trunk\", allowed = \"6\" }",
+    );
+    let expected = "test.toml:3:34: port.a.vlan.pvid: no other port has VLAN 5: what port a sends goes nowhere; give another \
+                    port the VLAN";
+    assert_eq!(alone.warnings.to_string(), expected);
 }

@@ -8,6 +8,7 @@
 use crate::counters::{Count, DropReason, PfcCount, PortSnapshot, QueueSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
 use crate::fifo::Fifos;
+use crate::flood_limit::Cast;
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
 use crate::link_pause::LinkPause;
@@ -105,6 +106,8 @@ pub struct Egress {
     kernel_lost_frames: u64,
     pfc_malformed: u64,
     pause_received: u64,
+    /// Flooded frames that have left, by kind.
+    flooded_out: [u64; 3],
     watchdog: Watchdog,
 }
 
@@ -134,12 +137,19 @@ impl Egress {
             kernel_lost_frames: 0,
             pfc_malformed: 0,
             pause_received: 0,
+            flooded_out: [0; 3],
             ignored: Set8::EMPTY,
             dropping: Fifos::EMPTY,
             flooded: Box::default(),
             flooded_next: Set8::EMPTY,
             watchdog: Watchdog::new(settings),
         }
+    }
+
+    /// The longest frame that the line takes, in bytes without FCS.
+    #[inline]
+    pub fn longest_bytes(&self) -> u16 {
+        self.longest_bytes
     }
 
     /// A frame fits the line and its queue.
@@ -307,6 +317,16 @@ impl Egress {
         let queue = &mut self.queues[charge.queue()];
         queue.count_transmitted(charge.len);
         queue.release(charge.cells(), pools);
+        if charge.cast != Cast::Known {
+            self.count_flooded(charge.cast);
+        }
+    }
+
+    #[cold]
+    fn count_flooded(&mut self, cast: Cast) {
+        if let Some(place) = cast.place() {
+            self.flooded_out[place] += 1;
+        }
     }
 
     /// Releases a frame that `dequeue` gave out and that will never leave.
@@ -629,6 +649,11 @@ impl Egress {
         }
         out.output_dropped = Count::sum(&self.drops);
         out.kernel_lost_frames = self.kernel_lost_frames;
+        [
+            out.transmitted_broadcast_frames,
+            out.transmitted_multicast_frames,
+            out.transmitted_unknown_unicast_frames,
+        ] = self.flooded_out;
     }
 }
 

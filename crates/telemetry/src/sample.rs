@@ -354,7 +354,8 @@ fn ecn_and_wred(if_index: usize, port: &Port) -> EcnAndWredStatistic<'_> {
 
 fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
     // What has a priority of its own is told by priority, and what was to leave here belongs to egress.
-    const ELSEWHERE: [&str; 5] = ["ingress_lossy", "ingress_no_drop", "tail_drop", "wred", "port_down"];
+    const ELSEWHERE: [&str; 6] =
+        ["ingress_lossy", "ingress_no_drop", "tail_drop", "wred", "mtu_exceeded", "port_down"];
     let others = || port.drops.iter().filter(|(reason, _)| !ELSEWHERE.contains(&reason.as_str()));
     IngressDrop {
         if_index,
