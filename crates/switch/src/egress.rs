@@ -152,19 +152,15 @@ impl Egress {
         self.longest_bytes
     }
 
-    /// A frame fits the line and its queue.
+    /// A frame fits its queue.
     #[inline]
     pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
-        charge.len <= self.longest_bytes
-            && self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
+        self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
     }
 
-    /// Why a frame does not fit.
+    /// Why a frame does not fit its queue.
     #[cold]
     pub fn refusal(&self, charge: &Charge) -> DropReason {
-        if charge.len > self.longest_bytes {
-            return DropReason::MtuExceeded;
-        }
         let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }

@@ -247,11 +247,12 @@ impl Switch {
     /// To one port: admitted at both ends, judged by WRED, tagged as its VLAN leaves there, charged and queued; or refused.
     #[inline(always)] // an arrival is not moved once more
     fn forward<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        let len = self.len_leaving(out, &arrival, memory);
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
-        let area = match admit(ingress, egress, charge, &self.pools) {
+        let area = match admit(ingress, egress, charge, len, &self.pools) {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
@@ -261,10 +262,7 @@ impl Switch {
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
         }
         if let Some(vlans) = &self.vlans {
-            let longest = egress.longest_bytes().min(self.longest_frame_bytes);
-            if !vlans.leave(out, &mut arrival, longest, memory) {
-                return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
-            }
+            vlans.leave(out, &mut arrival, memory);
         }
         let charge = &arrival.charge;
         let must_examine = ingress.charge(charge, area, &mut self.pools);
@@ -304,7 +302,8 @@ impl Switch {
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
             // Nothing is copied for a port that has no room.
-            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, &self.pools);
+            let len = self.len_leaving(out, &arrival, memory);
+            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, len, &self.pools);
             match (room, memory.alloc()) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
@@ -318,6 +317,15 @@ impl Switch {
             }
         }
         self.forward_one(arrival, last, now, memory);
+    }
+
+    /// The length with which a frame leaves by a port: with the tag of its VLAN or without, if there are any. One that memory has no
+    /// room for then is too long for every port.
+    #[inline]
+    fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
+        let Some(vlans) = &self.vlans else { return arrival.charge.len };
+        let len = vlans.len_leaving(out, arrival, memory);
+        if len > self.longest_frame_bytes { u16::MAX } else { len }
     }
 
     /// [`Switch::forward`] for those that are not in a hurry.
@@ -523,9 +531,18 @@ impl Switch {
     }
 }
 
-/// Whether a frame has room at both ends, and which area of ingress takes it.
+/// Whether a frame that leaves with `len` bytes fits the line and has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+fn admit(
+    ingress: &Ingress,
+    egress: &Egress,
+    charge: &Charge,
+    len: u16,
+    pools: &Pools,
+) -> Result<Area, DropReason> {
+    if len > egress.longest_bytes() {
+        return Err(DropReason::MtuExceeded);
+    }
     let area = ingress.admit(charge, pools)?;
     if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
 }

@@ -99,25 +99,27 @@ impl Vlans {
         }
     }
 
-    /// Gives a frame that is to leave by `out` the tag that it leaves with, and notes what is different of it then. False: there
-    /// is no room for it, since a frame has `longest` bytes at most.
+    /// The length with which a frame leaves by `out`.
     #[inline(never)]
-    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, longest: u16, memory: &mut M) -> bool {
+    pub fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
+        let Arrival { frame, charge, dst, .. } = arrival;
+        self.change(out, dst.vid(), memory.bytes(frame, charge.len.into())).len_after(charge.len)
+    }
+
+    /// Gives a frame that leaves by `out` the tag that it leaves with, and notes what is different of it then.
+    #[inline(never)]
+    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, memory: &mut M) {
         let Arrival { frame, charge, dst, .. } = arrival;
         let change = self.change(out, dst.vid(), memory.bytes(frame, charge.len.into()));
         if change == Change::Stays {
-            return true;
+            return;
         }
         let len = change.len_after(charge.len);
-        if len > longest {
-            return false;
-        }
         let longer = usize::from(len.max(charge.len));
         change.make(charge.class.priority, memory.bytes_mut(frame, longer));
         let moved = len.wrapping_sub(charge.len) as i8;
         charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
         charge.len = len;
-        true
     }
 
     /// What becomes of the tag of a frame of this VLAN that leaves by `port`.

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use proptest::prelude::*;
 use switch::settings::{
-    PortSettings, RewriteSettings, StaticAddress, SwitchSettings, VlanList, VlanSettings,
+    PortSettings, RewriteSettings, StaticAddress, SwitchSettings, Trust, VlanList, VlanSettings,
 };
 use switch::{DropReason, Memory};
 use wire::ethernet::{EXPERIMENTAL, HEADER_BYTES, Header, IPV4, SERVICE_VLAN, Tag, VLAN, write_header};
@@ -356,4 +356,36 @@ fn other_vlans_begin_with_an_empty_table() {
     let came = frame(mac(99), mac(50), &[tag(5, true, 4095)], EXPERIMENTAL, &[9; 50]);
     lab.arrive_bytes(0, &came);
     assert_eq!(sent(&mut lab), [vec![], vec![came.clone()], vec![came]]);
+}
+
+/// Row 107: the tag of the frame in a VXLAN packet is the priority where the port trusts it, and the outermost tag's where it
+/// trusts that. A packet that is no VXLAN, or that is cut off, has the port priority.
+#[test]
+fn the_tag_inside_a_tunnel_counts_where_it_is_trusted() {
+    let inner = frame(mac(9), mac(8), &[tag(5, false, 7)], EXPERIMENTAL, &[0; 46]);
+    let packet = |udp_port: u16, flags: u8| {
+        let mut packet = vec![0x45, 0, 0, 0, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        packet.extend([0x80, 0]);
+        packet.extend(udp_port.to_be_bytes());
+        packet.extend([0; 4]);
+        packet.extend([flags, 0, 0, 0, 0, 0, 42, 0]);
+        packet.extend(&inner);
+        packet
+    };
+    let whole = packet(4789, 0x08);
+    for (trust, payload, priority) in [
+        (Trust::TunnelDot1p, &whole[..], 5),
+        (Trust::Dot1p, &whole, 2),
+        (Trust::TunnelDot1p, &packet(4790, 0x08), 2),
+        (Trust::TunnelDot1p, &packet(4789, 0), 2),
+        (Trust::TunnelDot1p, &whole[..48], 2), // the tag is cut off
+    ] {
+        let mut settings = settings(2, 0, 4000, 0);
+        (settings.ports[0].classify.trust, settings.ports[0].classify.port_priority) = (trust, 2);
+        let mut lab = Lab::new(&settings);
+        let before = lab.snapshot().ports[0].groups[priority].received.frames;
+        lab.arrive_bytes(0, &frame(mac(1), mac(0), &[], IPV4, payload));
+        let after = lab.snapshot().ports[0].groups[priority].received.frames;
+        assert_eq!(after, before + 1, "{trust:?}, {} bytes", payload.len());
+    }
 }
