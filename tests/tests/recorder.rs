@@ -45,6 +45,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         port.interface.clear();
         port.xdp_mode.clear();
         port.vlan_tags_restored = false;
+        port.mtu_bytes = 0;
     }
     v1::Snapshot {
         memory_frames: 0,

@@ -22,8 +22,8 @@ use crate::links::{Interface, Links, Notice};
 /// The ports by their places.
 pub struct Lives {
     ports: Vec<Option<Port>>,
-    /// Those that a reload is about to add, and why they cannot be, once that is known.
-    coming: Vec<(usize, Port, Option<Result<(), String>>)>,
+    /// Those that a reload is about to add.
+    coming: Vec<Coming>,
     keeper: Keeper,
     /// Some interface is not what it was.
     altered: bool,
@@ -45,6 +45,14 @@ struct Port {
     failure: Option<String>,
     /// It has been removed, and leaves its place once all of it is closed.
     leaves: bool,
+}
+
+/// A port that a reload is about to add.
+struct Coming {
+    place: usize,
+    port: Port,
+    /// Whether it could be opened, or why not, once that is known.
+    opened: Option<Result<(), String>>,
 }
 
 impl Lives {
@@ -119,12 +127,12 @@ impl Lives {
         };
         let life = Life::opening(Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
-        self.coming.push((place, port, None));
+        self.coming.push(Coming { place, port, opened: None });
     }
 
     /// Whether all that were prepared are open, or why one of them is not, and its place; `None`: that is not known yet.
     pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
-        let answers = self.coming.iter().map(|(place, _, answer)| Some((*place, answer.as_ref()?)));
+        let answers = self.coming.iter().map(|coming| Some((coming.place, coming.opened.as_ref()?)));
         let answers: Vec<_> = answers.collect::<Option<_>>()?;
         let failed = answers.into_iter().find_map(|(place, answer)| Some((place, answer.clone().err()?)));
         Some(failed.map_or(Ok(()), Err))
@@ -132,13 +140,13 @@ impl Lives {
 
     /// The places of those that were prepared, and their interfaces.
     pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
-        self.coming.iter().map(|(place, port, _)| (*place, &port.interface))
+        self.coming.iter().map(|coming| (coming.place, &coming.port.interface))
     }
 
     /// Closes what was prepared.
     pub fn give_up(&mut self) {
-        for (place, ..) in self.coming.drain(..) {
-            self.keeper.close(place);
+        for coming in self.coming.drain(..) {
+            self.keeper.close(coming.place);
         }
     }
 
@@ -151,7 +159,7 @@ impl Lives {
             }
         }
         self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
-        for (place, port, _) in std::mem::take(&mut self.coming) {
+        for Coming { place, port, .. } in std::mem::take(&mut self.coming) {
             self.ports[place] = Some(port);
             self.altered = true;
             self.happen(place, Happening::Opened);
@@ -242,10 +250,10 @@ impl Lives {
         answer: Answer,
         settings: &impl Fn() -> SwitchSettings,
     ) -> Option<Happening> {
-        if let Some((.., prepared)) = self.coming.iter_mut().find(|(place, ..)| *place == number) {
+        if let Some(coming) = self.coming.iter_mut().find(|coming| coming.place == number) {
             match answer {
-                Answer::Opened => *prepared = Some(Ok(())),
-                Answer::Failed(why) => *prepared = Some(Err(why)),
+                Answer::Opened => coming.opened = Some(Ok(())),
+                Answer::Failed(why) => coming.opened = Some(Err(why)),
                 Answer::Assigned | Answer::Closed | Answer::Attached { .. } => {}
             }
             return None;

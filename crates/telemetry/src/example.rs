@@ -98,6 +98,7 @@ fn port(name: &str, number: u32) -> Port {
             ("tail_drop", 8),
             ("wred", 16),
             ("port_down", 32),
+            ("mtu_exceeded", 64),
         ]
         .into_iter()
         .map(|(reason, frames)| (reason.to_owned(), Count { frames, bytes: frames * 64 }))
