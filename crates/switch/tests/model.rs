@@ -228,11 +228,14 @@ impl Pair {
         let mut settings = self.model.settings.clone();
         let now = self.lab.now;
         if self.is_there(port) {
+            let with_kernel = self.lab.with_kernel[port].iter();
+            let with_kernel: Vec<u64> =
+                with_kernel.filter_map(|outgoing| sequence(&self.lab, outgoing)).collect();
             self.lab.switch.port_down(port, now, &mut self.lab.memory);
             for outgoing in self.lab.with_kernel[port].drain(..) {
                 self.lab.switch.unsent(port, outgoing.frame, now, &mut self.lab.memory);
             }
-            self.model.take_down(port);
+            self.model.take_down(port, &with_kernel);
             self.model.examine();
             self.told[port] = 0;
             self.classify[port] = settings.ports[port].classify.clone();

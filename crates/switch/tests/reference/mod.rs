@@ -384,10 +384,13 @@ impl Model {
         }
     }
 
-    /// "What waits for it is dropped": so is what it had been given and had not sent.
-    pub fn take_down(&mut self, port: usize) {
-        let of_port = self.held.iter().filter(|held| held.out == port);
-        for sequence in of_port.map(|held| held.sequence).collect::<Vec<_>>() {
+    /// "What waits for it is dropped", FIFO by FIFO, and then what it had been given and had not sent, in that order.
+    pub fn take_down(&mut self, port: usize, with_kernel: &[u64]) {
+        let waits = |held: &&HeldFrame| held.out == port && !held.handed_out;
+        let mut waiting: Vec<HeldFrame> = self.held.iter().filter(waits).copied().collect();
+        waiting.sort_by_key(|held| (held.flooded, held.queue));
+        let sequences = waiting.iter().map(|held| held.sequence).chain(with_kernel.iter().copied());
+        for sequence in sequences.collect::<Vec<_>>() {
             self.leave(sequence, port);
         }
     }
