@@ -476,9 +476,12 @@ impl Switch {
     }
 }
 
-/// Whether a frame has room at both ends, and which area of ingress takes it.
+/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
 #[inline]
 fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+    if charge.len > egress.longest_bytes() {
+        return Err(DropReason::MtuExceeded);
+    }
     let area = ingress.admit(charge, pools)?;
     if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
 }
