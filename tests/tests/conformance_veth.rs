@@ -6,6 +6,10 @@ use std::net::UdpSocket;
 use anyhow::{Context, Result};
 use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, idle, port};
 use tests::{Capture, frames, sluice};
+use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
+use wire::mac::MacAddr;
+use wire::pause::{self, Pfc};
+use xdp::PacketSocket;
 
 /// Bytes of a frame without FCS, and the cells of 256 bytes that it takes.
 const FRAME_BYTES: usize = 300;
@@ -239,4 +243,52 @@ fn mapping_of_dscp() -> Result<()> {
         );
     }
     bench.daemon.stop().map(drop)
+}
+
+/// Row 280: a host that pauses priority 3 holds up its multicast, which a map puts into the queue of priority 2's unicast, and not that
+/// unicast.
+#[test]
+fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
+    const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
+    // A slow quantum, so that a pause lasts until it is ended.
+    let config = "[switch]\nname = \"under-test\"\n[bridge]\nmulticast_to_queue = [0, 1, 2, 1, 4, 5, 6, 7]\n\
+        [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\
+        [port.b.pfc]\npause_speed = \"1M\"\n";
+    let daemon = bed.daemon(&switch, config)?;
+    let open = |station: &Station| station.namespace.enter(|| PacketSocket::open(Station::INTERFACE));
+    let (from_a, from_b) = (open(&a)??, open(&b)??);
+    let send = |socket: &PacketSocket, from: &Station, to: MacAddr, priority: u8| -> Result<()> {
+        let mut frame = [0; 64];
+        write_header(&mut frame, to, from.mac().parse()?, Some(Tag::priority(priority)), EXPERIMENTAL);
+        Ok(socket.send(&frame)?)
+    };
+    let tell = |quanta: u16| -> Result<()> {
+        let mut frame = [0; pause::FRAME_BYTES];
+        Pfc { enable: 1 << 3, quanta: [quanta; 8] }.encode(b.mac().parse()?, &mut frame);
+        Ok(from_b.send(&frame)?)
+    };
+    send(&from_b, &b, a.mac().parse()?, 0)?;
+    tell(u16::MAX)?;
+    daemon.until("b is known, and has paused priority 3", |now| {
+        (now.bridge_entries == 1 && port(now, "b").ok()?.priorities[3].paused && idle(now)).then_some(())
+    })?;
+
+    (0..3).try_for_each(|_| send(&from_a, &a, MULTICAST, 3))?;
+    (0..5).try_for_each(|_| send(&from_a, &a, b.mac().parse()?, 2))?;
+    let queue = |now: &Snapshot| Some(port(now, "b").ok()?.queues[1]);
+    let waits = daemon.until("the unicast has left", |now| {
+        queue(now).filter(|queue| frames(queue.transmitted) == 5 && queue.flooded_frames == 3)
+    })?;
+    assert_eq!((waits.paused, waits.flooded_paused, waits.waiting_frames), (false, true, 3));
+    let shown = sluice(&daemon, &["show", "queues"])?;
+    assert!(shown.contains("flooded"), "{shown}");
+
+    tell(0)?;
+    daemon.until("the multicast has left, too", |now| {
+        (frames(queue(now)?.transmitted) == 8 && idle(now)).then_some(())
+    })?;
+    daemon.stop().map(drop)
 }

@@ -161,8 +161,8 @@ impl<P: Port> Core<P> {
             }
             self.mailbox.tell(Reply::Event(at, event));
         }
-        for port in 0..self.ports.len() {
-            if self.turn.open_ports().contains(port) && !self.ports[port].is_up() {
+        for port in self.turn.open_ports() {
+            if !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
             }
@@ -329,7 +329,11 @@ impl<P: Port> Core<P> {
 
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
     fn may_sleep(&mut self, now: Instant, idle_since: Instant) -> Option<Nanos> {
-        if now.since(idle_since) < SPIN_NS || self.ports.iter().any(|port| port.outstanding() > 0) {
+        if now.since(idle_since) < SPIN_NS {
+            return None;
+        }
+        let of_switch = &self.ports[..self.switch.places()];
+        if of_switch.iter().any(|port| port.outstanding() > 0) {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {

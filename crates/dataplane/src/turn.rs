@@ -118,8 +118,8 @@ impl Turn {
         self.forwards = false;
     }
 
-    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it may have later; `memory` is where their frames lie. True if
-    /// anything moved.
+    /// Takes the turn of `now`: `ports` are the switch's, in their order, and perhaps some that it may have later; `memory` is where
+    /// their frames lie. True if anything moved.
     pub fn run<P: Port>(
         &mut self,
         switch: &mut Switch,

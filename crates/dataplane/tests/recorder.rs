@@ -341,6 +341,15 @@ fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
     Ok((replay.totals().clone(), snapshot, events))
 }
 
+/// Ends it: the replay must have come to the same in every field, with the same events. How far it came, the last snapshot, the events.
+fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
+    let (recording, last, events) = lab.end();
+    let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    (totals, last, events)
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -374,12 +383,9 @@ fn incast(lab: &mut Lab, turns: usize) {
 fn an_incast_is_replayed_to_the_nanosecond() {
     let mut lab = Lab::new(64);
     incast(&mut lab, 400);
-    let (recording, last, events) = lab.end();
-    let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+    let (totals, last, _) = ends_as_replayed(lab);
     assert!(last.ports[0].groups[3].xoff_episodes > 3, "the test would show nothing: {last:?}");
     assert!(last.ports[1].pause_sent_frames > 3, "and of PAUSE: {last:?}");
-    assert_eq!(difference(&last, &replayed), None);
-    assert_eq!(replayed_events, events);
     assert_eq!((totals.turns, totals.received_frames, totals.checkpoints), (402, 800, 2));
     assert_eq!(totals.to.since(totals.from), 399 * 5_000 + 1_000_000_000 - 5_000 + 1_400);
 }
@@ -400,10 +406,7 @@ fn a_port_that_comes_and_goes_is_replayed() {
         lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 20 });
     }
     incast(&mut lab, 60);
-    let (recording, last, events) = lab.end();
-    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
-    assert_eq!(difference(&last, &replayed), None);
-    assert_eq!(replayed_events, events);
+    let (_, _, events) = ends_as_replayed(lab);
     let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
     assert_eq!((came(Event::PortDown { port: 0 }), came(Event::PortUp { port: 0 })), (2, 2));
 }
@@ -425,10 +428,7 @@ fn ports_that_are_removed_and_added_are_replayed() {
         lab.take(&Step::Inject { port: 0, dst: 2, priority: 3, len: 500, frames: 20 });
     }
     incast(&mut lab, 60);
-    let (recording, last, events) = lab.end();
-    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
-    assert_eq!(difference(&last, &replayed), None);
-    assert_eq!(replayed_events, events);
+    let (_, last, events) = ends_as_replayed(lab);
     let removed = last.removed_ports;
     assert!(removed.ports == 2 && removed.received.frames >= 2 * 60, "{removed:?}");
     let came = |event: Event| events.iter().filter(|(_, told)| *told == event).count();
@@ -457,10 +457,7 @@ fn storms_are_replayed() {
             lab.take(&Step::Lift { port: 1 });
         }
     }
-    let (recording, last, events) = lab.end();
-    let (_, replayed, replayed_events) = replay(&recording).expect("no difference");
-    assert_eq!(difference(&last, &replayed), None);
-    assert_eq!(replayed_events, events);
+    let (_, last, events) = ends_as_replayed(lab);
     for (port, began) in [(0, 2), (1, 3), (2, 2)] {
         let priority = &last.ports[port].priorities[3];
         assert!(priority.storms >= began && priority.storms_restored > 0, "port {port}: {priority:?}");

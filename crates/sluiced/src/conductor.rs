@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use control::server::{MAX_REQUESTS, Reader, Request};
 use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use crate::events::Events;
-use crate::links::{Links, Notice, look_up};
+use crate::links::{Links, Notice};
 use crate::live::Live;
 use crate::lives::Lives;
 use crate::log::Log;
@@ -28,6 +28,8 @@ use crate::orders::{self, Step};
 use crate::recording::Recording;
 use crate::stall::Stalls;
 use crate::watermarks::Watermarks;
+
+mod reload;
 
 /// How often replies are looked for while one is expected …
 const BUSY_PACE: Duration = Duration::from_millis(1);
@@ -358,29 +360,6 @@ impl Conductor {
         convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
     }
 
-    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
-    fn take_on_interfaces(&mut self) {
-        let mut live = self.live.clone();
-        let mut mtus = Vec::new();
-        for &place in self.live.places().of_file() {
-            if let Some(interface) = self.lives.interface(place) {
-                live.set_interface(place, interface);
-                mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
-            }
-        }
-        let warning = config::mtu_warning(mtus);
-        if let Some(message) = warning.as_ref().filter(|_| warning != self.mtu_warning) {
-            self.events.note_now(Description::new("mtus_differ", Severity::Warning, message.clone()));
-        }
-        self.mtu_warning = warning;
-        if live.places() != self.live.places() {
-            let command = Command::Apply(Box::new(live.settings()));
-            self.commands.push_back(command);
-            self.under_way =
-                Some(UnderWay { asked: None, changes: Vec::new(), live: Some(live), stage: Stage::Told });
-        }
-    }
-
     async fn begin_order(&mut self, asked: Asked) {
         if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client was told that it failed
@@ -402,58 +381,6 @@ impl Conductor {
         }
     }
 
-    /// Begins to open the ports that an order adds. True if there are any: the loop is told once they are open.
-    async fn open_added(&mut self, order: &mut UnderWay) -> Result<bool> {
-        let Some(live) = &mut order.live else { return Ok(false) };
-        let added = live.places().added_to(self.live.places());
-        if added.is_empty() {
-            return Ok(false);
-        }
-        let names: Vec<String> =
-            added.iter().filter_map(|&place| live.places().interface(place).map(str::to_owned)).collect();
-        let interfaces = look_up(&names).await?;
-        let mut free = live.queues_set_aside().saturating_sub(self.lives.queues());
-        for (&place, interface) in added.iter().zip(&interfaces) {
-            let queues = xdp::queues_of(&interface.name)?;
-            free = free.checked_sub(queues as usize).with_context(|| {
-                format!(
-                    "interface {} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {} rx N` gives it \
-                     fewer; dataplane.spare_ports sets aside more at the next start",
-                    interface.name, interface.name
-                )
-            })?;
-            live.set_interface(place, interface);
-        }
-        let settings = live.settings();
-        for (&place, interface) in added.iter().zip(interfaces) {
-            let queues = xdp::queues_of(&interface.name)?;
-            self.lives.prepare(place, interface, (queues, settings.min_posted[place]));
-        }
-        order.stage = Stage::Opening(Command::Apply(Box::new(settings)));
-        Ok(true)
-    }
-
-    /// Goes on with an order that waits for ports.
-    fn go_on(&mut self) {
-        let Some(mut order) = self.under_way.take() else { return };
-        match (order.stage, self.lives.prepared()) {
-            (Stage::Opening(command), Some(Ok(()))) => {
-                self.commands.push_back(command);
-                order.stage = Stage::Told;
-            }
-            (Stage::Opening(_), Some(Err((place, why)))) => {
-                self.lives.give_up();
-                let name = order.live.as_ref().and_then(|live| live.places().name(place)).unwrap_or_default();
-                return conclude(order.asked, Err(unusable(&format!("port.{name}: {why}"))));
-            }
-            (Stage::Settling(places), _) if self.lives.are_settled(&places) => {
-                return conclude(order.asked, Ok(order.changes));
-            }
-            (stage, _) => order.stage = stage,
-        }
-        self.under_way = Some(order);
-    }
-
     /// The loop has done what it was told.
     fn finish_order(&mut self) {
         let Some(UnderWay { asked, changes, live, .. }) = self.under_way.take() else { return };
@@ -466,39 +393,6 @@ impl Conductor {
         } else {
             self.under_way = Some(UnderWay { asked, changes, live: None, stage: Stage::Settling(moved) });
         }
-    }
-
-    /// The loop runs with this from now on. The places of ports that came or went.
-    fn take_on(&mut self, live: Live) -> Vec<usize> {
-        let before = std::mem::replace(&mut self.live, live);
-        self.stalls.forget();
-        let now = self.live.places();
-        let (added, removed) = (now.added_to(before.places()), before.places().added_to(now));
-        for &place in &removed {
-            let name = before.places().name(place).unwrap_or_default();
-            let message =
-                "the port was removed: what it counted goes on in the sum of removed ports".to_owned();
-            self.events.note_now(Description::new("port_removed", Severity::Info, message).of_port(place));
-            info!(port = name, "removed");
-            if let Some(links) = &mut self.links {
-                links.forget(place);
-            }
-        }
-        for &place in &added {
-            self.events.set_name(place, now.name(place).unwrap_or_default());
-            self.watermarks.forget_place(place);
-            let interface = now.interface(place).unwrap_or_default();
-            let message = format!("the port was added, on interface {interface}");
-            self.events.note_now(Description::new("port_added", Severity::Info, message).of_port(place));
-        }
-        let settings = self.live.settings().switch;
-        for (place, interface) in self.lives.coming() {
-            if let Some(links) = &mut self.links {
-                links.add(place, interface);
-            }
-        }
-        self.lives.settle(&removed, &settings);
-        [added, removed].concat()
     }
 
     /// The loop has not done what it was told: it is not the time to change the watchdog of this port.

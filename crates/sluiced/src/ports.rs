@@ -20,7 +20,8 @@ const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
 /// Open ports on their memory.
 #[derive(Debug)]
 pub struct OpenPorts {
-    /// The ports, in the order of the configuration, and closed ones for all that may be added. Before `memory`, so that they are closed first.
+    /// The ports, in the order of the configuration, and closed ones for all that may be added. Before `memory`, so that they are
+    /// closed first.
     pub ports: Vec<XdpPort>,
     /// Where their frames lie.
     pub memory: Umem,

@@ -5,8 +5,7 @@
 //! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
 //! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
-use crate::counters::{Count, DropReason, PfcCount, PortSnapshot, QueueSnapshot};
-use crate::event::{AlarmPlace, Event, Events};
+use crate::counters::{Count, DropReason, PfcCount};
 use crate::fifo::Fifos;
 use crate::flood_limit::Cast;
 use crate::frame::FrameId;
@@ -17,21 +16,19 @@ use crate::pool::Pools;
 use crate::queue::Queue;
 use crate::rewrite;
 use crate::schedule::Scheduler;
-use crate::settings::{
-    AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings, PortSettings, Rate, RewriteSettings,
-    ScheduleSettings,
-};
+use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::shaper::Shaper;
 use crate::store::{Charge, List, Store};
 use crate::storm::Watchdog;
 use crate::time::{Instant, Nanos};
-use crate::watchdog::{self, Seen};
-use crate::watermark::Mark;
 use crate::wred::{Random, Verdict};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
 use wire::set::Set8;
+
+mod report;
+mod storms;
 
 /// Queues that keep a rate together.
 #[derive(Debug, Serialize, Deserialize)]
@@ -424,73 +421,6 @@ impl Egress {
         priorities.into_iter().fold(Fifos::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
     }
 
-    /// What the watchdog knows of this port.
-    pub(crate) fn watchdog(&mut self) -> &mut Watchdog {
-        &mut self.watchdog
-    }
-
-    /// What there is to see of a priority.
-    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> Seen {
-        Seen {
-            paused_since: self.pauses.paused_since(priority, now),
-            waits: !self.backlogged.and(self.fifos_of_priorities[priority]).is_empty(),
-            heard_at: self.pauses.heard_at(priority),
-        }
-    }
-
-    /// Lets the watchdog look at a priority.
-    pub(crate) fn look(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
-        let seen = self.seen(priority, now);
-        self.watchdog.of(priority).look(seen, now)
-    }
-
-    /// Some priority is paused and has nothing that waits, or would have, were it not for that.
-    pub(crate) fn awaits(&mut self, now: Instant) -> bool {
-        self.watchdog.is_on()
-            && (0..PRIORITIES).any(|p| {
-                let seen = self.seen(p, now);
-                self.watchdog.of(p).awaits(seen)
-            })
-    }
-
-    /// When the watchdog must look if no pause begins before; [`Instant::NEVER`]: it need not.
-    pub(crate) fn watchdog_deadline(&mut self) -> Instant {
-        if !self.watchdog.is_on() {
-            return Instant::NEVER;
-        }
-        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.heard_at(p));
-        let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(heard_at[p]));
-        deadlines.min().unwrap_or(Instant::NEVER)
-    }
-
-    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops, and those that PFC is off for.
-    /// True: something is different now.
-    pub(crate) fn obey_watchdog(&mut self) -> ((Set8, Set8), bool) {
-        let (forwarding, dropping, off) = self.watchdog.in_force();
-        let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));
-        let different = (ignored, fifos) != (self.ignored, self.dropping);
-        self.ignored = ignored;
-        if fifos != self.dropping {
-            for (q, queue) in self.queues.iter_mut().enumerate() {
-                queue.set_dropping([fifos.known().contains(q), fifos.flooded().contains(q)]);
-            }
-            self.dropping = fifos;
-        }
-        ((dropping, off), different)
-    }
-
-    /// FIFOs of which the watchdog drops everything.
-    pub(crate) fn dropping(&self) -> Fifos {
-        self.dropping
-    }
-
-    /// Frames of a priority's queues that left, and those that the watchdog dropped.
-    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
-        let queues = self.fifos_of_priorities[priority].queues();
-        let queues = queues.into_iter().map(|q| self.queues[q].storm_traffic());
-        queues.fold((0, 0), |(sent, dropped), (s, d)| (sent + s, dropped + d))
-    }
-
     /// PFC frames received.
     pub(crate) fn pfc_count(&self) -> PfcCount {
         self.pauses.count()
@@ -566,90 +496,6 @@ impl Egress {
             self.shaped = new;
         }
         self.shaper.set_rate(line(settings), settings.overhead_bytes);
-    }
-
-    /// One watermark of every queue begins anew.
-    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
-        self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
-    }
-
-    /// Other alarm thresholds.
-    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
-        for (queue, percent) in self.queues.iter_mut().zip(port.egress_percent) {
-            queue.set_alarm(alarms.percent(AlarmKind::Egress, percent));
-        }
-    }
-
-    /// Tells what alarms there are.
-    pub(crate) fn tell_alarms(
-        &mut self,
-        port: usize,
-        alarms: &AlarmSettings,
-        now: Instant,
-        events: &mut Events,
-    ) {
-        for (number, queue) in self.queues.iter_mut().enumerate() {
-            let place = AlarmPlace::Port { port, kind: AlarmKind::Egress, number };
-            let (used, drops, dropped) = queue.alarms();
-            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
-                && let Some(telling) = used.tell(now, interval_ns)
-            {
-                events.push(now, Event::Alarm { place, telling });
-            }
-            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
-                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
-            {
-                events.push(now, Event::DropAlarm { place, dropped });
-            }
-        }
-    }
-
-    /// Fills in what this half counts.
-    pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
-        out.held = self.on_hold;
-        out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
-        out.pfc_received = self.pauses.count();
-        out.pfc_malformed_frames = self.pfc_malformed;
-        out.pause_received_frames = self.pause_received;
-        let paused = self.pauses.paused(now);
-        let (episodes, paused_ns) = self.pauses.history(now);
-        let (link_episodes, link_paused_ns) =
-            self.link_pause.as_ref().map_or((0, 0), |link| link.history(now));
-        out.link_paused = self.link_pause.as_mut().is_some_and(|link| link.is_paused(now));
-        (out.link_pauses, out.link_paused_ns) = (link_episodes, link_paused_ns);
-        for (p, out) in out.priorities.iter_mut().enumerate() {
-            out.paused = paused.contains(p);
-            (out.pauses, out.paused_ns) = (episodes[p], paused_ns[p]);
-            self.watchdog.snapshot(p, out);
-        }
-        self.watchdog.history(&mut out.storms);
-        let paused = if out.link_paused { Fifos::ALL } else { self.stopped_by(paused) };
-        for (q, out) in out.queues.iter_mut().enumerate() {
-            let priorities = (0..PRIORITIES).filter(|&p| self.fifos_of_priorities[p].queues().contains(q));
-            let flooded_frames = u64::from(self.flooded[q].frames());
-            let queue = self.queues[q].snapshot(pools, now);
-            *out = QueueSnapshot {
-                paused: paused.known().contains(q),
-                flooded_paused: paused.flooded().contains(q),
-                flooded_frames,
-                waiting_frames: queue.waiting_frames + flooded_frames,
-                pauses: priorities.clone().map(|p| episodes[p]).sum(),
-                paused_ns: priorities.map(|p| paused_ns[p]).sum(),
-                ..queue
-            };
-        }
-        out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
-        out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost_frames);
-        for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
-            *out = *out + *drops;
-        }
-        out.output_dropped = Count::sum(&self.drops);
-        out.kernel_lost_frames = self.kernel_lost_frames;
-        [
-            out.transmitted_broadcast_frames,
-            out.transmitted_multicast_frames,
-            out.transmitted_unknown_unicast_frames,
-        ] = self.flooded_out;
     }
 }
 

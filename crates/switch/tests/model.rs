@@ -1,6 +1,6 @@
 //! The switch beside a small reference model (module `reference`). Random arrivals, departures, pauses,
-//! reconfigurations, and ports that are removed and added; after every step all cells, thresholds, XOFF states, drops, watermarks, violations and WRED averages of
-//! the switch must be the model's.
+//! reconfigurations, and ports that are removed and added; after every step all cells, thresholds, XOFF states, drops,
+//! watermarks, violations and WRED averages of the switch must be the model's.
 //!
 //! `MODEL_RUNS=100000 cargo test -p switch --test model` looks for longer. A seed that fails is written to
 //! `tests/model-seeds.txt`, which is run first from then on.

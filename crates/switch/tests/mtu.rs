@@ -3,6 +3,7 @@
 mod lab;
 
 use lab::{Frame, Lab, mac};
+use switch::settings::Threshold;
 use switch::{DropReason, Event};
 use wire::mac::MacAddr;
 
@@ -48,6 +49,23 @@ fn what_is_too_long_is_dropped_at_the_output_port_whatever_its_priority() {
     assert_eq!(counts(&mut lab), [(0, 0), (1, 3), (2, 0)], "it may come in");
     let groups = &lab.seen().ports[0].groups[3];
     assert_eq!((groups.dropped.frames, groups.total.cells), (0, 0), "at ingress it leaves no trace");
+}
+
+/// What is too long is lost whether or not there is room for it, and that is what it is counted as.
+#[test]
+fn what_is_too_long_is_no_loss_of_a_full_group() {
+    let mut settings = lab::settings(2, 0b0000_1000, 1000, 100);
+    settings.ports[1].mtu_bytes = Some(1000);
+    (settings.ports[0].groups[3].xoff, settings.ports[0].groups[3].headroom_cells) =
+        (Threshold::Static(0), 0);
+    let mut lab = Lab::new(&settings);
+    let mut lost = |len| {
+        lab.arrive(Frame { port: 0, dst: mac(1), priority: 3, len });
+        let ports = &lab.snapshot().ports;
+        let of = |port: usize, reason: DropReason| ports[port].drops[reason as usize].frames;
+        (of(0, DropReason::IngressNoDrop), of(1, DropReason::MtuExceeded))
+    };
+    assert_eq!([lost(1018), lost(1019)], [(1, 0), (1, 1)]);
 }
 
 #[test]

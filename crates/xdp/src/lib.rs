@@ -27,7 +27,7 @@ mod wait;
 pub use error::Error;
 pub use keeper::{Dock, Keeper};
 pub use packet::PacketSocket;
-pub use port::{FRAMES_OF_A_QUEUE, PortSetup, XdpPort, frames_for, queues_of};
+pub use port::{FRAMES_OF_A_QUEUE, PortSetup, XdpPort, queues_of};
 pub use prefetch::prefetch;
 pub use program::XdpMode;
 pub use schedule::{Scheduling, lock_memory, longest_gap, set_scheduling};

@@ -446,7 +446,7 @@ impl Drop for XdpPort {
     }
 }
 
-/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in.
+/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
 pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;
 
 /// RX queues of an interface, and thus sockets of a port on it.
@@ -458,15 +458,6 @@ pub fn queues_of(interface: &str) -> Result<u32, Error> {
         Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
         _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
     })
-}
-
-/// Frames that the rings of a port on `interface` may hold at most beyond those that the user hands in: memory has this
-/// many for each port.
-///
-/// # Errors
-/// The interface cannot be asked.
-pub fn frames_for(interface: &str) -> Result<usize, Error> {
-    Ok(queues_of(interface)? as usize * FRAMES_OF_A_QUEUE)
 }
 
 /// Looks the interface up and refuses what cannot become a port.

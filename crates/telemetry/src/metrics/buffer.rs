@@ -63,6 +63,9 @@ const GROUP: &[Metric<Group>] = &[
 
 const QUEUE: &[Metric<Queue>] = &[
     gauge("sluice_queue_paused", "1: its neighbour has paused it.", |queue| Some(queue.paused.into())),
+    gauge("sluice_queue_flooded_paused", "1: its neighbour has paused the flooded frames in it.", |queue| {
+        Some(queue.flooded_paused.into())
+    }),
     counter("sluice_queue_pauses", "Pauses that began (episodes).", |queue| Some(queue.pauses.into())),
     counter("sluice_queue_paused_seconds", "Time that it was paused.", |queue| {
         Some(seconds(queue.paused_ns))
