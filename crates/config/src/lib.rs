@@ -257,6 +257,7 @@ mod thresholds;
 mod tls;
 mod values;
 mod vlan;
+mod vlan_checks;
 mod watchdog;
 mod watchdog_checks;
 mod words;

@@ -7,7 +7,7 @@ use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, FlowControl,
     GroupSettings, Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
-    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, VlanList, VlanSettings, WredSettings,
+    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 use wire::mac::MacAddr;
@@ -464,6 +464,7 @@ fn every_file_in_config() {
         "pfc-thresholds-device-b",
         "rdma-device-a",
         "rdma-device-b",
+        "vlans",
     ];
     assert_eq!(names, expected);
 }
@@ -611,53 +612,4 @@ fn the_ecn_file() {
         assert_eq!(port.groups[3].xoff, Threshold::Static(2 * green.high_cells));
     }
     assert_eq!(ecn, incast, "the same but for WRED");
-}
-
-/// A port's own part of `vlan` before that of the defaults; a trunk has all VLANs unless told otherwise; a static address
-/// is in its port's PVID's VLAN unless told otherwise.
-#[test]
-fn vlans() {
-    let config = parse(
-        r#"
-        [port-defaults]
-        vlan = { mode = "access", pvid = 10 }
-        [port.a]
-        interface = "veth0"
-        static_addresses = ["02:00:00:00:00:01"]
-        [port.b]
-        interface = "veth1"
-        vlan.pvid = 20
-        static_addresses = ["02:00:00:00:00:01"]
-        [port.c]
-        interface = "veth2"
-        vlan = { mode = "trunk", allowed = "200, 1-100,101" }
-        static_addresses = [{ address = "02:00:00:00:00:02", vlan = 200 }, "02:00:00:00:00:03"]
-        [port.d]
-        interface = "veth3"
-        [port.d.vlan]
-        mode = "trunk"
-        pvid = 1
-        "#,
-    );
-    let of = |port: usize| &config.switch.ports[port];
-    let access = |pvid| VlanSettings::Access { pvid };
-    assert_eq!((&of(0).vlan, &of(1).vlan), (&access(10), &access(20)));
-    let allowed = VlanList::of([1..=101, 200..=200]);
-    assert_eq!(of(2).vlan, VlanSettings::Trunk { pvid: Some(10), allowed });
-    assert_eq!(of(3).vlan, VlanSettings::Trunk { pvid: Some(1), allowed: VlanList::all() });
-    let addresses =
-        |port: usize| of(port).static_addresses.iter().map(|it| (it.mac.0[5], it.vid)).collect::<Vec<_>>();
-    assert_eq!(
-        [addresses(0), addresses(1), addresses(2)],
-        [vec![(1, 10)], vec![(1, 20)], vec![(2, 200), (3, 10)]]
-    );
-    assert!(config.warnings.list().is_empty());
-
-    let alone = parse(
-        "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"access\", pvid = 5 }\n\
-         [port.b]\ninterface = \"veth1\"\nvlan = { mode = \"trunk\", allowed = \"6\" }",
-    );
-    let expected = "test.toml:3:34: port.a.vlan.pvid: no other port has VLAN 5: what port a sends goes nowhere; give another \
-                    port the VLAN";
-    assert_eq!(alone.warnings.to_string(), expected);
 }

@@ -21,7 +21,7 @@ use crate::limits::EgressLimits;
 use crate::memory::Memory;
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings, TOO_LONG};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::vlan::Vlans;
@@ -325,7 +325,7 @@ impl Switch {
     fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
         let Some(vlans) = &self.vlans else { return arrival.charge.len };
         let len = vlans.len_leaving(out, arrival, memory);
-        if len > self.longest_frame_bytes { u16::MAX } else { len }
+        if len > self.longest_frame_bytes { TOO_LONG } else { len }
     }
 
     /// [`Switch::forward`] for those that are not in a hurry.
