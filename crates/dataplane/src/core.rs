@@ -72,6 +72,8 @@ impl<P: Port> Core<P> {
     ) -> Self {
         assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
         assert!(ports.len() >= switch.places(), "all ports of the switch");
+        let mut switch = switch;
+        switch.set_longest_frame(memory.max_len());
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         Self {

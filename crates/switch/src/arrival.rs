@@ -8,6 +8,7 @@ use crate::bridge::Address;
 use crate::cells::CellSize;
 use crate::classify::{Class, Classifier};
 use crate::counters::DropReason;
+use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Received};
 use crate::store::Charge;
 use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL};
@@ -24,9 +25,9 @@ pub struct Arrival {
     pub kind: Kind,
     /// Its ECN codepoint; Not-ECT if it is no IP packet.
     pub ecn: Ecn,
-    /// Destination.
+    /// Destination, in the frame's VLAN where there are any.
     pub dst: Address,
-    /// Source.
+    /// Source, likewise.
     pub src: Address,
 }
 
@@ -69,8 +70,11 @@ impl Arrival {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
             class = classifier.by_dscp(octet >> 2, pcp_and_dei).unwrap_or(class);
+            let packet = &bytes[field.packet_at()..];
+            class = classifier.by_tunnel(packet, field.version()).unwrap_or(class);
         }
-        let charge = Charge { class, len, cells: cell.of(len) as u16, ds_field, in_port: port as u8 };
+        let cells = cell.of(len) as u16;
+        let charge = Charge { class, len, cells, ds_field, in_port: port as u8, cast: Cast::Known };
         let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
         Self { frame, charge, kind, ecn, dst, src }
     }

@@ -3,6 +3,7 @@
 //! Rule: the port trusts one field of the frame, and without that field the frame has the port's own priority.
 //! - trust dot1p: the PCP of the outermost tag is the priority;
 //! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet (behind up to two tags);
+//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the outermost tag's, as trust dot1p;
 //! - no trust: the port priority.
 //!
 //! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
@@ -23,7 +24,9 @@ use crate::fifo::Fifos;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
+use wire::ip::Version;
 use wire::set::Set8;
+use wire::tunnel;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +53,8 @@ pub struct Classifier {
     by_dscp: Option<Box<Array<Class, DSCPS>>>,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
+    /// The tag inside a tunnel counts.
+    trusts_tunnel: bool,
 }
 
 impl Classifier {
@@ -59,7 +64,9 @@ impl Classifier {
         let tagged = std::array::from_fn(|n| {
             let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
-                Trust::Dot1p => priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp]),
+                Trust::Dot1p | Trust::TunnelDot1p => {
+                    priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp])
+                }
                 Trust::Dscp | Trust::None => of_port,
             };
             with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
@@ -76,6 +83,7 @@ impl Classifier {
             by_dscp: trusts_dscp.then(|| Box::new(Array(std::array::from_fn(by_dscp)))),
             policy: settings.policy,
             dei_drop_level: settings.dei_drop_level,
+            trusts_tunnel: settings.trust == Trust::TunnelDot1p,
         }
     }
 
@@ -86,6 +94,16 @@ impl Classifier {
             Some(tag) => self.tagged[usize::from(tag & 15)],
             None => self.untagged,
         }
+    }
+
+    /// The class of a frame by the tag of the frame in its VXLAN packet, where that is trusted and there is one; `packet` is the outer
+    /// IP packet.
+    #[inline]
+    pub fn by_tunnel(&self, packet: &[u8], version: Version) -> Option<Class> {
+        if !self.trusts_tunnel {
+            return None;
+        }
+        tunnel::vxlan_inner_tag(packet, version).map(|tag| self.by_tag(Some(tag)))
     }
 
     /// The class of an IP packet in such a frame, where DSCP is trusted.

@@ -5,6 +5,7 @@ mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
+mod vlan;
 mod watchdog;
 
 pub use alarm::*;
@@ -12,10 +13,11 @@ pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
 use serde::{Deserialize, Serialize};
+pub use vlan::*;
 pub use watchdog::*;
 
+use crate::flood_limit::FloodLimits;
 use crate::time::Nanos;
-use wire::mac::MacAddr;
 
 /// Ports a switch can have.
 pub const MAX_PORTS: usize = 64;
@@ -29,6 +31,8 @@ pub const DSCPS: usize = 64;
 /// The largest frame, in bytes without FCS.
 pub const LARGEST_FRAME_BYTES: u32 = 9216;
 
+/// The length of a frame that fits no port.
+pub(crate) const TOO_LONG: u16 = u16::MAX;
 /// Bytes of an Ethernet header and an 802.1Q tag, which no MTU counts.
 const LINK_BYTES: u32 = 14 + 4;
 
@@ -169,8 +173,12 @@ pub struct PortSettings {
     pub queues: [QueueSettings; PRIORITIES],
     /// How the queues share the port.
     pub schedule: ScheduleSettings,
+    /// The most frames a second that come in and are flooded, by kind: see [`crate::flood_limit`].
+    pub flood_limits_pps: FloodLimits,
     /// Addresses that are always behind this port: static entries of the bridge table, of which no other port has any.
-    pub static_addresses: Vec<MacAddr>,
+    pub static_addresses: Vec<StaticAddress>,
+    /// The VLANs that it has.
+    pub vlan: VlanSettings,
     /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms of line time.
     pub burst_bytes: Option<u64>,
     /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an emulated wire.
@@ -206,7 +214,9 @@ impl PortSettings {
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
+            flood_limits_pps: [None; 3],
             static_addresses: Vec::new(),
+            vlan: VlanSettings::Transparent,
             burst_bytes: None,
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,
@@ -214,10 +224,10 @@ impl PortSettings {
     }
 
     /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet header and an 802.1Q tag, as the kernel's
-    /// own bridge has it (`is_skb_forwardable`).
+    /// own bridge has it (`is_skb_forwardable`). Always less than [`TOO_LONG`].
     pub fn longest_frame_bytes(&self) -> u16 {
         let bytes = self.mtu_bytes.map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
-        u16::try_from(bytes).unwrap_or(u16::MAX)
+        u16::try_from(bytes).unwrap_or(TOO_LONG).min(TOO_LONG - 1)
     }
 
     /// A place without a port: nothing is reserved there, nor guaranteed.

@@ -1,7 +1,7 @@
 //! The switch: frames and time go in, decisions and PFC come out. It composes the rules of the other files and adds none
 //! of its own but their order:
 //!
-//! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖ schedule → send → release.
+//! look (VLAN) → learn and look up → admit (cells at ingress and egress) → judge (WRED) → tag → charge → queue ‖ schedule → send → release.
 //!
 //! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in ([`Switch::look`]) and hands
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
@@ -13,6 +13,7 @@ use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
 use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
+use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Outgoing, Received};
 use crate::group::{Area, Change};
 use crate::ingress::Ingress;
@@ -20,9 +21,10 @@ use crate::limits::EgressLimits;
 use crate::memory::Memory;
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings, TOO_LONG};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
+use crate::vlan::Vlans;
 use crate::wred::Verdict;
 use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
@@ -38,6 +40,10 @@ pub struct Switch {
     pub(crate) store: Store,
     pub(crate) cell: CellSize,
     pub(crate) bridge: Bridge,
+    /// Which VLANs the ports have, if any.
+    pub(crate) vlans: Option<Box<Vlans>>,
+    /// The longest frame that memory has room for.
+    longest_frame_bytes: u16,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -54,6 +60,8 @@ pub struct Switch {
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
+    /// Ports of which there are drops by flood limits to tell.
+    pub(crate) flood_limited: Set64,
     /// When a watchdog must look, or PFC frames are counted up.
     pub(crate) due_at: Instant,
     /// Ports whose watchdog must look each turn.
@@ -86,6 +94,8 @@ impl Switch {
             store: Store::new(memory_frames),
             cell: CellSize::new(settings.buffer.cell_bytes),
             bridge: Bridge::new(&settings.bridge),
+            vlans: Vlans::of(&settings.ports),
+            longest_frame_bytes: u16::MAX,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
             up: present.collect(),
@@ -95,6 +105,7 @@ impl Switch {
             events: Events::new(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
+            flood_limited: Set64::EMPTY,
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
@@ -106,10 +117,19 @@ impl Switch {
         switch
     }
 
+    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
+    pub fn set_longest_frame(&mut self, bytes: usize) {
+        self.longest_frame_bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+    }
+
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
-        Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
+        let mut arrival = Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell);
+        if let Some(vlans) = &self.vlans {
+            vlans.enter(&mut arrival, bytes);
+        }
+        arrival
     }
 
     /// A frame came in on `port`: looked at and received at once.
@@ -175,6 +195,10 @@ impl Switch {
         if !arrival.dst.is_group()
             && let Some(out) = self.bridge.look_up(arrival.dst, now)
         {
+            // Learned in a VLAN is a port that has it; a static entry may be anything.
+            let has_vlan =
+                self.vlans.as_ref().is_none_or(|vlans| vlans.members(arrival.dst.vid()).contains(out));
+            let out = if has_vlan { out } else { port };
             let goes = out != port && self.up.contains(out);
             arrival.kind = if goes { Kind::To(out as u8) } else { Kind::Filtered(out as u8) };
         }
@@ -220,14 +244,15 @@ impl Switch {
         memory.free(arrival.frame);
     }
 
-    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
+    /// To one port: admitted at both ends, judged by WRED, tagged as its VLAN leaves there, charged and queued; or refused.
     #[inline(always)] // an arrival is not moved once more
-    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    fn forward<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        let len = self.len_leaving(out, &arrival, memory);
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
-        let area = match admit(ingress, egress, charge, &self.pools) {
+        let area = match admit(ingress, egress, charge, len, &self.pools) {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
@@ -236,6 +261,10 @@ impl Switch {
             Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
         }
+        if let Some(vlans) = &self.vlans {
+            vlans.leave(out, &mut arrival, memory);
+        }
+        let charge = &arrival.charge;
         let must_examine = ingress.charge(charge, area, &mut self.pools);
         egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
         self.add_work(Set64::of(out));
@@ -244,24 +273,37 @@ impl Switch {
         }
     }
 
-    /// To every other port that is up; each but the last gets a copy.
+    /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
     #[cold]
     fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        let map = match arrival.dst.is_group() {
-            true => &self.multicast_to_queue,
-            false => &self.unknown_unicast_to_queue,
+        arrival.charge.cast = match arrival.dst {
+            dst if dst.is_broadcast() => Cast::Broadcast,
+            dst if dst.is_group() => Cast::Multicast,
+            _ => Cast::UnknownUnicast,
+        };
+        if !self.ingress[port].floods(&arrival.charge, now) {
+            self.flood_limited.set(port, true);
+            return memory.free(arrival.frame);
+        }
+        let map = match arrival.charge.cast {
+            Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
+            _ => &self.multicast_to_queue,
         };
         if let Some(map) = map {
             let class = &mut arrival.charge.class;
             (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
         }
-        let targets = self.up.without(Set64::of(port));
+        let mut targets = self.up.without(Set64::of(port));
+        if let Some(vlans) = &self.vlans {
+            targets = targets.and(vlans.members(arrival.dst.vid()));
+        }
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
             // Nothing is copied for a port that has no room.
-            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, &self.pools);
+            let len = self.len_leaving(out, &arrival, memory);
+            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, len, &self.pools);
             match (room, memory.alloc()) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
@@ -275,6 +317,15 @@ impl Switch {
             }
         }
         self.forward_one(arrival, last, now, memory);
+    }
+
+    /// The length with which a frame leaves by a port: with the tag of its VLAN or without, if there are any. One that memory has no
+    /// room for then is too long for every port.
+    #[inline]
+    fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
+        let Some(vlans) = &self.vlans else { return arrival.charge.len };
+        let len = vlans.len_leaving(out, arrival, memory);
+        if len > self.longest_frame_bytes { TOO_LONG } else { len }
     }
 
     /// [`Switch::forward`] for those that are not in a hurry.
@@ -467,6 +518,10 @@ impl Switch {
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
         }
+        for port in self.flood_limited {
+            let more = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
+            self.flood_limited.set(port, more);
+        }
         if now >= self.next_alarms {
             self.look_at_alarms(now);
         }
@@ -476,10 +531,16 @@ impl Switch {
     }
 }
 
-/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
+/// Whether a frame that leaves with `len` bytes fits the line and has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
-    if charge.len > egress.longest_bytes() {
+fn admit(
+    ingress: &Ingress,
+    egress: &Egress,
+    charge: &Charge,
+    len: u16,
+    pools: &Pools,
+) -> Result<Area, DropReason> {
+    if len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
     let area = ingress.admit(charge, pools)?;
