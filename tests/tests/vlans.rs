@@ -1,14 +1,21 @@
-//! VLANs of ordinary Linux hosts: two on access ports, one on a trunk with the kernel's own VLAN devices. What is in one VLAN
-//! talks TCP, with no `ethtool` anywhere and tags put on and taken off by the switch; what is in the other never hears of it.
+//! VLANs of ordinary Linux hosts: two switches with a trunk between them, hosts on access ports of either, and one that is itself
+//! on a trunk. What is in one VLAN talks TCP, with no `ethtool` anywhere and tags put on and taken off by the switches; what is in
+//! the other never hears of it.
 
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result};
-use testbed::{Bed, PATIENCE, Station, idle, port};
-use tests::{Checksums, fetch};
+use testbed::{Bed, Daemon, PATIENCE, Station, conservation, idle, port};
+use tests::{Capture, Checksums, fetch};
+use wire::ethernet::{EXPERIMENTAL, Tag, VLAN, push_tag, write_header};
+use wire::mac::MacAddr;
+use xdp::PacketSocket;
 
-const CONFIG: &str = "
+const FIRST: &str = "
+[port-defaults]
+port_priority = 5
+
 [port.a]
 interface = \"a\"
 vlan      = { mode = \"access\", pvid = 10 }
@@ -17,52 +24,107 @@ vlan      = { mode = \"access\", pvid = 10 }
 interface = \"b\"
 vlan      = { mode = \"access\", pvid = 20 }
 
-[port.c]
-interface = \"c\"
-vlan      = { mode = \"trunk\", allowed = \"10,20\" }
-
 [port.d]
 interface = \"d\"
-vlan      = { mode = \"trunk\", pvid = 20, allowed = \"20,30\" }
+vlan      = { mode = \"trunk\", pvid = 20, allowed = \"20\" }
+
+[port.t]
+interface = \"t\"
+vlan      = { mode = \"trunk\" }
+
+[port.uplink]
+interface = \"uplink\"
+vlan      = { mode = \"trunk\", allowed = \"10,20\" }
+";
+
+const SECOND: &str = "
+[port.c]
+interface = \"c\"
+vlan      = { mode = \"access\", pvid = 10 }
+
+[port.e]
+interface = \"e\"
+vlan      = { mode = \"access\", pvid = 20 }
+
+[port.downlink]
+interface = \"downlink\"
+vlan      = { mode = \"trunk\", allowed = \"10,20\" }
 ";
 
 const BROADCASTS: usize = 20;
 const UDP_PORT: u16 = 9999;
 
+fn vlan_filtered(daemon: &Daemon, name: &str) -> Result<u64> {
+    Ok(port(&daemon.snapshot()?, name)?.drops["vlan_filtered"].frames)
+}
+
 #[test]
 fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
     let bed = Bed::new()?;
-    let switch = bed.switch("switch")?;
-    let mut hosts = Vec::new();
-    for name in ["a", "b", "c", "d"] {
-        hosts.push(bed.bare_host(&switch, name)?);
-    }
-    let [a, b, c, d] = &hosts[..] else { unreachable!("four were made") };
-    for (host, device, address) in [
-        (a, None, "10.0.10.1"),
-        (b, None, "10.0.20.2"),
-        (d, None, "10.0.20.4"),
-        (c, Some(10), "10.0.10.3"),
-        (c, Some(20), "10.0.20.3"),
-    ] {
-        give(host, device, address)?;
-    }
-    let daemon = bed.daemon(&switch, CONFIG)?;
+    let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
+    let host = |switch, name, address: &str| -> Result<Station> {
+        let host = bed.bare_host(switch, name)?;
+        host.namespace.ip(&format!("addr add {address}/24 brd + dev {}", Station::INTERFACE))?;
+        Ok(host)
+    };
+    let a = host(&first_at, "a", "10.0.10.1")?;
+    let b = host(&first_at, "b", "10.0.20.2")?;
+    let c = host(&second_at, "c", "10.0.10.3")?;
+    let d = host(&first_at, "d", "10.0.20.4")?;
+    let e = host(&second_at, "e", "10.0.20.5")?;
+    let t = bed.bare_host(&first_at, "t")?;
+    bed.cable((&first_at, "uplink"), (&second_at, "downlink"))?;
+    let first = bed.daemon(&first_at, FIRST)?;
+    let second = bed.daemon(&second_at, SECOND)?;
+    let trunk = Capture::start(&bed, &t, "inbound")?;
 
     for (from, to, address) in [
-        (a, c, "10.0.10.3"), // untagged in, tagged out
-        (c, a, "10.0.10.1"), // tagged in, untagged out
-        (b, c, "10.0.20.3"),
-        (d, c, "10.0.20.3"), // the native VLAN of one trunk, tagged on the other
-        (d, b, "10.0.20.2"), // untagged at both ends
+        (&a, &c, "10.0.10.3"), // untagged in, tagged on the way, untagged out
+        (&c, &a, "10.0.10.1"),
+        (&b, &e, "10.0.20.5"),
+        (&e, &d, "10.0.20.4"), // the trunk's own VLAN leaves untagged
+        (&d, &b, "10.0.20.2"), // untagged at both ends, without a tag between
     ] {
         fetch(from, to, address.parse()?).with_context(|| format!("{} from {address}", from.name))?;
-        println!("{} fetched from {address}", from.name);
     }
 
-    // Broadcasts of a are for VLAN 10: c hears them there, once, and nobody in VLAN 20.
-    let ears = [listen(c)?, listen(b)?, listen(d)?];
-    a.namespace.enter(|| -> Result<()> {
+    broadcasts_stay_in_their_vlan(&a, &c, &[&b, &d, &e])?;
+    for daemon in [&first, &second] {
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+    }
+    assert!(port(&first.snapshot()?, "a")?.received_broadcast_frames >= BROADCASTS as u64);
+    for host in [&a, &b, &c, &d, &e] {
+        assert_eq!(Checksums::of(&host.namespace)?.bad, 0, "bad checksums at {}", host.name);
+    }
+    for (daemon, ports) in [(&first, &["a", "b", "d", "uplink"][..]), (&second, &["c", "e", "downlink"])] {
+        for name in ports {
+            assert_eq!(vlan_filtered(daemon, name)?, 0, "{name}");
+        }
+    }
+    // On a trunk all is tagged, with the priority of the port that it came in by.
+    let tags = trunk.wait_for("udp.dstport == 9999", &["vlan.id", "vlan.priority"], BROADCASTS)?;
+    assert_eq!(tags, vec![["10", "5"]; BROADCASTS]);
+    let tags = trunk.read("arp.src.proto_ipv4 == 10.0.20.2", &["vlan.id", "vlan.priority"])?;
+    assert!(!tags.is_empty() && tags.iter().all(|tag| *tag == ["20", "5"]), "{tags:?}");
+    assert!(trunk.read("not vlan", &["frame.protocols"])?.is_empty());
+
+    a_vlan_that_a_port_has_not_is_refused(&first, &d)?;
+    for daemon in [first, second] {
+        let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+        conservation(&snapshot, &[])?;
+        daemon.stop()?;
+    }
+    Ok(())
+}
+
+/// What `from` says to all is heard once by `near`, and by nobody in `others`.
+fn broadcasts_stay_in_their_vlan(from: &Station, near: &Station, others: &[&Station]) -> Result<()> {
+    let listen = |host: &Station| -> Result<UdpSocket> {
+        Ok(host.namespace.enter(|| UdpSocket::bind(("0.0.0.0", UDP_PORT)))??)
+    };
+    let hears = listen(near)?;
+    let deaf = others.iter().map(|host| listen(host)).collect::<Result<Vec<_>>>()?;
+    from.namespace.enter(|| -> Result<()> {
         let socket = UdpSocket::bind(("10.0.10.1", 0))?;
         socket.set_broadcast(true)?;
         for number in 0..BROADCASTS {
@@ -70,72 +132,29 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
         }
         Ok(())
     })??;
-    ears[0].set_read_timeout(Some(PATIENCE))?;
+    hears.set_read_timeout(Some(PATIENCE))?;
     let mut bytes = [0; 200];
     for number in 0..BROADCASTS {
-        let len = ears[0].recv(&mut bytes).context("c hears what a says")?;
+        let len = hears.recv(&mut bytes).with_context(|| format!("{} hears number {number}", near.name))?;
         assert_eq!(bytes[..len], [number as u8; 100]);
     }
-    let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
-    for (ear, host) in ears.iter().zip([c, b, d]) {
+    for (ear, host) in deaf.iter().zip(others) {
         ear.set_nonblocking(true)?;
         let heard = ear.recv(&mut bytes).map_err(|error| error.kind());
-        assert_eq!(heard, Err(ErrorKind::WouldBlock), "{} hears more of VLAN 10", host.name);
+        assert_eq!(heard, Err(ErrorKind::WouldBlock), "{} hears what is in another VLAN", host.name);
     }
-    assert!(port(&snapshot, "a")?.received_broadcast_frames >= BROADCASTS as u64);
-
-    for host in &hosts {
-        assert_eq!(Checksums::of(&host.namespace)?.bad, 0, "bad checksums at {}", host.name);
-    }
-    let filtered = |name: &str| Ok::<_, anyhow::Error>(port(&snapshot, name)?.drops["vlan_filtered"].frames);
-    // The kernel of c speaks untagged, too, as every host with IPv6 does, and its trunk has no VLAN for that.
-    println!(
-        "filtered at a {}, b {}, c {}, d {}",
-        filtered("a")?,
-        filtered("b")?,
-        filtered("c")?,
-        filtered("d")?
-    );
-    assert_eq!((filtered("a")?, filtered("b")?, filtered("d")?), (0, 0, 0));
-
-    // A VLAN that the trunk does not have is filtered, and counted.
-    c.namespace.ip(&format!("link add link {} name vlan30 type vlan id 30", Station::INTERFACE))?;
-    c.namespace.ip("addr add 10.0.30.3/24 brd + dev vlan30")?;
-    c.namespace.ip("link set vlan30 up")?;
-    let before = filtered("c")?;
-    c.namespace.enter(|| -> Result<()> {
-        let socket = UdpSocket::bind(("10.0.30.3", 0))?;
-        socket.set_broadcast(true)?;
-        for _ in 0..BROADCASTS {
-            socket.send_to(&[7; 100], ("10.0.30.255", UDP_PORT))?;
-        }
-        Ok(())
-    })??;
-    daemon.until("frames of VLAN 30 are counted", |now| {
-        let now = port(now, "c").ok()?.drops["vlan_filtered"].frames;
-        (now >= before + BROADCASTS as u64).then_some(())
-    })?;
-    let snapshot = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
-    testbed::conservation(&snapshot, &[])?;
-    daemon.stop()?;
     Ok(())
 }
 
-/// An address, on a VLAN device if there is one to be.
-fn give(host: &Station, vid: Option<u16>, address: &str) -> Result<()> {
-    let device = match vid {
-        None => Station::INTERFACE.to_owned(),
-        Some(vid) => {
-            host.namespace
-                .ip(&format!("link add link {} name vlan{vid} type vlan id {vid}", Station::INTERFACE))?;
-            host.namespace.ip(&format!("link set vlan{vid} up"))?;
-            format!("vlan{vid}")
-        }
-    };
-    host.namespace.ip(&format!("addr add {address}/24 brd + dev {device}")).map(drop)
-}
-
-/// A socket that hears broadcasts, whatever device they come in by.
-fn listen(host: &Station) -> Result<UdpSocket> {
-    Ok(host.namespace.enter(|| UdpSocket::bind(("0.0.0.0", UDP_PORT)))??)
+/// Frames that `host`, on the trunk port of its name, tags with a VLAN that its port has not are refused and counted.
+fn a_vlan_that_a_port_has_not_is_refused(daemon: &Daemon, host: &Station) -> Result<()> {
+    let mut frame = [0; 104];
+    write_header(&mut frame, MacAddr::BROADCAST, host.mac().parse()?, None, EXPERIMENTAL);
+    push_tag(&mut frame, Tag { tpid: VLAN, pcp: 0, dei: false, vid: 10 });
+    let socket = host.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??;
+    (0..BROADCASTS).try_for_each(|_| socket.send(&frame))?;
+    daemon.until("frames of another VLAN are counted", |now| {
+        let refused = port(now, &host.name).ok()?.drops["vlan_filtered"].frames;
+        (refused == BROADCASTS as u64).then_some(())
+    })
 }
