@@ -38,6 +38,8 @@ pub enum Kind {
     Data,
     /// It is forwarded to this port.
     To(u8),
+    /// The same in a VLAN: its tag may be another there.
+    InVlan(u8),
     /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
     Filtered(u8),
     /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
@@ -69,9 +71,7 @@ impl Arrival {
         {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
-            class = classifier.by_dscp(octet >> 2, pcp_and_dei).unwrap_or(class);
-            let packet = &bytes[field.packet_at()..];
-            class = classifier.by_tunnel(packet, field.version()).unwrap_or(class);
+            class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
         }
         let cells = cell.of(len) as u16;
         let charge = Charge { class, len, cells, ds_field, in_port: port as u8, cast: Cast::Known };

@@ -24,7 +24,7 @@ use crate::fifo::Fifos;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
-use wire::ip::Version;
+use wire::ip::DsField;
 use wire::set::Set8;
 use wire::tunnel;
 
@@ -49,12 +49,20 @@ pub struct Classifier {
     untagged: Class,
     /// Frames with a tag, by PCP · 2 + DEI.
     tagged: [Class; 2 * PRIORITIES],
-    /// IP packets by DSCP, where DSCP is trusted.
-    by_dscp: Option<Box<Array<Class, DSCPS>>>,
+    packets: Packets,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
-    /// The tag inside a tunnel counts.
-    trusts_tunnel: bool,
+}
+
+/// What counts of an IP packet.
+#[derive(Debug, Serialize, Deserialize)]
+enum Packets {
+    /// Nothing.
+    Ignored,
+    /// Its DSCP.
+    Dscp(Box<Array<Class, DSCPS>>),
+    /// The tag of the frame in it, if it is VXLAN.
+    Tunnel,
 }
 
 impl Classifier {
@@ -76,14 +84,17 @@ impl Classifier {
             let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
             Class { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
         };
-        let trusts_dscp = settings.trust == Trust::Dscp;
+        let packets = match settings.trust {
+            Trust::Dscp => Packets::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
+            Trust::TunnelDot1p => Packets::Tunnel,
+            Trust::Dot1p | Trust::None => Packets::Ignored,
+        };
         Self {
             untagged: of_port,
             tagged,
-            by_dscp: trusts_dscp.then(|| Box::new(Array(std::array::from_fn(by_dscp)))),
+            packets,
             policy: settings.policy,
             dei_drop_level: settings.dei_drop_level,
-            trusts_tunnel: settings.trust == Trust::TunnelDot1p,
         }
     }
 
@@ -96,20 +107,21 @@ impl Classifier {
         }
     }
 
-    /// The class of a frame by the tag of the frame in its VXLAN packet, where that is trusted and there is one; `packet` is the outer
-    /// IP packet.
+    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
+    /// the frame's `bytes` the packet has its DSCP.
     #[inline]
-    pub fn by_tunnel(&self, packet: &[u8], version: Version) -> Option<Class> {
-        if !self.trusts_tunnel {
-            return None;
-        }
-        tunnel::vxlan_inner_tag(packet, version).map(|tag| self.by_tag(Some(tag)))
-    }
-
-    /// The class of an IP packet in such a frame, where DSCP is trusted.
-    #[inline]
-    pub fn by_dscp(&self, dscp: u8, pcp_and_dei: Option<u8>) -> Option<Class> {
-        let class = self.by_dscp.as_ref()?[usize::from(dscp & 0x3f)];
+    pub fn by_packet(
+        &self,
+        dscp: u8,
+        pcp_and_dei: Option<u8>,
+        bytes: &[u8],
+        field: DsField,
+    ) -> Option<Class> {
+        let class = match &self.packets {
+            Packets::Ignored => return None,
+            Packets::Tunnel => return self.by_tunnel(bytes, field),
+            Packets::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
+        };
         Some(match pcp_and_dei {
             Some(tag) => {
                 let tag = (usize::from(tag >> 1), tag & 1 != 0);
@@ -117,6 +129,12 @@ impl Classifier {
             }
             None => class,
         })
+    }
+
+    #[cold]
+    fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<Class> {
+        let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
+        Some(self.by_tag(Some(tag)))
     }
 }
 
@@ -148,7 +166,10 @@ pub fn fifos_of_priorities(
 ) -> [Fifos; PRIORITIES] {
     let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
-    let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
+    let by_dscp = match &classifier.packets {
+        Packets::Dscp(classes) => &classes[..],
+        Packets::Ignored | Packets::Tunnel => &[],
+    };
     for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
@@ -204,8 +225,10 @@ mod tests {
         let header = Header::parse(frame).expect("a whole header");
         let tag = header.outer.map(|tag| tag.pcp * 2 + u8::from(tag.dei));
         let classifier = Classifier::new(settings);
-        let by_dscp = wire::ip::dscp(frame, &header).and_then(|dscp| classifier.by_dscp(dscp, tag));
-        let class = by_dscp.unwrap_or(classifier.by_tag(tag));
+        let field = DsField::find_at(frame, header.ethertype, header.payload_offset as u8);
+        let by_packet =
+            field.and_then(|field| classifier.by_packet(field.octet(frame) >> 2, tag, frame, field));
+        let class = by_packet.unwrap_or(classifier.by_tag(tag));
         (class.priority, class.queue, class.drop_level)
     }
 

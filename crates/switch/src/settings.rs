@@ -31,8 +31,6 @@ pub const DSCPS: usize = 64;
 /// The largest frame, in bytes without FCS.
 pub const LARGEST_FRAME_BYTES: u32 = 9216;
 
-/// The length of a frame that fits no port.
-pub(crate) const TOO_LONG: u16 = u16::MAX;
 /// Bytes of an Ethernet header and an 802.1Q tag, which no MTU counts.
 const LINK_BYTES: u32 = 14 + 4;
 
@@ -224,10 +222,10 @@ impl PortSettings {
     }
 
     /// The longest frame that may leave, in bytes without FCS: on top of the MTU, the Ethernet header and an 802.1Q tag, as the kernel's
-    /// own bridge has it (`is_skb_forwardable`). Always less than [`TOO_LONG`].
+    /// own bridge has it (`is_skb_forwardable`).
     pub fn longest_frame_bytes(&self) -> u16 {
         let bytes = self.mtu_bytes.map_or(u32::MAX, |mtu| mtu.saturating_add(LINK_BYTES));
-        u16::try_from(bytes).unwrap_or(TOO_LONG).min(TOO_LONG - 1)
+        u16::try_from(bytes).unwrap_or(u16::MAX)
     }
 
     /// A place without a port: nothing is reserved there, nor guaranteed.

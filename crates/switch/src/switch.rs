@@ -1,7 +1,9 @@
 //! The switch: frames and time go in, decisions and PFC come out. It composes the rules of the other files and adds none
 //! of its own but their order:
 //!
-//! look (VLAN) → learn and look up → admit (cells at ingress and egress) → judge (WRED) → tag → charge → queue ‖ schedule → send → release.
+//! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖ schedule → send → release.
+//!
+//! Where ports have VLANs, a frame enters its VLAN before the look-up, and gets the tag that it leaves with after.
 //!
 //! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in ([`Switch::look`]) and hands
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
@@ -21,7 +23,7 @@ use crate::limits::EgressLimits;
 use crate::memory::Memory;
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings, TOO_LONG};
+use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::vlan::Vlans;
@@ -125,11 +127,7 @@ impl Switch {
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
-        let mut arrival = Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell);
-        if let Some(vlans) = &self.vlans {
-            vlans.enter(&mut arrival, bytes);
-        }
-        arrival
+        Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
     }
 
     /// A frame came in on `port`: looked at and received at once.
@@ -137,7 +135,7 @@ impl Switch {
     pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
-        self.find_way(&mut arrival, now);
+        self.find_ways(std::slice::from_mut(&mut arrival), now, memory);
         self.take(arrival, now, memory);
     }
 
@@ -145,7 +143,7 @@ impl Switch {
     /// ways of all are found first: what one look-up waits for does not hold up the next.
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        self.find_ways(arrivals, now);
+        self.find_ways(arrivals, now, memory);
         for arrival in arrivals.drain(..) {
             self.take(arrival, now, memory);
         }
@@ -175,9 +173,15 @@ impl Switch {
     }
 
     #[inline(never)]
-    fn find_ways(&mut self, arrivals: &mut [Arrival], now: Instant) {
-        for arrival in arrivals {
+    fn find_ways<M: Memory>(&mut self, arrivals: &mut [Arrival], now: Instant, memory: &M) {
+        if let Some(vlans) = &self.vlans {
+            vlans.enter(arrivals, memory);
+        }
+        for arrival in &mut *arrivals {
             self.find_way(arrival, now);
+        }
+        if let Some(vlans) = &self.vlans {
+            vlans.stay_inside(arrivals);
         }
     }
 
@@ -195,10 +199,6 @@ impl Switch {
         if !arrival.dst.is_group()
             && let Some(out) = self.bridge.look_up(arrival.dst, now)
         {
-            // Learned in a VLAN is a port that has it; a static entry may be anything.
-            let has_vlan =
-                self.vlans.as_ref().is_none_or(|vlans| vlans.members(arrival.dst.vid()).contains(out));
-            let out = if has_vlan { out } else { port };
             let goes = out != port && self.up.contains(out);
             arrival.kind = if goes { Kind::To(out as u8) } else { Kind::Filtered(out as u8) };
         }
@@ -208,6 +208,7 @@ impl Switch {
     fn take<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
             Kind::To(out) => self.forward(arrival, out.into(), now, memory),
+            Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
             Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
             Kind::Data => self.flood(arrival, now, memory),
             Kind::Control => self.obey(arrival, now, memory),
@@ -244,15 +245,14 @@ impl Switch {
         memory.free(arrival.frame);
     }
 
-    /// To one port: admitted at both ends, judged by WRED, tagged as its VLAN leaves there, charged and queued; or refused.
+    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
     #[inline(always)] // an arrival is not moved once more
-    fn forward<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
-        let len = self.len_leaving(out, &arrival, memory);
+    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
-        let area = match admit(ingress, egress, charge, len, &self.pools) {
+        let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
             Err(reason) => return self.refuse(arrival, out, reason, now, memory),
         };
@@ -261,10 +261,6 @@ impl Switch {
             Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
             Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
         }
-        if let Some(vlans) = &self.vlans {
-            vlans.leave(out, &mut arrival, memory);
-        }
-        let charge = &arrival.charge;
         let must_examine = ingress.charge(charge, area, &mut self.pools);
         egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
         self.add_work(Set64::of(out));
@@ -302,8 +298,7 @@ impl Switch {
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
             // Nothing is copied for a port that has no room.
-            let len = self.len_leaving(out, &arrival, memory);
-            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, len, &self.pools);
+            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, &self.pools);
             match (room, memory.alloc()) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
@@ -319,18 +314,14 @@ impl Switch {
         self.forward_one(arrival, last, now, memory);
     }
 
-    /// The length with which a frame leaves by a port: with the tag of its VLAN or without, if there are any. One that memory has no
-    /// room for then is too long for every port.
-    #[inline]
-    fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
-        let Some(vlans) = &self.vlans else { return arrival.charge.len };
-        let len = vlans.len_leaving(out, arrival, memory);
-        if len > self.longest_frame_bytes { TOO_LONG } else { len }
-    }
-
-    /// [`Switch::forward`] for those that are not in a hurry.
+    /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
     #[cold]
-    fn forward_one<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    fn forward_one<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        if let Some(vlans) = &self.vlans
+            && !vlans.leave(out, &mut arrival, self.longest_frame_bytes, memory)
+        {
+            return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
+        }
         self.forward(arrival, out, now, memory);
     }
 
@@ -531,16 +522,10 @@ impl Switch {
     }
 }
 
-/// Whether a frame that leaves with `len` bytes fits the line and has room at both ends, and which area of ingress takes it.
+/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(
-    ingress: &Ingress,
-    egress: &Egress,
-    charge: &Charge,
-    len: u16,
-    pools: &Pools,
-) -> Result<Area, DropReason> {
-    if len > egress.longest_bytes() {
+fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+    if charge.len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
     let area = ingress.admit(charge, pools)?;

@@ -85,41 +85,50 @@ impl Vlans {
         self.members(vid).contains(port).then_some(vid)
     }
 
-    /// Finds the VLAN of a frame that came in: its addresses are of that VLAN from then on, or it is refused.
+    /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they are refused.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
-    pub fn enter(&self, arrival: &mut Arrival, frame: &[u8]) {
-        if arrival.kind != Kind::Data {
-            return;
-        }
-        match self.of_frame(arrival.charge.port(), frame) {
-            Some(vid) => {
-                (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
+    pub fn enter<M: Memory>(&self, arrivals: &mut [Arrival], memory: &M) {
+        for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Kind::Data) {
+            let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
+            match self.of_frame(arrival.charge.port(), bytes) {
+                Some(vid) => {
+                    (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
+                }
+                None => arrival.kind = Kind::Refused(DropReason::VlanFiltered),
             }
-            None => arrival.kind = Kind::Refused(DropReason::VlanFiltered),
         }
     }
 
-    /// The length with which a frame leaves by `out`.
+    /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN is no other; a static entry
+    /// may be anything.
     #[inline(never)]
-    pub fn len_leaving<M: Memory>(&self, out: usize, arrival: &Arrival, memory: &M) -> u16 {
-        let Arrival { frame, charge, dst, .. } = arrival;
-        self.change(out, dst.vid(), memory.bytes(frame, charge.len.into())).len_after(charge.len)
+    pub fn stay_inside(&self, arrivals: &mut [Arrival]) {
+        for arrival in arrivals {
+            if let Kind::To(out) = arrival.kind {
+                let has_vlan = self.members(arrival.dst.vid()).contains(out.into());
+                arrival.kind =
+                    if has_vlan { Kind::InVlan(out) } else { Kind::Filtered(arrival.charge.in_port) };
+            }
+        }
     }
 
-    /// Gives a frame that leaves by `out` the tag that it leaves with, and notes what is different of it then.
+    /// Gives a frame that leaves by `out` the tag that it leaves with, and notes what is different of it then. False: memory, which
+    /// has room for frames of `longest` bytes, has none for it.
     #[inline(never)]
-    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, memory: &mut M) {
+    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, longest: u16, memory: &mut M) -> bool {
         let Arrival { frame, charge, dst, .. } = arrival;
         let change = self.change(out, dst.vid(), memory.bytes(frame, charge.len.into()));
-        if change == Change::Stays {
-            return;
-        }
         let len = change.len_after(charge.len);
-        let longer = usize::from(len.max(charge.len));
-        change.make(charge.class.priority, memory.bytes_mut(frame, longer));
-        let moved = len.wrapping_sub(charge.len) as i8;
-        charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
-        charge.len = len;
+        if len > longest {
+            return false;
+        }
+        if change != Change::Stays {
+            change.make(charge.class.priority, memory.bytes_mut(frame, len.max(charge.len).into()));
+            let moved = len.wrapping_sub(charge.len) as i8;
+            charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
+            charge.len = len;
+        }
+        true
     }
 
     /// What becomes of the tag of a frame of this VLAN that leaves by `port`.
