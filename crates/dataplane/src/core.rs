@@ -104,16 +104,16 @@ impl<P: Port> Core<P> {
     /// `waiter` cannot let it sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Wait) -> io::Result<()> {
         self.rest = Rest::new(clock());
-        let (mut watched, mut alone) = (Set64::EMPTY, false);
+        let (mut watched, mut looks_long) = (Set64::EMPTY, false);
         while self.stop.is_none() {
             let now = clock();
             if watched != self.turn.open_ports() {
                 watched = self.turn.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
-            if alone != self.rest.is_alone(now) {
-                alone = !alone;
-                waiter.share_core(!alone);
+            if looks_long != self.rest.looks_long() {
+                looks_long = !looks_long;
+                waiter.set_weight(!looks_long);
             }
             if self.turn(now) {
                 self.rest.note_move(now);

@@ -1,23 +1,28 @@
 //! When a loop that has nothing to do goes to sleep, and how it shares its core.
 //!
-//! Rule: it goes on looking for 20 µs after the last frame. If it has had its core for itself for 200 ms, and frames come less than
-//! 100 µs apart, it looks for 200 µs: being woken would delay each by some 30 µs, where a sleeping core is one that the host of a virtual
-//! machine must wake. Between two turns of a loop that is awake lies more than a millisecond only where others want the core, too. There it
-//! sleeps sooner, since a sleeper is woken at once and one that looks on must wait for its share, and asks for the highest weight; a loop
-//! that is alone has an ordinary weight, so that it does not starve whoever comes, who may carry its frames.
+//! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
+//! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
+//! If the core is its own and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken would delay each frame by some
+//! 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an ordinary weight, since it does
+//! little but look, and whoever wants the core may carry its frames. That the core is its own it takes from its turns: where
+//! more than a millisecond lies between two of them, others want it, and for the next 200 ms it is as on a busy one.
 //! Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
 
 /// A loop that has had nothing to do for this long sleeps …
 const LOOK_NS: Nanos = 20_000;
-/// … or for this long, if it is alone and frames come close together …
+/// … or for this long.
 const LONG_LOOK_NS: Nanos = 200_000;
-/// … which is to say, less than this apart.
-const CLOSE_NS: Nanos = 100_000;
+/// It looks for long where turns that move something are this far apart, at the least …
+const BUSY_NS: Nanos = 10_000;
+/// … and at the most.
+const RARE_NS: Nanos = 100_000;
+/// How far apart they are is counted up in so long.
+const PERIOD_NS: Nanos = 10_000_000;
 /// A turn that begins later after the last one was held up by others.
 const HELD_UP_NS: Nanos = 1_000_000;
-/// A loop that was not held up for this long is alone.
+/// A loop that was not held up for this long has its core for itself.
 const ALONE_NS: Nanos = 200_000_000;
 
 /// What a loop knows of its rest.
@@ -25,44 +30,55 @@ const ALONE_NS: Nanos = 200_000_000;
 pub struct Rest {
     /// Something moved then for the last time.
     moved_at: Instant,
-    /// The mean time between two turns that moved something, the last ones most.
-    mean_lull_ns: Nanos,
     held_up_at: Instant,
+    /// Turns that moved something since then.
+    moves: u64,
+    period_began: Instant,
+    looks_long: bool,
 }
 
 impl Rest {
     /// Of a loop that begins, and does not know yet whether it is alone.
     pub fn new(now: Instant) -> Self {
-        Self { moved_at: now, mean_lull_ns: CLOSE_NS, held_up_at: now }
+        Self { moved_at: now, held_up_at: now, moves: 0, period_began: now, looks_long: false }
     }
 
     /// So much time lay between this turn and the last, awake.
     #[inline]
     pub fn note_turn(&mut self, now: Instant, nanos: Nanos) {
         if nanos > HELD_UP_NS {
-            self.held_up_at = now;
+            (self.held_up_at, self.looks_long) = (now, false);
         }
+        if now.since(self.period_began) >= PERIOD_NS {
+            self.end_period(now);
+        }
+    }
+
+    #[cold]
+    fn end_period(&mut self, now: Instant) {
+        let apart = now.since(self.period_began) / self.moves.max(1);
+        let is_alone = now.since(self.held_up_at) > ALONE_NS;
+        self.looks_long = is_alone && (BUSY_NS..RARE_NS).contains(&apart);
+        (self.period_began, self.moves) = (now, 0);
     }
 
     /// This turn moved something.
     #[inline]
     pub fn note_move(&mut self, now: Instant) {
-        // Of a long lull it is enough to know that it was long.
-        let lull = now.since(self.moved_at).min(10 * CLOSE_NS);
-        self.mean_lull_ns = (7 * self.mean_lull_ns + lull) / 8;
         self.moved_at = now;
+        self.moves += 1;
     }
 
-    /// Nobody else has wanted the core lately.
+    /// It looks for long, and needs no more weight than others.
     #[inline]
-    pub fn is_alone(&self, now: Instant) -> bool {
-        now.since(self.held_up_at) > ALONE_NS
+    pub fn looks_long(&self) -> bool {
+        self.looks_long
     }
 
     /// Nothing has moved for long enough.
+    #[inline]
     pub fn may_sleep(&self, now: Instant) -> bool {
-        let looks_long = self.mean_lull_ns < CLOSE_NS && self.is_alone(now);
-        now.since(self.moved_at) >= if looks_long { LONG_LOOK_NS } else { LOOK_NS }
+        now.since(self.moved_at) >= if self.looks_long { LONG_LOOK_NS } else { LOOK_NS }
     }
 }
 
@@ -70,47 +86,58 @@ impl Rest {
 mod tests {
     use super::*;
 
-    /// Frames every `lull` for a while; then how long it looks on.
-    fn look_ns(rest: &mut Rest, mut now: Instant, lull: Nanos) -> Nanos {
-        for _ in 0..100 {
-            now = now + lull;
-            rest.note_move(now);
+    /// Something moves every `apart` until `until`.
+    fn move_on(rest: &mut Rest, now: &mut Instant, until: Instant, apart: Nanos) {
+        while *now < until {
+            *now = *now + apart;
+            rest.note_move(*now);
+            rest.note_turn(*now, apart.min(HELD_UP_NS)); // of longer ones it slept
         }
+    }
+
+    /// How long it looks on when nothing moves any more.
+    fn look_ns(rest: &Rest, now: Instant) -> Nanos {
         (0..).map(|step| step * 1_000).find(|&nanos| rest.may_sleep(now + nanos)).expect("it sleeps at last")
     }
 
     #[test]
-    fn a_loop_looks_longer_if_it_is_alone_and_frames_come_close_together() {
-        let start = Instant(5);
-        for (after, lull, looks) in [
-            (0, 25_600, 20_000), // it does not know yet
-            (ALONE_NS + 1, 25_600, 200_000),
-            (ALONE_NS + 1, 6_400, 200_000),
-            (ALONE_NS + 1, 300_000, 20_000), // the next frame will not come so soon
-            (ALONE_NS + 1, 10_000_000_000, 20_000),
+    fn a_loop_looks_for_long_where_it_is_alone_and_frames_neither_press_nor_are_rare() {
+        for (apart, looks) in [
+            (1_000, LOOK_NS),
+            (9_900, LOOK_NS),
+            (10_100, LONG_LOOK_NS),
+            (12_800, LONG_LOOK_NS), // 39,000 frames a second, each of which moves when it comes and when it has left
+            (99_000, LONG_LOOK_NS),
+            (110_000, LOOK_NS),
+            (10_000_000, LOOK_NS),
         ] {
-            let now = start + after;
-            assert_eq!(look_ns(&mut Rest::new(start), now, lull), looks, "{after} ns, every {lull} ns");
+            let mut now = Instant(7);
+            let mut rest = Rest::new(now);
+            move_on(&mut rest, &mut now, Instant(ALONE_NS / 2), apart);
+            assert_eq!(look_ns(&rest, now), LOOK_NS, "every {apart} ns: it does not know yet");
+            move_on(&mut rest, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
+            assert_eq!(
+                (look_ns(&rest, now), rest.looks_long()),
+                (looks, looks == LONG_LOOK_NS),
+                "every {apart} ns"
+            );
         }
     }
 
     #[test]
     fn a_loop_that_was_held_up_is_not_alone_for_a_while() {
-        let mut rest = Rest::new(Instant(0));
-        let at = Instant(5_000_000_000);
-        assert!(rest.is_alone(at));
-        rest.note_turn(at, HELD_UP_NS);
-        assert!(rest.is_alone(at));
-        rest.note_turn(at, HELD_UP_NS + 1);
-        assert!(!rest.is_alone(at) && !rest.is_alone(at + ALONE_NS) && rest.is_alone(at + ALONE_NS + 1));
-        assert_eq!(look_ns(&mut rest, at, 6_400), LOOK_NS);
-    }
-
-    #[test]
-    fn a_frame_after_a_long_silence_makes_no_long_looks_impossible() {
-        let mut rest = Rest::new(Instant(0));
-        let now = Instant(3_600_000_000_000);
-        rest.note_move(now);
-        assert_eq!(look_ns(&mut rest, now, 25_600), LONG_LOOK_NS);
+        const APART_NS: Nanos = 20_000;
+        let mut now = Instant(0);
+        let mut rest = Rest::new(now);
+        move_on(&mut rest, &mut now, Instant(2 * ALONE_NS), APART_NS);
+        rest.note_turn(now, HELD_UP_NS);
+        assert!(rest.looks_long());
+        let held_up_at = now;
+        rest.note_turn(now, HELD_UP_NS + 1);
+        assert_eq!((rest.looks_long(), look_ns(&rest, now)), (false, LOOK_NS));
+        move_on(&mut rest, &mut now, held_up_at + ALONE_NS, APART_NS);
+        assert!(!rest.looks_long());
+        move_on(&mut rest, &mut now, held_up_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
+        assert!(rest.looks_long());
     }
 }

@@ -12,17 +12,17 @@ use wire::mac::MacAddr;
 const FRAMES: usize = 64;
 const TURN_NS: Nanos = 10_000;
 
-/// Sleeps no longer than a turn takes, and writes down what the loop says of its core, and when.
+/// Sleeps no longer than a turn takes, and writes down what weight the loop takes, and when.
 struct Sleeper<'a> {
     now: &'a Cell<u64>,
-    others: Vec<(u64, bool)>,
+    weights: Vec<(u64, bool)>,
 }
 
 impl Wait for Sleeper<'_> {
     fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
 
-    fn share_core(&mut self, others: bool) {
-        self.others.push((self.now.get(), others));
+    fn set_weight(&mut self, highest: bool) {
+        self.weights.push((self.now.get(), highest));
     }
 
     fn wait(&mut self, _timeout_ns: Nanos) -> io::Result<bool> {
@@ -31,7 +31,7 @@ impl Wait for Sleeper<'_> {
 }
 
 #[test]
-fn a_loop_says_when_others_want_its_core() {
+fn a_loop_takes_more_weight_while_others_want_its_core() {
     const HELD_UP_AT: u64 = 2_500_000_000;
     let settings = SwitchSettings {
         buffer: BufferSettings { total_cells: 64, ..BufferSettings::default() },
@@ -58,9 +58,9 @@ fn a_loop_says_when_others_want_its_core() {
         }
         Instant(now.get())
     };
-    let mut sleeper = Sleeper { now: &now, others: Vec::new() };
+    let mut sleeper = Sleeper { now: &now, weights: Vec::new() };
     core.run(clock, &mut sleeper).expect("it can sleep");
     let of_a_turn = |nanos: u64| nanos / 1_000_000;
-    let told: Vec<_> = sleeper.others.iter().map(|&(at, others)| (of_a_turn(at), others)).collect();
-    assert_eq!(told, [(200, false), (2_503, true), (2_703, false)], "in milliseconds");
+    let told: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();
+    assert_eq!(told, [(210, false), (2_503, true), (2_713, false)], "in milliseconds");
 }

@@ -24,7 +24,7 @@ pub struct Waiter {
     call: Arc<Call>,
     /// The event's descriptor first, then those of the ports.
     fds: Vec<libc::pollfd>,
-    /// How the thread is scheduled while it is alone on its core, and while it is not.
+    /// How the thread is scheduled with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
 }
 
@@ -55,9 +55,10 @@ impl Waiter {
         Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None })
     }
 
-    /// From now on the loop is scheduled as the first says while it is alone on its core, and as the second says while others want that, too.
-    pub fn schedule(&mut self, alone: Scheduling, shared: Scheduling) {
-        self.scheduling = Some([alone, shared]);
+    /// From now on the loop is scheduled as the first says where it is to have an ordinary weight, and as the second says where it is to
+    /// have the highest.
+    pub fn schedule(&mut self, ordinary: Scheduling, highest: Scheduling) {
+        self.scheduling = Some([ordinary, highest]);
     }
 
     /// What wakes this waiter from any thread, now or when it next sleeps.
@@ -75,10 +76,10 @@ impl Wait for Waiter {
         self.fds.extend(fds.into_iter().map(readable));
     }
 
-    fn share_core(&mut self, others: bool) {
+    fn set_weight(&mut self, highest: bool) {
         if let Some(scheduling) = self.scheduling {
             // Refused now, it was refused at the start, and told of then.
-            let _ = set_scheduling(scheduling[usize::from(others)]);
+            let _ = set_scheduling(scheduling[usize::from(highest)]);
         }
     }
 
