@@ -123,10 +123,18 @@ pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
     Ok(sum)
 }
 
-/// Drops that break the promise: headroom exhausted, and what kernels lost.
-pub fn broken(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
-    ["ingress_no_drop", "kernel_lost"].map(|reason| (reason, drops(snapshot, reason))).into()
+/// What breaks the promise: headroom exhausted, and what kernels lost on the way out and on the way in.
+pub fn broken(snapshot: &Snapshot) -> [(&'static str, u64); 3] {
+    [
+        ("headroom exhausted", drops(snapshot, "ingress_no_drop")),
+        ("lost when sent", snapshot.ports.iter().map(|port| port.kernel_lost_frames).sum()),
+        ("lost when received", testbed::lost_by_kernels(snapshot, [])),
+    ]
 }
+
+/// Nothing of that.
+pub const UNBROKEN: [(&str, u64); 3] =
+    [("headroom exhausted", 0), ("lost when sent", 0), ("lost when received", 0)];
 
 /// How a sender goes about a socket that is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
