@@ -2,7 +2,7 @@
 //! receiver sees a gap in the sequence numbers; without it both happen.
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Process, Snapshot, Station};
+use testbed::{Process, Snapshot, Station, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, UNBROKEN, broken, dropped};
 
@@ -53,8 +53,12 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
     for number in 0..2 {
         let mut command = lab.receiver.namespace.command(program);
         command.args(format!("-d {} -p {} {options}", receiver.0, 18_515 + number).split_whitespace());
-        let mut server = Process::start(program, &mut command)?;
-        server.wait_for("a server that waits", |line| line.contains("Waiting for client").then_some(()))?;
+        let server = Process::start(program, &mut command)?;
+        // What it says stays in a buffer until it ends; the kernel knows that it waits for somebody to connect.
+        let waits_in = format!("/proc/{}/wchan", server.pid());
+        eventually("a server that waits", || {
+            Ok(std::fs::read_to_string(&waits_in)?.contains("ucma").then_some(()))
+        })?;
         servers.push(server);
     }
     let stations = &lab.senders; // the bed belongs to one thread
@@ -124,7 +128,7 @@ fn rping(lab: &Lab) -> Result<()> {
     let sender = Device::new(&lab.senders[0])?;
     let mut server = lab.receiver.namespace.command("rping");
     let _server = Process::start("rping", server.args(["-s", "-C", "1000", "-a", &lab.receiver.ipv4()]))?;
-    testbed::eventually("rping reaches its server", || {
+    eventually("rping reaches its server", || {
         let client = lab.senders[0].namespace.run(&format!("rping -c -C 1000 -a {}", lab.receiver.ipv4()));
         Ok(client.ok())
     })?;
