@@ -13,6 +13,9 @@ use testbed::{Bed, Daemon, Namespace, Snapshot, Station, binary, drops, eventual
 /// How long senders send.
 pub const LONG: Duration = Duration::from_secs(10);
 
+/// How long they send where nobody holds them back: their CPU is busy all the time, and the first moments lose enough.
+pub const SHORT: Duration = Duration::from_secs(2);
+
 /// DSCP 24 is priority 3, as the IP header's second byte has it.
 pub const NO_DROP_TOS: u8 = 24 << 2;
 
@@ -34,6 +37,11 @@ pub struct Lab {
 impl Lab {
     /// Hosts with addresses that know each other, on a daemon that trusts `trust`.
     pub fn new(trust: &str) -> Result<Self> {
+        Self::with_headroom(trust, 16_384)
+    }
+
+    /// The same with so much headroom for each sender.
+    pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
         let bed = Bed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.plain_host(&switch, "sender1")?, bed.plain_host(&switch, "sender2")?];
@@ -47,7 +55,7 @@ impl Lab {
             config += &tests::port_config(&sender.name, SENDER_SPEED);
             config += &format!(
                 "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 1024 }}\nxon_offset_cells = 256\n\
-                 headroom_cells = 16384\n",
+                 headroom_cells = {headroom_cells}\n",
                 sender.name
             );
         }

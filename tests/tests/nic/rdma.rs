@@ -6,6 +6,10 @@ use testbed::{Process, Snapshot, Station, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, UNBROKEN, broken, dropped};
 
+/// Headroom of each sender's port: 42 ms of its line, and less than eight queue pairs send unasked, since each of them may have
+/// 128 packets on their way (RXE_MAX_UNACKED_PSNS, drivers/infiniband/sw/rxe), which take five cells each.
+const HEADROOM_CELLS: u32 = 2048;
+
 /// What the receiver and the senders say of sequences, of all that their devices count.
 const SEQUENCE_ERRORS: [&str; 3] = ["out_of_seq_request", "rcvd_seq_err", "retry_exceeded_err"];
 
@@ -100,7 +104,7 @@ fn run(lab: &Lab, program: &str, is_attached: bool) -> Result<Run> {
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn soft_roce_loses_nothing() -> Result<()> {
-    let lab = Lab::new("dscp")?;
+    let lab = Lab::with_headroom("dscp", HEADROOM_CELLS)?;
     lab.attach("--trust dscp --no-drop 3")?;
     for program in ["ib_write_bw", "ib_send_bw"] {
         let run = run(&lab, program, true)?;
@@ -115,7 +119,7 @@ fn soft_roce_loses_nothing() -> Result<()> {
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn without_it_soft_roce_loses() -> Result<()> {
-    let lab = Lab::new("dscp")?;
+    let lab = Lab::with_headroom("dscp", HEADROOM_CELLS)?;
     let run = run(&lab, "ib_write_bw", false)?;
     ensure!(dropped(&run.snapshot)? > 0 && run.sequence_errors > 0, "{} errors", run.sequence_errors);
     lab.daemon.stop()?;

@@ -68,23 +68,25 @@ const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibve
 pub struct Programs {
     /// The project's own.
     ours: Vec<PathBuf>,
-    /// The test program, and its name.
-    test: (PathBuf, String),
+    /// Test programs, and their names.
+    tests: Vec<(PathBuf, String)>,
 }
 
-/// Builds `sluiced`, `sluice` and the test program, all of them at once, and of the whole workspace: so dependencies are
+/// Builds `sluiced`, `sluice` and test programs, all of them at once, and of the whole workspace: so dependencies are
 /// built once, with the features that `cargo test --workspace` gives them.
-pub fn build_programs(test: &str) -> Result<Programs> {
+pub fn build_programs(tests: &[String]) -> Result<Programs> {
     say("building");
     let mut command = cargo();
-    command.args(["build", "--workspace", "--bins", "--test", test, "--message-format", "json"]);
+    command.args(["build", "--workspace", "--bins", "--message-format", "json"]);
+    command.args(tests.iter().flat_map(|test| ["--test", test]));
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the programs do not build");
     let messages = String::from_utf8_lossy(&output.stdout);
     let executable =
         |name: &str| executable(&messages, name).context("cargo does not say where it put a program");
     let ours = vec![executable("sluiced")?, executable("sluice")?];
-    Ok(Programs { ours, test: (executable(test)?, test.to_owned()) })
+    let tests = tests.iter().map(|test| Ok((executable(test)?, test.clone())));
+    Ok(Programs { ours, tests: tests.collect::<Result<_>>()? })
 }
 
 /// The program of this name among cargo's messages, one JSON object a line.
@@ -110,7 +112,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     symlink("../bin", root.join("usr/sbin"))?;
     symlink("../lib", root.join("usr/lib"))?;
     let mut libraries = BTreeSet::new();
-    let others: &[&str] = if programs.test.1 == "nic" { &[] } else { &OTHER_TOOLS };
+    let others: &[&str] =
+        if programs.tests.iter().all(|(_, name)| name == "nic") { &[] } else { &OTHER_TOOLS };
     for tool in TOOLS.iter().chain(others) {
         // What is not here is not called: the tests of soft-RoCE say so where its tools are missing.
         if let Some(path) = on_path(tool) {
@@ -121,7 +124,9 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
         let name = program.file_name().context("a program has a name")?;
         copy_stripped(program, &root.join("bin").join(name), &mut libraries)?;
     }
-    copy_stripped(&programs.test.0, &root.join("tests").join(&programs.test.1), &mut libraries)?;
+    for (program, name) in &programs.tests {
+        copy_stripped(program, &root.join("tests").join(name), &mut libraries)?;
+    }
     for path in DATA.map(Path::new) {
         copy_data(path, &root, &mut libraries)?;
     }
