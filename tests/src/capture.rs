@@ -19,7 +19,7 @@ impl Capture {
         Self::start_on(bed, &station.namespace, Station::INTERFACE, filter)
     }
 
-    /// The same on any interface. What an XDP program takes from it is not seen, but all that is sent by it.
+    /// The same on any interface. Neither what an XDP program takes from it nor what AF_XDP sends by it is seen.
     pub fn start_on(bed: &Bed, namespace: &Namespace, interface: &str, filter: &str) -> Result<Self> {
         let file = bed.dir().join(format!("{}-{interface}.pcap", namespace.name()));
         let mut tcpdump = namespace.command("tcpdump");

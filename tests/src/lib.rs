@@ -6,6 +6,7 @@
 mod capture;
 mod checksums;
 mod datagrams;
+mod fetch;
 mod hogs;
 mod incast;
 mod stops;
@@ -24,6 +25,7 @@ use testbed::{
 pub use capture::Capture;
 pub use checksums::Checksums;
 pub use datagrams::datagrams;
+pub use fetch::fetch;
 pub use hogs::Hogs;
 pub use incast::Incast;
 pub use stops::{Stops, loop_thread, stop_thread};

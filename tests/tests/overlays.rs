@@ -1,17 +1,9 @@
 //! Overlays of ordinary Linux hosts: TCP through every tunnel that this kernel has, over the switch and with no `ethtool`
 //! anywhere. The inner checksum leaves a host open, and the outer one as if it were finished.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::time::Duration;
-
-use anyhow::{Context, Result, ensure};
-use testbed::{Bed, PATIENCE, Station, idle};
-use tests::Checksums;
-
-/// Bytes that cross, after a question of a few.
-const BYTES: usize = 2_000_000;
-const PORT: u16 = 8000;
+use anyhow::{Context, Result};
+use testbed::{Bed, Station, idle};
+use tests::{Checksums, fetch};
 
 /// What carries the tunnel.
 #[derive(Clone, Copy, PartialEq)]
@@ -118,31 +110,5 @@ fn dig(station: &Station, peer: &Station, tunnel: &Tunnel, number: usize) -> Res
     if tunnel.carries_v6 {
         station.namespace.ip(&format!("addr add fd00:7::{number}/64 dev tunnel nodad"))?;
     }
-    Ok(())
-}
-
-/// A fetches from B what a web server would send, and it is what B sent.
-fn fetch(a: &Station, b: &Station, address: IpAddr) -> Result<()> {
-    let content: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
-    let listener = b.namespace.enter(|| TcpListener::bind((address, PORT)))??;
-    let sent = content.clone();
-    let server = std::thread::spawn(move || -> Result<()> {
-        let (mut client, _) = listener.accept()?;
-        client.set_read_timeout(Some(PATIENCE))?;
-        client.set_write_timeout(Some(PATIENCE))?;
-        let mut question = [0; 5];
-        client.read_exact(&mut question)?;
-        ensure!(&question == b"GET /", "{question:?}");
-        client.write_all(&sent)?;
-        Ok(client.shutdown(Shutdown::Write)?)
-    });
-    let to = SocketAddr::new(address, PORT);
-    let mut client = a.namespace.enter(|| TcpStream::connect_timeout(&to, Duration::from_secs(10)))??;
-    client.set_read_timeout(Some(PATIENCE))?;
-    client.write_all(b"GET /")?;
-    let mut arrived = Vec::new();
-    client.read_to_end(&mut arrived)?;
-    server.join().map_err(|_| anyhow::anyhow!("the server panicked"))??;
-    ensure!(arrived == content, "{} of {BYTES} bytes, or others", arrived.len());
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Debug, Display};
 
+use switch::flood_limit::Cast;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
     QueueSettings,
@@ -214,6 +215,8 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
         overhead_bytes,
         in_flight_bytes,
         flow_control,
+        flood_limits_pps,
+        vlan,
     } = new;
     let of = |what: &str| format!("port.{name}: {what}");
     let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));
@@ -230,6 +233,14 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
     changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
 
     changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
+    changes.live(of("VLANs"), &old.vlan, vlan);
+    for (place, cast) in Cast::FLOODED.into_iter().enumerate() {
+        let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
+        let (old, new) = (limit(old.flood_limits_pps[place]), limit(flood_limits_pps[place]));
+        if old != new {
+            changes.live.push(of(&format!("{} {old} → {new}", cast.setting())));
+        }
+    }
     let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
     changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
     changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);
@@ -418,6 +429,18 @@ interface = \"veth1\"
                     "dataplane: scheduling \"short-slices\" → \"fifo\"",
                     "dataplane: overload \"pause\" → \"drop\"",
                 ],
+            ),
+            (
+                "[port.b]",
+                "broadcast_limit_pps = 100\n[port.b]\nmulticast_limit_pps = 7\nunknown_unicast_limit_pps = \"off\"",
+                &["port.a: broadcast_limit_pps off → 100", "port.b: multicast_limit_pps off → 7"],
+                &[],
+            ),
+            (
+                "[port-defaults.pfc]",
+                "[port-defaults]\nvlan = { mode = \"access\", pvid = 5 }\n[port-defaults.pfc]",
+                &["port.a: VLANs", "port.b: VLANs"],
+                &[],
             ),
             ("[port.b]", "pfc.pause_speed = \"2G\"\n[port.b]", &["port.a: PFC: pause_speed"], &[]),
             (

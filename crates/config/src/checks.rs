@@ -4,7 +4,9 @@ use std::collections::HashMap;
 
 use switch::classify::fifos_of_priorities;
 use switch::pfc_sent::Timing;
-use switch::settings::{BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, Trust};
+use switch::settings::{
+    BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, StaticAddress, Trust,
+};
 
 use crate::buffer::{Buffer, PoolTables, last_share};
 use crate::congestion::QueueWred;
@@ -14,14 +16,14 @@ use crate::ports::{Port, PortTable};
 use crate::schedule;
 use crate::section::Setting;
 use crate::watchdog_checks;
-use wire::mac::MacAddr;
 
-/// Each static address is behind one port, and the bridge table has room for all.
-pub(crate) fn static_addresses(ports: &[Port], max_entries: usize, report: &mut Report) {
-    let mut owners: HashMap<MacAddr, &Place> = HashMap::new();
-    for address in ports.iter().flat_map(|port| &port.own.static_addresses) {
-        if let Some(owner) = owners.insert(address.value, &address.place) {
-            let what = format!("{} is in {} already", address.value, owner.setting);
+/// Each static address is behind one port in its VLAN, and the bridge table has room for all.
+pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report: &mut Report) {
+    let mut owners: HashMap<StaticAddress, &Place> = HashMap::new();
+    let entries = |port: &'p Port| port.own.static_addresses.iter().zip(&port.settings.static_addresses);
+    for (address, entry) in ports.iter().flat_map(entries) {
+        if let Some(owner) = owners.insert(*entry, &address.place) {
+            let what = format!("{} is in {} already", entry.mac, owner.setting);
             report.add(&address.place, what, "leave it to one port");
         } else if owners.len() == max_entries + 1 {
             let what = format!("the bridge table has {max_entries} entries");
@@ -141,6 +143,7 @@ fn needs_trust(table: &PortTable, effective: &[Layers<PortTable>], report: &mut 
     }
     if let Some(map) = &classify.dot1p_to_drop_level
         && !trusts(Trust::Dot1p)
+        && !trusts(Trust::TunnelDot1p)
     {
         let cure = "write trust = \"dot1p\", or leave this out";
         report.add(&map.place, "of no effect while dot1p is not trusted", cure);

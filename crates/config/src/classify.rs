@@ -43,7 +43,12 @@ pub(crate) struct ClassifyTable {
 impl ClassifyTable {
     /// Reads a port's settings of these names.
     pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Report) -> Self {
-        let trust = [("dot1p", Trust::Dot1p), ("dscp", Trust::Dscp), ("none", Trust::None)];
+        let trust = [
+            ("dot1p", Trust::Dot1p),
+            ("dscp", Trust::Dscp),
+            ("tunnel-dot1p", Trust::TunnelDot1p),
+            ("none", Trust::None),
+        ];
         let mut table = Self {
             trust: port.choice("trust", &trust, &[], report),
             port_priority: port.number("port_priority", 0..=7, report),

@@ -18,7 +18,7 @@ use crate::telemetry::{self, Telemetry};
 use crate::values::{NAME_CURE, is_name};
 use crate::watchdog::{EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
-use crate::{advice, checks, fixed, watchdog_checks};
+use crate::{advice, checks, fixed, vlan_checks, watchdog_checks};
 
 /// Longest path of a Unix socket: `sun_path` less the final zero.
 const SOCKET_BYTES: usize = 107;
@@ -184,6 +184,7 @@ fn read<T>(
     checks::interfaces(&ports, report);
     checks::static_addresses(&ports, bridge.max_entries, report);
     checks::dependences(&defaults, &ports, report);
+    vlan_checks::check(&defaults, &ports, report);
     if buffer.fixed_cells.is_none() {
         let needed = u32::try_from(checks::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
         buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
@@ -220,6 +221,7 @@ fn read<T>(
         alarm.warn_of_idle(tables, &mut warnings);
         telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
         metrics::warn_of_open(open, &mut warnings);
+        vlan_checks::warn_of_lonely(&ports, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
     let warnings = Mistakes::warnings(file_name, text, warnings);

@@ -96,7 +96,7 @@
 //! rules       = [{ classifier = "roce", local_precedence = 3 }]
 //!
 //! [port-defaults]                  # the same settings as a port has, but for its interface
-//! trust         = "dot1p"          # the default | "dscp" | "none": then port_priority counts
+//! trust         = "dot1p"          # the default | "dscp" | "tunnel-dot1p": of the frame in VXLAN | "none": then port_priority counts
 //! port_priority = 0
 //!
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
@@ -108,6 +108,10 @@
 //! mtu             = 1536           # bytes of the longest frame, without FCS
 //! in_flight_bytes = 65536
 //! static_addresses = ["02:00:00:00:00:01"]  # always behind this port, whatever is learned
+//! broadcast_limit_pps = 1000       # frames a second that come in and are flooded, the rest drops; or "off", the default
+//! multicast_limit_pps = 5000       # to other group addresses
+//! unknown_unicast_limit_pps = 1000 # to stations whose port is not known
+//! vlan            = { mode = "access", pvid = 10 }  # on all ports or none; none: one transparent bridge for all tags
 //! flow_control    = "off"          # 802.3x PAUSE, not together with PFC: "off" | "receive" | "send" | "both"
 //! maps            = "h3c"          # dot1p_to_queue by name: "h3c", the default, or "huawei": one to one
 //! dot1p_to_queue      = [2, 0, 1, 3, 4, 5, 6, 7]
@@ -148,6 +152,8 @@
 //!
 //! [port.server2]
 //! interface = "veth1"
+//! vlan      = { mode = "trunk", allowed = "1-100,200" }  # tagged; default: all VLANs; pvid: the one that is untagged
+//! static_addresses = [{ address = "02:00:00:00:00:02", vlan = 20 }]  # where it is not the pvid's
 //! trust     = "dscp"               # DSCPs that a map does not list keep their defaults:
 //! dscp_to_dot1p      = { "46" = 5, "8-15" = 1 }  # DSCP / 8
 //! dscp_to_queue      = { "48-63" = 7 }           # through the priority
@@ -232,6 +238,7 @@ mod congestion;
 mod file;
 mod fix;
 mod fixed;
+mod flood_limits;
 mod lasting;
 mod layers;
 mod meeting;
@@ -249,6 +256,8 @@ mod telemetry;
 mod thresholds;
 mod tls;
 mod values;
+mod vlan;
+mod vlan_checks;
 mod watchdog;
 mod watchdog_checks;
 mod words;

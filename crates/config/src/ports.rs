@@ -6,12 +6,13 @@
 use std::ops::RangeInclusive;
 
 use switch::PortSettings;
-use switch::settings::{FlowControl, PRIORITIES, WIRE_OVERHEAD_BYTES};
+use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
 
 use crate::alarm::PortAlarmTable;
 use crate::buffer::Buffer;
 use crate::classify::ClassifyTable;
 use crate::congestion::{Congestion, CongestionBinding};
+use crate::flood_limits::FloodLimitTable;
 use crate::layers::Layers;
 use crate::mistakes::{Place, Report};
 use crate::policy::Policies;
@@ -19,8 +20,8 @@ use crate::schedule::{ScheduleTable, burst};
 use crate::section::{Section, Setting};
 use crate::thresholds::{GroupTable, QueueTable};
 use crate::values;
+use crate::vlan::VlanTable;
 use crate::watchdog::{EarlyWarningTable, WatchdogTable};
-use wire::mac::MacAddr;
 
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
@@ -54,7 +55,8 @@ pub(crate) struct Port<'f> {
 #[derive(Debug, Default)]
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
-    pub(crate) static_addresses: Vec<Setting<MacAddr>>,
+    pub(crate) static_addresses: Vec<Setting<values::Station>>,
+    pub(crate) vlan: VlanTable,
     pub(crate) speed_bps: Option<Setting<u64>>,
     pub(crate) burst_bytes: Option<Setting<u64>>,
     pub(crate) wire_overhead: Option<Setting<bool>>,
@@ -63,6 +65,7 @@ pub(crate) struct PortTable {
     pub(crate) in_flight_bytes: Option<Setting<u32>>,
     pub(crate) alarm: PortAlarmTable,
     pub(crate) flow_control: Option<Setting<FlowControl>>,
+    pub(crate) flood_limits: FloodLimitTable,
     pub(crate) classify: ClassifyTable,
     pub(crate) pfc: PfcTable,
     /// `pfc.priority` and `buffer.ingress.priority`.
@@ -107,7 +110,7 @@ impl PortTable {
                 .and_then(|name| values::interface(name, report)),
             static_addresses: section
                 .item("static_addresses")
-                .map_or_else(Vec::new, |item| values::addresses(item, report)),
+                .map_or_else(Vec::new, |item| values::stations(item, report)),
             speed_bps: section.item("speed").and_then(|item| values::speed(item, report)),
             burst_bytes: burst(&mut section, report),
             wire_overhead: section.boolean("wire_overhead", report),
@@ -115,6 +118,7 @@ impl PortTable {
             mtu_bytes: section.number("mtu", MTU_BYTES, report),
             in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
             flow_control: section.choice("flow_control", &FlowControl::ALL, &[], report),
+            flood_limits: FloodLimitTable::read(&mut section, report),
             classify: ClassifyTable::read(&mut section, policies, report),
             congestion: CongestionBinding::read(&mut section, congestion, report),
             ..Self::default()
@@ -130,6 +134,9 @@ impl PortTable {
         }
         if let Some(alarm) = section.section("alarm", report) {
             table.alarm = PortAlarmTable::read(alarm, report);
+        }
+        if let Some(vlan) = section.section("vlan", report) {
+            table.vlan = VlanTable::read(vlan, report);
         }
         section.finish(&["dcbx"], report);
         table.is_wrong = report.count() > mistakes;
@@ -190,7 +197,12 @@ impl<'f> Port<'f> {
         buffer: &Buffer,
     ) -> Self {
         let mut settings = Layers::new(&own, defaults).settings(name, buffer);
-        settings.static_addresses = own.static_addresses.iter().map(|address| address.value).collect();
+        let pvid = settings.vlan.pvid().unwrap_or(0);
+        let entry = |address: &Setting<values::Station>| StaticAddress {
+            mac: address.value.mac,
+            vid: address.value.vlan.unwrap_or(pvid),
+        };
+        settings.static_addresses = own.static_addresses.iter().map(entry).collect();
         Self { place, own, defaults, settings }
     }
 
@@ -211,6 +223,10 @@ impl<'t> Layers<'t, PortTable> {
 
     pub(crate) fn pfc(self) -> Layers<'t, PfcTable> {
         self.part(|table| &table.pfc)
+    }
+
+    pub(crate) fn vlan(self) -> Layers<'t, VlanTable> {
+        self.part(|table| &table.vlan)
     }
 
     pub(crate) fn watchdog(self) -> Layers<'t, WatchdogTable> {
@@ -250,6 +266,8 @@ impl<'t> Layers<'t, PortTable> {
         port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
         port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
         port.flow_control = self.flow_control();
+        port.vlan = self.vlan().settings();
+        port.flood_limits_pps = self.part(|table| &table.flood_limits).settings();
         let early_warning = pfc.part(|table| &table.early_warning);
         for priority in 0..PRIORITIES {
             let no_drop = port.pfc.no_drop & 1 << priority != 0;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use switch::settings::VLANS;
 use toml::de::DeValue;
 use wire::mac::MacAddr;
 
@@ -157,14 +158,38 @@ pub(crate) fn bound<T: Clone>(
     value.cloned()
 }
 
-/// A list of MAC addresses of stations.
-pub(crate) fn addresses(item: Item, report: &mut Report) -> Vec<Setting<MacAddr>> {
+/// A station: its address, and its VLAN if the file says which.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Station {
+    pub(crate) mac: MacAddr,
+    pub(crate) vlan: Option<u16>,
+}
+
+/// A list of MAC addresses of stations, or of tables that say their VLANs, too.
+pub(crate) fn stations(item: Item, report: &mut Report) -> Vec<Setting<Station>> {
     const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
     let Some(items) = item.list() else {
         item.wrong::<()>(CURE, report);
         return Vec::new();
     };
-    items.into_iter().filter_map(|item| address(&item, CURE, report)).collect()
+    items.into_iter().filter_map(|item| station(item, CURE, report)).collect()
+}
+
+fn station(item: Item, cure: &str, report: &mut Report) -> Option<Setting<Station>> {
+    if !matches!(item.value(), DeValue::Table(_)) {
+        let mac = address(&item, cure, report)?;
+        return Some(Setting { value: Station { mac: mac.value, vlan: None }, place: mac.place });
+    }
+    let place = item.place.clone();
+    let mut section = item.section(place.clone(), cure, report)?;
+    let vlan = section.number("vlan", VLANS, report);
+    let mac = section.item("address").map(|item| address(&item, cure, report));
+    section.finish(&[], report);
+    if mac.is_none() {
+        report.add(&place, "no address", "write { address = \"02:00:00:00:00:01\", vlan = 10 }");
+    }
+    let value = Station { mac: mac??.value, vlan: vlan.map(|vlan| vlan.value) };
+    Some(Setting { value, place })
 }
 
 fn address(item: &Item, cure: &str, report: &mut Report) -> Option<Setting<MacAddr>> {

@@ -7,7 +7,7 @@ use config::{Config, Dataplane, Link, RecorderSettings, Telemetry};
 use switch::settings::{
     AlarmSettings, Alpha, BridgeSettings, BufferSettings, ClassifySettings, Curve, DropLevel, FlowControl,
     GroupSettings, Guaranteed, MarkAt, PfcSettings, PortAlarmSettings, QueueSettings, RewriteSettings,
-    Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
+    StaticAddress, Threshold, Trust, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,
 };
 use switch::{PortSettings, SwitchSettings};
 use wire::mac::MacAddr;
@@ -100,6 +100,8 @@ fn every_setting() {
         port_priority = 6
         dot1p_to_queue = [7, 6, 5, 4, 3, 2, 1, 0]
         in_flight_bytes = 20000
+        broadcast_limit_pps = 1000
+        unknown_unicast_limit_pps = 5
         static_addresses = ["02:00:00:00:00:01", "02:00:00:00:00:02"]
         cable_m = 30
         mtu = 1536
@@ -202,7 +204,8 @@ fn every_setting() {
     expected.rewrite =
         RewriteSettings { dot1p: Some([7, 6, 5, 4, 3, 2, 1, 0]), dscp: Some([0, 1, 2, 3, 4, 5, 6, 63]) };
     expected.in_flight_bytes = 20_000;
-    expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).to_vec();
+    expected.flood_limits_pps = [Some(1000), None, Some(5)];
+    expected.static_addresses = [1, 2].map(|n| MacAddr([2, 0, 0, 0, 0, n])).map(StaticAddress::from).to_vec();
     expected.pfc =
         PfcSettings { rx: false, tx: true, no_drop: 0b0010_1000, pause_quanta: 1000, pause_speed_bps: None };
     // Of 5000 fixed cells two ports have 2500 each, eight groups 312 each.
@@ -461,6 +464,7 @@ fn every_file_in_config() {
         "pfc-thresholds-device-b",
         "rdma-device-a",
         "rdma-device-b",
+        "vlans",
     ];
     assert_eq!(names, expected);
 }

@@ -205,6 +205,24 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\nstatic_addresses = [\"02:00:00:00:00:01\"]\n[port.b]\ninterface = \"veth1\"\nstatic_addresses = [\"02:00:00:00:00:01\"]",
     "[bridge]\nmax_entries = 1\n[port.a]\ninterface = \"veth0\"\nstatic_addresses = [\"02:00:00:00:00:01\", \"02:00:00:00:00:02\"]",
     "[port-defaults]\nstatic_addresses = [\"02:00:00:00:00:01\"]\n[port.a]\ninterface = \"veth0\"",
+    "[port.a]\ninterface = \"veth0\"\nbroadcast_limit_pps = 0\nmulticast_limit_pps = \"none\"\nunknown_unicast_limit_pps = true\nbroadcast_limit = 5",
+    // VLANs: what cannot be read, and what contradicts itself.
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"hybrid\", pvid = 4095, allowed = \"1-5,9-7\", native = 1 }",
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1-5,5\" }",
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1,x\" }\n[port.b]\ninterface = \"veth1\"\nvlan.allowed = [5]",
+    "[port.a]\ninterface = \"veth0\"\nvlan.pvid = 5\nvlan.allowed = \"5\"",
+    "[port-defaults]\nvlan.pvid = 5\n[port.a]\ninterface = \"veth0\"",
+    "[port.a]\ninterface = \"veth0\"\nvlan.mode = \"access\"\n[port.b]\ninterface = \"veth1\"",
+    "[port-defaults]\nvlan = { mode = \"access\", allowed = \"7\" }\n[port.a]\ninterface = \"veth0\"\nvlan = { pvid = 7, allowed = \"7\" }",
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", pvid = 9, allowed = \"1-5,7\" }",
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1-5\" }\n\
+     static_addresses = [\"02:00:00:00:00:01\", { address = \"02:00:00:00:00:01\", vlan = 6 }, { vlan = 5 }, { address = 5 }]",
+    "[port.a]\ninterface = \"veth0\"\nvlan = { mode = \"trunk\", allowed = \"1-5\" }\n\
+     static_addresses = [\"02:00:00:00:00:01\", { address = \"02:00:00:00:00:01\", vlan = 6 }]",
+    "[port.a]\ninterface = \"veth0\"\nstatic_addresses = [{ address = \"02:00:00:00:00:01\", vlan = 6 }]",
+    "[port-defaults]\nvlan = { mode = \"access\", pvid = 5 }\n\
+     [port.a]\ninterface = \"veth0\"\nstatic_addresses = [\"02:00:00:00:00:01\"]\n\
+     [port.b]\ninterface = \"veth1\"\nstatic_addresses = [{ address = \"02:00:00:00:00:01\", vlan = 5 }]",
     "[port.a]\ninterface = 5",
     "[port.a]\ninterface = \"a/b\"",
     "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n[port.c]\ninterface = \"veth0\"",

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::heartbeat::Heartbeat;
 use crate::mailbox::{Command, Mailbox, Reply};
 use crate::port::Port;
+use crate::rest::Rest;
 use crate::turn::Turn;
 use crate::wait::Wait;
 use switch::counters::{TURN_TIMES, turn_time};
@@ -14,8 +15,6 @@ use switch::{FrameId, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Sw
 use wire::mac::MacAddr;
 use wire::set::Set64;
 
-/// A loop that has had nothing to do for this long sleeps.
-const SPIN_NS: Nanos = 20_000;
 /// No sleep is shorter: what would be due sooner is worth waiting for awake.
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
 /// No sleep is longer, so that nothing is ever forgotten for long.
@@ -54,6 +53,7 @@ pub struct Core<P: Port> {
     // What it knows of itself.
     turns: u64,
     last_turn: Option<Instant>,
+    rest: Rest,
     worst_stall_ns: Nanos,
     awake_ns: Nanos,
     turns_by_time: [u64; TURN_TIMES],
@@ -72,6 +72,8 @@ impl<P: Port> Core<P> {
     ) -> Self {
         assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
         assert!(ports.len() >= switch.places(), "all ports of the switch");
+        let mut switch = switch;
+        switch.set_longest_frame(memory.max_len());
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         Self {
@@ -88,6 +90,7 @@ impl<P: Port> Core<P> {
             unsent: Vec::with_capacity(4096),
             turns: 0,
             last_turn: None,
+            rest: Rest::new(Instant::default()),
             worst_stall_ns: 0,
             awake_ns: 0,
             turns_by_time: [0; TURN_TIMES],
@@ -100,17 +103,21 @@ impl<P: Port> Core<P> {
     /// # Errors
     /// `waiter` cannot let it sleep.
     pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Wait) -> io::Result<()> {
-        let mut idle_since = clock();
-        let mut watched = Set64::EMPTY;
+        self.rest = Rest::new(clock());
+        let (mut watched, mut alone) = (Set64::EMPTY, false);
         while self.stop.is_none() {
             let now = clock();
             if watched != self.turn.open_ports() {
                 watched = self.turn.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
+            if alone != self.rest.is_alone(now) {
+                alone = !alone;
+                waiter.share_core(!alone);
+            }
             if self.turn(now) {
-                idle_since = now;
-            } else if let Some(nanos) = self.may_sleep(now, idle_since) {
+                self.rest.note_move(now);
+            } else if let Some(nanos) = self.may_sleep(now) {
                 self.heartbeat.sleep();
                 waiter.wait(nanos)?;
                 self.last_turn = None; // a sleep is no stall
@@ -326,12 +333,9 @@ impl<P: Port> Core<P> {
     }
 
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
-    fn may_sleep(&mut self, now: Instant, idle_since: Instant) -> Option<Nanos> {
-        if now.since(idle_since) < SPIN_NS {
-            return None;
-        }
+    fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        if of_switch.iter().any(|port| port.outstanding() > 0) {
+        if !self.rest.may_sleep(now) || of_switch.iter().any(|port| port.outstanding() > 0) {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {
@@ -413,6 +417,7 @@ impl<P: Port> Core<P> {
         self.turns += 1;
         if let Some(last) = self.last_turn.replace(now) {
             let nanos = now.since(last);
+            self.rest.note_turn(now, nanos);
             self.worst_stall_ns = self.worst_stall_ns.max(nanos);
             self.awake_ns += nanos;
             self.turns_by_time[turn_time(nanos)] += 1;

@@ -20,6 +20,7 @@ pub mod memory_port;
 pub mod port;
 pub mod recorder;
 pub mod replay;
+mod rest;
 pub mod turn;
 pub mod vigil;
 pub mod wait;

@@ -4,7 +4,7 @@
 //! A recording is one or more segments. A segment begins with a checkpoint, the whole state of the switch at the beginning of a
 //! turn, and goes on with entries in the order in which the switch was called: a tag, a port number where there is
 //! one, then the entry's numbers, little-endian. Of a frame that came in it keeps the number of its memory, its length and
-//! its first [`HEADER_BYTES`] bytes, which is all that the switch ever reads; of frames that left, numbers and lengths, which
+//! its first [`header_bytes`], which is all that the switch ever reads; of frames that left, numbers and lengths, which
 //! the replay compares.
 //!
 //! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon hands it by a [`Reel`]; if there
@@ -16,18 +16,22 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
+use switch::settings::Trust;
 use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::set::Set8;
+use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
 /// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
 pub const HEADER_BYTES: usize = 40;
+/// The same of a frame that comes in where the tag inside a tunnel counts.
+pub const TUNNEL_HEADER_BYTES: usize = LONGEST_VXLAN_HEADERS_BYTES;
 /// Bytes of a chunk.
 pub const CHUNK_BYTES: usize = 1 << 20;
 /// A new segment begins after so long.
 const SEGMENT_NS: Nanos = 1_000_000_000;
 /// Bytes of the longest entry but checkpoints and settings: a full turn's transmission.
-const MAX_ENTRY_BYTES: usize = 8 * 1024;
+const MAX_ENTRY_BYTES: usize = 16 * 1024;
 
 /// What an entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,12 +265,18 @@ impl Recorder {
     }
 
     #[inline(never)] // nothing of it in the way of a loop that is not recorded
-    pub(crate) fn received<M: Memory>(&mut self, port: usize, frames: &[Received], memory: &M) {
+    pub(crate) fn received<M: Memory>(
+        &mut self,
+        port: usize,
+        header_bytes: usize,
+        frames: &[Received],
+        memory: &M,
+    ) {
         self.of_port(Tag::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
             out.put_u16_le(frames.len() as u16);
             for Received { frame, len } in frames {
-                put_header(out, frame, *len, memory.bytes(frame, usize::from(*len)));
+                put_header(out, header_bytes, frame, *len, memory.bytes(frame, usize::from(*len)));
             }
         });
     }
@@ -392,12 +402,21 @@ impl Recorder {
     }
 }
 
+/// Bytes that are kept of a frame that comes in on a port of the switch.
 #[inline]
-fn put_header(out: &mut Vec<u8>, frame: &FrameId, len: u16, bytes: &[u8]) {
-    let mut entry = [0; 6 + HEADER_BYTES];
+pub(crate) fn header_bytes(switch: &Switch, port: usize) -> usize {
+    match switch.settings().ports[port].classify.trust {
+        Trust::TunnelDot1p => TUNNEL_HEADER_BYTES,
+        _ => HEADER_BYTES,
+    }
+}
+
+#[inline]
+fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16, bytes: &[u8]) {
+    let mut entry = [0; 6 + TUNNEL_HEADER_BYTES];
     entry[..4].copy_from_slice(&(frame.index() as u32).to_le_bytes());
     entry[4..6].copy_from_slice(&len.to_le_bytes());
-    let header = bytes.len().min(HEADER_BYTES);
+    let header = bytes.len().min(header_bytes);
     entry[6..6 + header].copy_from_slice(&bytes[..header]);
     out.extend_from_slice(&entry[..6 + header]);
 }

@@ -14,10 +14,10 @@ use switch::{
 use wire::mac::MacAddr;
 use wire::set::Set8;
 
-use crate::recorder::{HEADER_BYTES, Tag};
+use crate::recorder::{TUNNEL_HEADER_BYTES, Tag, header_bytes};
 
 /// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
-const FRAME_BYTES: usize = 128;
+const FRAME_BYTES: usize = if TUNNEL_HEADER_BYTES > 128 { TUNNEL_HEADER_BYTES } else { 128 };
 
 /// Why a replay ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -414,7 +414,7 @@ impl Stage {
             self.name(recorded, &frame)?;
             let bytes = self.memory.heap.bytes_mut(&frame, len.into());
             bytes.fill(0);
-            let header = bytes.len().min(HEADER_BYTES);
+            let header = bytes.len().min(header_bytes(&self.switch, port));
             rest.try_copy_to_slice(&mut bytes[..header])?;
             arrivals.push(self.switch.look(port, Received { frame, len }, bytes));
         }

@@ -15,7 +15,7 @@ use wire::checksum;
 use wire::set::Set64;
 
 use crate::port::Port;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, header_bytes};
 
 /// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
 pub const RX_BATCH: usize = 64;
@@ -188,7 +188,7 @@ impl Turn {
         self.heard.set(number, moved || self.heard.contains(number));
         let finish_checksums = self.finish_checksums[number];
         if let (Some(recorder), true) = (&mut self.recorder, moved) {
-            recorder.received(number, &self.received, memory);
+            recorder.received(number, header_bytes(switch, number), &self.received, memory);
         }
         let mut batch = self.received.drain(..);
         while let Some(received) = batch.next() {

@@ -12,6 +12,9 @@ pub trait Wait {
     /// From now on these ports end its sleep, and no others.
     fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>);
 
+    /// Others want the loop's core as well from now on, or no longer do: it may ask for more weight, or less.
+    fn share_core(&mut self, _others: bool) {}
+
     /// Sleeps for at most `timeout_ns`. True if a port or a waker ended the sleep.
     ///
     /// # Errors

@@ -11,9 +11,9 @@ use dataplane::{
 use proptest::prelude::*;
 use switch::settings::{
     BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PortSettings, Restore, StormAction,
-    StormLimit, SwitchSettings, Threshold, WatchdogSettings,
+    StormLimit, SwitchSettings, Threshold, Trust, VlanList, VlanSettings, WatchdogSettings,
 };
-use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
+use switch::{DropReason, Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
@@ -464,6 +464,35 @@ fn storms_are_replayed() {
     }
     assert!(last.ports[0].priorities[3].storm_traffic.tx_dropped_frames > 0);
     assert!(events.iter().any(|(_, event)| matches!(event, Event::StormLimitReached { port: 1, .. })));
+}
+
+/// Ports get VLANs, limits of what is flooded and trust in tunnels, under way.
+#[test]
+fn vlans_and_flood_limits_are_replayed() {
+    let mut lab = Lab::new(64);
+    incast(&mut lab, 60);
+    let mut other = settings(6);
+    let vlan = |pvid| VlanSettings::Trunk { pvid, allowed: VlanList::of([10..=10]) };
+    let vlans = [VlanSettings::Access { pvid: 10 }, vlan(Some(10)), vlan(None)];
+    for (port, vlan) in other.ports.iter_mut().zip(vlans) {
+        (port.vlan, port.flood_limits_pps) = (vlan, [Some(20); 3]);
+        port.classify.trust = Trust::TunnelDot1p;
+    }
+    assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
+    lab.settings = other;
+    for round in 0..6 {
+        for port in 0..PORTS {
+            for dst in [4, round % PORTS] {
+                lab.take(&Step::Inject { port, dst, priority: 3, len: 300, frames: 5 });
+            }
+        }
+        lab.turns(20, 1000);
+    }
+    let (_, last, events) = ends_as_replayed(lab);
+    let drops = |port: usize, reason: DropReason| last.ports[port].drops[reason as usize].frames;
+    assert!(drops(0, DropReason::BroadcastLimit) > 0 && drops(2, DropReason::VlanFiltered) > 0);
+    assert!(last.ports[2].transmitted_broadcast_frames > 0, "with the tag of their VLAN");
+    assert!(events.iter().any(|(_, event)| matches!(event, Event::FloodLimit { port: 0, .. })));
 }
 
 /// Another watchdog is not for a port whose storm waits to be ended by hand.

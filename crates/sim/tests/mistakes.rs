@@ -44,6 +44,7 @@ const CHANGES: &[(&str, &str)] = &[
     // nodes
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]"),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"missing.toml\""),
+    ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"vlans.toml\""),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = \"wrong.toml\""),
     ("[switch.b]\nconfig = \"10g.toml\"", "[switch.b]\nconfig = [\"10g.toml\"]"),
     ("[switch.b]", "[switch.b]\nturn = \"-1us\""),

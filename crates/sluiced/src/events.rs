@@ -147,6 +147,7 @@ mod tests {
     use switch::alarm::Telling;
     use switch::counters::Count;
     use switch::event::AlarmPlace;
+    use switch::flood_limit::Cast;
     use switch::settings::AlarmKind;
 
     fn events() -> (Events, Journal) {
@@ -187,6 +188,7 @@ mod tests {
             Event::EarlyWarningCleared { port: 1, priority: 5, sent: true, pps: 70 },
             Event::StrayFrames { port: 0, frames: 2 },
             Event::AddressLimit { port: 1 },
+            Event::FloodLimit { port: 1, cast: Cast::UnknownUnicast, frames: 30, no_drop_frames: 2 },
             Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
             Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
             Event::Alarm {

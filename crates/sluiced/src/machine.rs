@@ -75,6 +75,9 @@ impl Machine {
         let run = move || {
             xdp::set_affinity(core)?;
             xdp::set_timer_slack(TIMER_SLACK_NS)?;
+            if scheduling == xdp::Scheduling::ShortSlices {
+                waiter.schedule(xdp::Scheduling::Modest, scheduling);
+            }
             let _ = tell.send(xdp::set_scheduling(scheduling));
             loop_of_core.run(clock, &mut waiter)
         };

@@ -5,13 +5,15 @@
 //! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
 //! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
 //! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
-//! their flow may overtake them. Ports that are new, or no longer there, are [`crate::places`]' matter.
+//! their flow may overtake them. Where ports have other VLANs than before, all learned addresses are forgotten; frames that wait
+//! leave with the tags that they were given. Ports that are new, or no longer there, are [`crate::places`]' matter.
 //! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
 
 use crate::limits::EgressLimits;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::switch::Switch;
 use crate::time::Instant;
+use crate::vlan::Vlans;
 
 impl Switch {
     /// Other settings from now on.
@@ -36,6 +38,7 @@ impl Switch {
             egress.reconfigure(port, &limits, &mut self.pools, now);
         }
         self.bridge.apply(&settings.bridge);
+        self.apply_vlans(&settings.ports);
         self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
         self.multicast_to_queue = settings.bridge.multicast_to_queue;
         for port in 0..settings.ports.len() {
@@ -52,5 +55,15 @@ impl Switch {
             self.set_alarms();
         }
         self.work = self.work.with(self.up); // PFC to tell, or a pause that has ended
+    }
+
+    /// Where a port has other VLANs than before, what was learned was of those it had.
+    fn apply_vlans(&mut self, ports: &[PortSettings]) {
+        self.vlans = Vlans::of(ports);
+        let stays = |(old, new): &(&PortSettings, &PortSettings)| !old.is_vacant() && !new.is_vacant();
+        let mut staying = self.settings.ports.iter().zip(ports).filter(stays);
+        if staying.any(|(old, new)| old.vlan != new.vlan) {
+            self.bridge.forget_learned();
+        }
     }
 }

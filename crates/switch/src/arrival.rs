@@ -8,6 +8,7 @@ use crate::bridge::Address;
 use crate::cells::CellSize;
 use crate::classify::{Class, Classifier};
 use crate::counters::DropReason;
+use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Received};
 use crate::store::Charge;
 use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL};
@@ -24,9 +25,9 @@ pub struct Arrival {
     pub kind: Kind,
     /// Its ECN codepoint; Not-ECT if it is no IP packet.
     pub ecn: Ecn,
-    /// Destination.
+    /// Destination, in the frame's VLAN where there are any.
     pub dst: Address,
-    /// Source.
+    /// Source, likewise.
     pub src: Address,
 }
 
@@ -37,6 +38,8 @@ pub enum Kind {
     Data,
     /// It is forwarded to this port.
     To(u8),
+    /// The same in a VLAN: its tag may be another there.
+    InVlan(u8),
     /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
     Filtered(u8),
     /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
@@ -68,9 +71,10 @@ impl Arrival {
         {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
-            class = classifier.by_dscp(octet >> 2, pcp_and_dei).unwrap_or(class);
+            class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
         }
-        let charge = Charge { class, len, cells: cell.of(len) as u16, ds_field, in_port: port as u8 };
+        let cells = cell.of(len) as u16;
+        let charge = Charge { class, len, cells, ds_field, in_port: port as u8, cast: Cast::Known };
         let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
         Self { frame, charge, kind, ecn, dst, src }
     }

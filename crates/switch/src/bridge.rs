@@ -58,7 +58,7 @@ impl sparse::Slot for Entry {
     }
 }
 
-/// A MAC address as one number, which is what the table compares and hashes.
+/// A MAC address, and its VLAN where there are any, as one number, which is what the table compares and hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Address(u64);
 
@@ -67,6 +67,8 @@ impl Address {
     const VALID: u64 = 1 << 63;
     /// The bit that group addresses have (IEEE 802-2014 8.2).
     const GROUP: u64 = 1 << 40;
+    /// Where the number of its VLAN is, of 12 bits.
+    const VLAN_SHIFT: u32 = 48;
 
     /// The number of an address.
     #[inline]
@@ -84,6 +86,23 @@ impl Address {
     #[inline]
     pub fn is_group(self) -> bool {
         self.0 & Self::GROUP != 0
+    }
+
+    /// The broadcast address, in whatever VLAN.
+    pub fn is_broadcast(self) -> bool {
+        let mac = (1 << Self::VLAN_SHIFT) - 1;
+        self.0 & mac == mac
+    }
+
+    /// The same in a VLAN, which is another entry: each VLAN learns for itself. 0: in none.
+    pub fn in_vlan(self, vid: u16) -> Self {
+        let mac = self.0 & ((1 << Self::VLAN_SHIFT) - 1);
+        Self(Self::VALID | u64::from(vid & 0xfff) << Self::VLAN_SHIFT | mac)
+    }
+
+    /// Its VLAN; 0: none.
+    pub fn vid(self) -> u16 {
+        (self.0 >> Self::VLAN_SHIFT) as u16 & 0xfff
     }
 
     fn is_empty(self) -> bool {
@@ -321,9 +340,17 @@ impl Bridge {
 
     /// Forgets every address learned on a port that went down.
     pub fn forget_port(&mut self, port: usize) {
-        let is_there = |entry: &Entry| {
-            !entry.address.is_empty() && entry.port == port as u32 && entry.seen_tick != STATIC
-        };
+        self.forget(|entry| entry.port == port as u32);
+    }
+
+    /// Forgets every learned address, as when ports have other VLANs.
+    pub fn forget_learned(&mut self) {
+        self.forget(|_| true);
+    }
+
+    fn forget(&mut self, is_meant: impl Fn(&Entry) -> bool) {
+        let is_there =
+            |entry: &Entry| !entry.address.is_empty() && entry.seen_tick != STATIC && is_meant(entry);
         let mut index = 0;
         while index < self.slots.len() {
             if is_there(&self.slots[index]) {
@@ -334,7 +361,7 @@ impl Bridge {
         }
         // A chain that wraps round the end can bring an entry to a slot already passed: once more.
         if self.slots.iter().any(is_there) {
-            self.forget_port(port);
+            self.forget(is_meant);
         }
     }
 
@@ -511,6 +538,33 @@ mod tests {
                 assert!(part > 0.37, "key {key:#x}, stride {stride:#x}: {part}");
             }
         }
+    }
+
+    /// One host that is in every VLAN, and few hosts in many: their entries spread as those of many hosts do.
+    #[test]
+    fn the_same_address_in_many_vlans_spreads_evenly() {
+        for key in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+            let bridge = Bridge::new(&BridgeSettings { max_entries: 4096, key, ..BridgeSettings::default() });
+            let slots = bridge.slots.len();
+            for hosts in [1, 4] {
+                let vids = slots / 2 / hosts as usize;
+                let entries = (0..hosts).flat_map(|n| (0..vids as u16).map(move |vid| mac(n).in_vlan(vid)));
+                let mut homes: Vec<usize> = entries.map(|address| bridge.slot_of(address)).collect();
+                homes.sort_unstable();
+                homes.dedup();
+                let part = homes.len() as f64 / slots as f64;
+                assert!(part > 0.37, "key {key:#x}, {hosts} hosts: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_vlan_is_part_of_an_address() {
+        let address = Address::of(MacAddr([2, 0, 0, 0, 0, 1]));
+        assert_eq!((address.vid(), address.in_vlan(0), address.in_vlan(4095).vid()), (0, address, 4095));
+        assert_eq!(address.in_vlan(5).in_vlan(6), address.in_vlan(6));
+        let broadcast = Address::of(MacAddr::BROADCAST).in_vlan(7);
+        assert!(broadcast.is_broadcast() && broadcast.is_group() && !address.in_vlan(0xfff).is_group());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Rule: the port trusts one field of the frame, and without that field the frame has the port's own priority.
 //! - trust dot1p: the PCP of the outermost tag is the priority;
 //! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet (behind up to two tags);
+//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the outermost tag's, as trust dot1p;
 //! - no trust: the port priority.
 //!
 //! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
@@ -23,7 +24,9 @@ use crate::fifo::Fifos;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
+use wire::ip::DsField;
 use wire::set::Set8;
+use wire::tunnel;
 
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,10 +49,20 @@ pub struct Classifier {
     untagged: Class,
     /// Frames with a tag, by PCP · 2 + DEI.
     tagged: [Class; 2 * PRIORITIES],
-    /// IP packets by DSCP, where DSCP is trusted.
-    by_dscp: Option<Box<Array<Class, DSCPS>>>,
+    packets: Packets,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
+}
+
+/// What counts of an IP packet.
+#[derive(Debug, Serialize, Deserialize)]
+enum Packets {
+    /// Nothing.
+    Ignored,
+    /// Its DSCP.
+    Dscp(Box<Array<Class, DSCPS>>),
+    /// The tag of the frame in it, if it is VXLAN.
+    Tunnel,
 }
 
 impl Classifier {
@@ -59,7 +72,9 @@ impl Classifier {
         let tagged = std::array::from_fn(|n| {
             let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
-                Trust::Dot1p => priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp]),
+                Trust::Dot1p | Trust::TunnelDot1p => {
+                    priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp])
+                }
                 Trust::Dscp | Trust::None => of_port,
             };
             with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
@@ -69,11 +84,15 @@ impl Classifier {
             let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
             Class { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
         };
-        let trusts_dscp = settings.trust == Trust::Dscp;
+        let packets = match settings.trust {
+            Trust::Dscp => Packets::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
+            Trust::TunnelDot1p => Packets::Tunnel,
+            Trust::Dot1p | Trust::None => Packets::Ignored,
+        };
         Self {
             untagged: of_port,
             tagged,
-            by_dscp: trusts_dscp.then(|| Box::new(Array(std::array::from_fn(by_dscp)))),
+            packets,
             policy: settings.policy,
             dei_drop_level: settings.dei_drop_level,
         }
@@ -88,10 +107,21 @@ impl Classifier {
         }
     }
 
-    /// The class of an IP packet in such a frame, where DSCP is trusted.
+    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
+    /// the frame's `bytes` the packet has its DSCP.
     #[inline]
-    pub fn by_dscp(&self, dscp: u8, pcp_and_dei: Option<u8>) -> Option<Class> {
-        let class = self.by_dscp.as_ref()?[usize::from(dscp & 0x3f)];
+    pub fn by_packet(
+        &self,
+        dscp: u8,
+        pcp_and_dei: Option<u8>,
+        bytes: &[u8],
+        field: DsField,
+    ) -> Option<Class> {
+        let class = match &self.packets {
+            Packets::Ignored => return None,
+            Packets::Tunnel => return self.by_tunnel(bytes, field),
+            Packets::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
+        };
         Some(match pcp_and_dei {
             Some(tag) => {
                 let tag = (usize::from(tag >> 1), tag & 1 != 0);
@@ -99,6 +129,12 @@ impl Classifier {
             }
             None => class,
         })
+    }
+
+    #[cold]
+    fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<Class> {
+        let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
+        Some(self.by_tag(Some(tag)))
     }
 }
 
@@ -130,7 +166,10 @@ pub fn fifos_of_priorities(
 ) -> [Fifos; PRIORITIES] {
     let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
-    let by_dscp = classifier.by_dscp.iter().flat_map(|classes| classes.iter());
+    let by_dscp = match &classifier.packets {
+        Packets::Dscp(classes) => &classes[..],
+        Packets::Ignored | Packets::Tunnel => &[],
+    };
     for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
@@ -186,8 +225,10 @@ mod tests {
         let header = Header::parse(frame).expect("a whole header");
         let tag = header.outer.map(|tag| tag.pcp * 2 + u8::from(tag.dei));
         let classifier = Classifier::new(settings);
-        let by_dscp = wire::ip::dscp(frame, &header).and_then(|dscp| classifier.by_dscp(dscp, tag));
-        let class = by_dscp.unwrap_or(classifier.by_tag(tag));
+        let field = DsField::find_at(frame, header.ethertype, header.payload_offset as u8);
+        let by_packet =
+            field.and_then(|field| classifier.by_packet(field.octet(frame) >> 2, tag, frame, field));
+        let class = by_packet.unwrap_or(classifier.by_tag(tag));
         (class.priority, class.queue, class.drop_level)
     }
 

@@ -23,6 +23,14 @@ pub enum DropReason {
     Reserved,
     /// The destination is on the port the frame came from, or no other port is up.
     Filtered,
+    /// More broadcast frames came in than the port's limit allows.
+    BroadcastLimit,
+    /// More frames to other group addresses.
+    MulticastLimit,
+    /// More unicast frames whose destination is not known.
+    UnknownUnicastLimit,
+    /// Its VLAN, or its tag, is none that the port it came in on takes in.
+    VlanFiltered,
     /// A lossy group's ingress threshold, or the shared pool, had no room.
     IngressLossy,
     /// A no-drop group's headroom, or the headroom pool, was exhausted: a broken promise.
@@ -37,17 +45,21 @@ pub enum DropReason {
     NoCopy,
     /// The port that the frame was queued on went down, or the switch stopped before it could leave.
     PortDown,
-    /// It is longer than the interface that it was to leave by can send.
+    /// With the tag that it would leave with it is longer than the interface can send, or than memory has room for.
     MtuExceeded,
 }
 
 impl DropReason {
     /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 12] = [
+    pub const ALL: [DropReason; 16] = [
         DropReason::Malformed,
         DropReason::BadSource,
         DropReason::Reserved,
         DropReason::Filtered,
+        DropReason::BroadcastLimit,
+        DropReason::MulticastLimit,
+        DropReason::UnknownUnicastLimit,
+        DropReason::VlanFiltered,
         DropReason::IngressLossy,
         DropReason::IngressNoDrop,
         DropReason::TailDrop,
@@ -65,6 +77,10 @@ impl DropReason {
             DropReason::BadSource => "bad_source",
             DropReason::Reserved => "reserved_address",
             DropReason::Filtered => "filtered",
+            DropReason::BroadcastLimit => "broadcast_limit",
+            DropReason::MulticastLimit => "multicast_limit",
+            DropReason::UnknownUnicastLimit => "unknown_unicast_limit",
+            DropReason::VlanFiltered => "vlan_filtered",
             DropReason::IngressLossy => "ingress_lossy",
             DropReason::IngressNoDrop => "ingress_no_drop",
             DropReason::TailDrop => "tail_drop",
@@ -223,14 +239,32 @@ pub struct PortSnapshot {
     pub speed_bps: u64,
     /// What a frame takes of the line beyond its own bytes.
     pub overhead_bytes: u16,
+    /// What kind of port it is by its VLANs: access, trunk; empty where ports have none.
+    pub vlan_mode: String,
+    /// The VLAN of frames without tag.
+    pub pvid: Option<u32>,
+    /// Its VLANs, as "1-100,200".
+    pub vlans: String,
     /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
     pub received: Count,
     /// … of drop level 1 (yellow).
     pub received_yellow_frames: u64,
     /// … of drop level 2 (red).
     pub received_red_frames: u64,
+    /// … to the broadcast address.
+    pub received_broadcast_frames: u64,
+    /// … to another group address.
+    pub received_multicast_frames: u64,
+    /// … to a station whose port was not known.
+    pub received_unknown_unicast_frames: u64,
     /// Data frames that have left. The bytes of those that the kernel lost are among its bytes.
     pub transmitted: Count,
+    /// … to the broadcast address.
+    pub transmitted_broadcast_frames: u64,
+    /// … to another group address.
+    pub transmitted_multicast_frames: u64,
+    /// … to a station whose port was not known when they came in.
+    pub transmitted_unknown_unicast_frames: u64,
     /// Dropped frames by [`DropReason`].
     #[serde(serialize_with = "by_reason")]
     pub drops: [Count; DropReason::ALL.len()],
@@ -333,6 +367,8 @@ pub struct GroupSnapshot {
     pub dropped: Count,
     /// Frames that the watchdog dropped.
     pub storm_dropped: Count,
+    /// Frames that a limit of what is flooded dropped.
+    pub flood_limited: Count,
 }
 
 /// What PFC did to one priority of a port, and its watchdog.

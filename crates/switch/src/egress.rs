@@ -7,6 +7,7 @@
 
 use crate::counters::{Count, DropReason, PfcCount};
 use crate::fifo::Fifos;
+use crate::flood_limit::Cast;
 use crate::frame::FrameId;
 use crate::limits::EgressLimits;
 use crate::link_pause::LinkPause;
@@ -102,6 +103,8 @@ pub struct Egress {
     kernel_lost_frames: u64,
     pfc_malformed: u64,
     pause_received: u64,
+    /// Flooded frames that have left, by kind.
+    flooded_out: [u64; 3],
     watchdog: Watchdog,
 }
 
@@ -131,6 +134,7 @@ impl Egress {
             kernel_lost_frames: 0,
             pfc_malformed: 0,
             pause_received: 0,
+            flooded_out: [0; 3],
             ignored: Set8::EMPTY,
             dropping: Fifos::EMPTY,
             flooded: Box::default(),
@@ -306,6 +310,16 @@ impl Egress {
         let queue = &mut self.queues[charge.queue()];
         queue.count_transmitted(charge.len);
         queue.release(charge.cells(), pools);
+        if charge.cast != Cast::Known {
+            self.count_flooded(charge.cast);
+        }
+    }
+
+    #[cold]
+    fn count_flooded(&mut self, cast: Cast) {
+        if let Some(place) = cast.place() {
+            self.flooded_out[place] += 1;
+        }
     }
 
     /// Releases a frame that `dequeue` gave out and that will never leave.

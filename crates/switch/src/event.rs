@@ -7,6 +7,7 @@
 
 use crate::alarm::Telling;
 use crate::counters::Count;
+use crate::flood_limit::Cast;
 use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -68,6 +69,17 @@ pub enum Event {
     AddressLimit {
         /// Port number.
         port: usize,
+    },
+    /// More frames of a kind that is flooded came in than the port's limit allows, and were dropped (one event a second at most).
+    FloodLimit {
+        /// Port number.
+        port: usize,
+        /// The kind.
+        cast: Cast,
+        /// Frames dropped since the last such event.
+        frames: u64,
+        /// Those of no-drop priorities among them.
+        no_drop_frames: u64,
     },
     /// A priority of a port is stormed: the watchdog acts.
     StormBegan {
@@ -351,6 +363,18 @@ impl Event {
                  flooded; raise bridge.max_entries_per_port",
             )
             .of_port(port),
+            Event::FloodLimit { port, cast, frames, no_drop_frames } => Description::new(
+                "flood_limit",
+                Severity::Warning,
+                format!(
+                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: more came in than {} allows",
+                    cast.words(),
+                    cast.setting()
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames)
+            .with("no_drop_frames", no_drop_frames),
             Event::StormBegan { port, priority } => Description::new(
                 "storm_began",
                 Severity::Warning,

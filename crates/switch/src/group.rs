@@ -81,6 +81,7 @@ struct Rest {
     /// The watchdog drops whatever comes.
     dropping: bool,
     storm_dropped: Count,
+    flood_limited: Count,
     dropped: Count,
     xoff_episodes: u64,
     watermarks: [Watermarks; 3],
@@ -117,6 +118,7 @@ impl Group {
                 settings,
                 dropping: false,
                 storm_dropped: Count::default(),
+                flood_limited: Count::default(),
                 dropped: Count::default(),
                 xoff_episodes: 0,
                 watermarks: Default::default(),
@@ -151,11 +153,19 @@ impl Group {
         self.rest.storm_dropped.add(len);
     }
 
+    /// A limit of what is flooded dropped a frame.
+    pub fn count_flood_limited(&mut self, len: u16) {
+        self.rest.flood_limited.add(len);
+    }
+
     /// Frames that came in and found room, and those that the watchdog dropped.
     pub fn storm_traffic(&self) -> (u64, u64) {
         let (dropped, by_watchdog) = (self.rest.dropped.frames, self.rest.storm_dropped.frames);
         // Of a flooded frame each copy that found no room is counted.
-        (self.received.frames.saturating_sub(dropped + by_watchdog), by_watchdog)
+        (
+            self.received.frames.saturating_sub(dropped + by_watchdog + self.rest.flood_limited.frames),
+            by_watchdog,
+        )
     }
 
     /// PFC protects this group.
@@ -428,6 +438,7 @@ impl Group {
             received: self.received,
             dropped: self.rest.dropped,
             storm_dropped: self.rest.storm_dropped,
+            flood_limited: self.rest.flood_limited,
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::arrival::Arrival;
 use crate::classify::Classifier;
 use crate::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
 use crate::event::{AlarmPlace, Event, Events};
+use crate::flood_limit::FloodMeter;
 use crate::group::{Area, Change, Group};
 use crate::link_pause::{LINK, Protection};
 use crate::pfc_sent::{PfcSender, Timing, Told};
@@ -48,6 +49,7 @@ pub struct Ingress {
     /// Frames that no bridge forwards. All others are counted by their group.
     refused: Count,
     drops: [Count; DropReason::ALL.len()],
+    flooded: FloodMeter,
 }
 
 impl Ingress {
@@ -69,6 +71,7 @@ impl Ingress {
             coloured: [0; 2],
             refused: Count::default(),
             drops: Default::default(),
+            flooded: FloodMeter::new(&settings.flood_limits_pps),
         }
     }
 
@@ -98,6 +101,27 @@ impl Ingress {
     pub fn refuse(&mut self, reason: DropReason, len: u16) {
         self.refused.add(len);
         self.count_drop(reason, len);
+    }
+
+    /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted, and must be dropped.
+    #[cold]
+    pub fn floods(&mut self, charge: &Charge, now: Instant) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        let Some(reason) = self.flooded.receive(charge, group.is_no_drop(), now) else { return true };
+        group.count_flood_limited(charge.len);
+        self.count_drop(reason, charge.len);
+        false
+    }
+
+    /// Tells of frames that limits dropped. True: there will be more to tell.
+    pub(crate) fn tell_flood_limits(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        loop {
+            match self.flooded.tell(port, now) {
+                Ok(Some(event)) => events.push(now, event),
+                Ok(None) => return false,
+                Err(()) => return true,
+            }
+        }
     }
 
     /// Where a frame of `cells` would be charged, or why it must drop.
@@ -291,6 +315,7 @@ impl Ingress {
         self.classifier = Classifier::new(&settings.classify);
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
         self.pfc.reconfigure(Timing::of(settings));
+        self.flooded.reconfigure(&settings.flood_limits_pps);
         for (p, group) in self.groups.iter_mut().enumerate() {
             let (protection, of_group) = protection(settings, self.unprotected, p);
             group.reconfigure(of_group, protection, usage_percent, pools);
@@ -378,6 +403,7 @@ impl Ingress {
             *out = *out + *drops;
         }
         out.input_dropped = Count::sum(&self.drops);
+        self.flooded.snapshot(out);
         out.pfc_sent = self.pfc.count();
         out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();

@@ -5,6 +5,7 @@ mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
+mod vlan;
 mod watchdog;
 
 pub use alarm::*;
@@ -12,10 +13,11 @@ pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
 use serde::{Deserialize, Serialize};
+pub use vlan::*;
 pub use watchdog::*;
 
+use crate::flood_limit::FloodLimits;
 use crate::time::Nanos;
-use wire::mac::MacAddr;
 
 /// Ports a switch can have.
 pub const MAX_PORTS: usize = 64;
@@ -169,8 +171,12 @@ pub struct PortSettings {
     pub queues: [QueueSettings; PRIORITIES],
     /// How the queues share the port.
     pub schedule: ScheduleSettings,
+    /// The most frames a second that come in and are flooded, by kind: see [`crate::flood_limit`].
+    pub flood_limits_pps: FloodLimits,
     /// Addresses that are always behind this port: static entries of the bridge table, of which no other port has any.
-    pub static_addresses: Vec<MacAddr>,
+    pub static_addresses: Vec<StaticAddress>,
+    /// The VLANs that it has.
+    pub vlan: VlanSettings,
     /// Bytes of a line that it may catch up with after it was idle, or its owner late; `None`: 4 ms of line time.
     pub burst_bytes: Option<u64>,
     /// Bytes of the line that each frame takes beyond its own: [`WIRE_OVERHEAD_BYTES`] on an emulated wire.
@@ -206,7 +212,9 @@ impl PortSettings {
             groups: [GroupSettings::default_for(speed); PRIORITIES],
             queues: [QueueSettings::default(); PRIORITIES],
             schedule: ScheduleSettings::default(),
+            flood_limits_pps: [None; 3],
             static_addresses: Vec::new(),
+            vlan: VlanSettings::Transparent,
             burst_bytes: None,
             overhead_bytes: if speed_bps.is_some() { WIRE_OVERHEAD_BYTES } else { 0 },
             in_flight_bytes: 65_536,

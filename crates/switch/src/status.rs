@@ -5,7 +5,7 @@ use crate::bridge::Address;
 use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::event::Event;
 use crate::pool::Pool;
-use crate::settings::{POOLS, PortSettings, SwitchSettings};
+use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::watermark::Mark;
@@ -59,17 +59,17 @@ impl Switch {
     }
 
     /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
-    pub fn set_static(&mut self, mac: MacAddr, port: usize) {
-        self.bridge.set_static(Address::of(mac), port);
+    pub fn set_static(&mut self, address: impl Into<StaticAddress>, port: usize) {
+        self.bridge.set_static(entry_of(&address.into()), port);
     }
 
     /// The static entries that the settings of `ports` ask for, and none that only those in force until now did.
     pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
-        for mac in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
-            self.bridge.forget_static(Address::of(*mac));
+        for address in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
+            self.bridge.forget_static(entry_of(address));
         }
         for (number, port) in ports.iter().enumerate() {
-            port.static_addresses.iter().for_each(|mac| self.set_static(*mac, number));
+            port.static_addresses.iter().for_each(|address| self.set_static(*address, number));
         }
     }
 
@@ -151,6 +151,7 @@ impl Switch {
             out.up = self.up.contains(port);
             out.speed_bps = settings.speed_bps.unwrap_or(0);
             out.overhead_bytes = settings.overhead_bytes;
+            snapshot_vlans(&settings.vlan, out);
             (out.bridge_entries, out.bridge_limit_frames) = self.bridge.port_counts(port);
             out.drops = Default::default();
             self.ingress[port].snapshot(&self.pools, out);
@@ -161,4 +162,20 @@ impl Switch {
             }
         }
     }
+}
+
+/// What VLANs a port has. Nothing is done for one without.
+fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
+    out.pvid = vlan.pvid().map(u32::from);
+    out.vlan_mode.clear();
+    out.vlans.clear();
+    if *vlan != VlanSettings::Transparent {
+        out.vlan_mode.push_str(vlan.mode());
+        out.vlans = vlan.vlans().to_string();
+    }
+}
+
+/// What the bridge table calls an address.
+fn entry_of(address: &StaticAddress) -> Address {
+    Address::of(address.mac).in_vlan(address.vid)
 }

@@ -5,6 +5,7 @@
 //! either here or with somebody else.
 
 use crate::classify::Class;
+use crate::flood_limit::Cast;
 use crate::frame::FrameId;
 use crate::settings::DropLevel;
 use crate::sparse;
@@ -25,6 +26,15 @@ pub struct Charge {
     pub ds_field: Option<DsField>,
     /// Port it came in on.
     pub in_port: u8,
+    /// What it is by its destination; of a frame that came in, once its way has been found.
+    pub cast: Cast,
+}
+
+impl Default for Charge {
+    /// Of no frame.
+    fn default() -> Self {
+        EMPTY.charge
+    }
 }
 
 impl Charge {
@@ -74,6 +84,7 @@ const EMPTY: Slot = Slot {
         cells: 0,
         ds_field: None,
         in_port: ABSENT,
+        cast: Cast::Known,
     },
     next: NONE,
 };

@@ -3,6 +3,8 @@
 //!
 //! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖ schedule → send → release.
 //!
+//! Where ports have VLANs, a frame enters its VLAN before the look-up, and gets the tag that it leaves with after.
+//!
 //! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in ([`Switch::look`]) and hands
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
 //! [`Switch::complete`] for each frame that has left, and [`Switch::tick`] once a turn.
@@ -13,6 +15,7 @@ use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
 use crate::egress::{Dequeued, Egress};
 use crate::event::{Event, Events};
+use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Outgoing, Received};
 use crate::group::{Area, Change};
 use crate::ingress::Ingress;
@@ -23,6 +26,7 @@ use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
+use crate::vlan::Vlans;
 use crate::wred::Verdict;
 use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
@@ -38,6 +42,10 @@ pub struct Switch {
     pub(crate) store: Store,
     pub(crate) cell: CellSize,
     pub(crate) bridge: Bridge,
+    /// Which VLANs the ports have, if any.
+    pub(crate) vlans: Option<Box<Vlans>>,
+    /// The longest frame that memory has room for.
+    longest_frame_bytes: u16,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -54,6 +62,8 @@ pub struct Switch {
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
+    /// Ports of which there are drops by flood limits to tell.
+    pub(crate) flood_limited: Set64,
     /// When a watchdog must look, or PFC frames are counted up.
     pub(crate) due_at: Instant,
     /// Ports whose watchdog must look each turn.
@@ -86,6 +96,8 @@ impl Switch {
             store: Store::new(memory_frames),
             cell: CellSize::new(settings.buffer.cell_bytes),
             bridge: Bridge::new(&settings.bridge),
+            vlans: Vlans::of(&settings.ports),
+            longest_frame_bytes: u16::MAX,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
             up: present.collect(),
@@ -95,6 +107,7 @@ impl Switch {
             events: Events::new(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
+            flood_limited: Set64::EMPTY,
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
@@ -104,6 +117,11 @@ impl Switch {
         switch.set_static_addresses(&settings.ports);
         switch.set_alarms();
         switch
+    }
+
+    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
+    pub fn set_longest_frame(&mut self, bytes: usize) {
+        self.longest_frame_bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
     }
 
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
@@ -117,7 +135,7 @@ impl Switch {
     pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
-        self.find_way(&mut arrival, now);
+        self.find_ways(std::slice::from_mut(&mut arrival), now, memory);
         self.take(arrival, now, memory);
     }
 
@@ -125,7 +143,7 @@ impl Switch {
     /// ways of all are found first: what one look-up waits for does not hold up the next.
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        self.find_ways(arrivals, now);
+        self.find_ways(arrivals, now, memory);
         for arrival in arrivals.drain(..) {
             self.take(arrival, now, memory);
         }
@@ -155,9 +173,15 @@ impl Switch {
     }
 
     #[inline(never)]
-    fn find_ways(&mut self, arrivals: &mut [Arrival], now: Instant) {
-        for arrival in arrivals {
+    fn find_ways<M: Memory>(&mut self, arrivals: &mut [Arrival], now: Instant, memory: &M) {
+        if let Some(vlans) = &self.vlans {
+            vlans.enter(arrivals, memory);
+        }
+        for arrival in &mut *arrivals {
             self.find_way(arrival, now);
+        }
+        if let Some(vlans) = &self.vlans {
+            vlans.stay_inside(arrivals);
         }
     }
 
@@ -184,6 +208,7 @@ impl Switch {
     fn take<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
             Kind::To(out) => self.forward(arrival, out.into(), now, memory),
+            Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
             Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
             Kind::Data => self.flood(arrival, now, memory),
             Kind::Control => self.obey(arrival, now, memory),
@@ -244,19 +269,31 @@ impl Switch {
         }
     }
 
-    /// To every other port that is up; each but the last gets a copy.
+    /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
     #[cold]
     fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        let map = match arrival.dst.is_group() {
-            true => &self.multicast_to_queue,
-            false => &self.unknown_unicast_to_queue,
+        arrival.charge.cast = match arrival.dst {
+            dst if dst.is_broadcast() => Cast::Broadcast,
+            dst if dst.is_group() => Cast::Multicast,
+            _ => Cast::UnknownUnicast,
+        };
+        if !self.ingress[port].floods(&arrival.charge, now) {
+            self.flood_limited.set(port, true);
+            return memory.free(arrival.frame);
+        }
+        let map = match arrival.charge.cast {
+            Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
+            _ => &self.multicast_to_queue,
         };
         if let Some(map) = map {
             let class = &mut arrival.charge.class;
             (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
         }
-        let targets = self.up.without(Set64::of(port));
+        let mut targets = self.up.without(Set64::of(port));
+        if let Some(vlans) = &self.vlans {
+            targets = targets.and(vlans.members(arrival.dst.vid()));
+        }
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
@@ -277,9 +314,14 @@ impl Switch {
         self.forward_one(arrival, last, now, memory);
     }
 
-    /// [`Switch::forward`] for those that are not in a hurry.
+    /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
     #[cold]
-    fn forward_one<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    fn forward_one<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+        if let Some(vlans) = &self.vlans
+            && !vlans.leave(out, &mut arrival, self.longest_frame_bytes, memory)
+        {
+            return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
+        }
         self.forward(arrival, out, now, memory);
     }
 
@@ -466,6 +508,10 @@ impl Switch {
         self.bridge.age(now);
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
+        }
+        for port in self.flood_limited {
+            let more = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
+            self.flood_limited.set(port, more);
         }
         if now >= self.next_alarms {
             self.look_at_alarms(now);

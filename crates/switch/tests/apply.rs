@@ -160,7 +160,7 @@ fn queues_of_unknown_unicast() {
 #[test]
 fn static_addresses() {
     let mut settings = settings(3, 0, 1000, 0);
-    settings.ports[2].static_addresses = vec![mac(77)];
+    settings.ports[2].static_addresses = vec![mac(77).into()];
     let mut lab = Lab::new(&settings);
     let to = |lab: &mut Lab| {
         lab.arrive(Frame { dst: mac(77), ..frame(64) });
@@ -175,7 +175,8 @@ fn static_addresses() {
     assert_eq!(to(&mut lab), [2], "before the first frame from there");
     lab.switch.set_learned(mac(77), 1, lab.now);
     assert_eq!(to(&mut lab), [2]);
-    (settings.ports[2].static_addresses, settings.ports[1].static_addresses) = (Vec::new(), vec![mac(77)]);
+    (settings.ports[2].static_addresses, settings.ports[1].static_addresses) =
+        (Vec::new(), vec![mac(77).into()]);
     lab.switch.apply(&settings, lab.now);
     assert_eq!(to(&mut lab), [1]);
     settings.ports[1].static_addresses.clear();

@@ -31,6 +31,10 @@ pub const EXPERIMENTAL: u16 = 0x88b5;
 pub const HEADER_BYTES: usize = 14;
 /// Bytes that a tag adds.
 pub const TAG_BYTES: usize = 4;
+/// Where the first tag is, behind the addresses.
+const TAG_AT: usize = 12;
+/// The bits of a tag's control information that are the VID.
+const VID_MASK: u16 = 0x0fff;
 /// Bytes of a header with two tags, the longest.
 const LONGEST_HEADER_BYTES: usize = HEADER_BYTES + 2 * TAG_BYTES;
 
@@ -196,6 +200,39 @@ pub fn set_outer_pcp(frame: &mut [u8], pcp: u8) -> bool {
     }
 }
 
+/// The VID of a frame's first tag, if that is a C-tag.
+#[inline]
+pub fn customer_vid(frame: &[u8]) -> Option<u16> {
+    let tag = frame.get(TAG_AT..)?.first_chunk::<TAG_BYTES>()?;
+    let [tpid0, tpid1, tci0, tci1] = *tag;
+    (u16::from_be_bytes([tpid0, tpid1]) == VLAN).then(|| u16::from_be_bytes([tci0, tci1]) & VID_MASK)
+}
+
+/// Sets the VID of the first tag; PCP and DEI stay. Nothing happens if there is no room for a tag.
+pub fn set_outer_vid(frame: &mut [u8], vid: u16) {
+    if let Some([_, _, tci0, tci1]) = frame.get_mut(TAG_AT..).and_then(|rest| rest.first_chunk_mut()) {
+        let tci = u16::from_be_bytes([*tci0, *tci1]) & !VID_MASK | vid & VID_MASK;
+        [*tci0, *tci1] = tci.to_be_bytes();
+    }
+}
+
+/// Puts a tag behind the addresses. `frame` has room for it: its last [`TAG_BYTES`] bytes are none of the frame's so far. Nothing
+/// happens to one that is too short for that.
+pub fn push_tag(frame: &mut [u8], tag: Tag) {
+    let Some(end) = frame.len().checked_sub(TAG_BYTES).filter(|&end| end >= TAG_AT) else { return };
+    frame.copy_within(TAG_AT..end, TAG_AT + TAG_BYTES);
+    frame[TAG_AT..TAG_AT + 2].copy_from_slice(&tag.tpid.to_be_bytes());
+    frame[TAG_AT + 2..TAG_AT + TAG_BYTES].copy_from_slice(&tag.tci().to_be_bytes());
+}
+
+/// Takes the first tag off: the frame's last [`TAG_BYTES`] bytes are none of its own from then on. Nothing happens to a frame
+/// that is too short to have one.
+pub fn pop_tag(frame: &mut [u8]) {
+    if frame.len() >= TAG_AT + TAG_BYTES {
+        frame.copy_within(TAG_AT + TAG_BYTES.., TAG_AT);
+    }
+}
+
 /// Writes a header at the start of `buf` and returns its length: 14 bytes, or 18 with a tag.
 ///
 /// # Panics
@@ -258,6 +295,46 @@ mod tests {
         let header = Header::parse(&buf).unwrap();
         assert_eq!(header.inner, Some(Tag { tpid: VLAN, pcp: 5, dei: false, vid: 9 }));
         assert_eq!((header.ethertype, header.payload_offset), (IPV6, 22));
+    }
+
+    #[test]
+    fn a_tag_is_put_on_named_and_taken_off() {
+        let tag = Tag { tpid: VLAN, pcp: 5, dei: true, vid: 0 };
+        let payload: Vec<u8> = (1..=60).collect();
+        for inner in [None, Some(Tag { tpid: SERVICE_VLAN, pcp: 1, dei: false, vid: 4000 })] {
+            let mut frame = vec![0; 22];
+            let at = write_header(&mut frame, DST, SRC, inner, EXPERIMENTAL);
+            frame.truncate(at);
+            frame.extend(&payload);
+            let before = frame.clone();
+            assert_eq!(customer_vid(&frame), None, "an S-tag is none");
+            frame.extend([0xee; TAG_BYTES]);
+            push_tag(&mut frame, tag);
+            let header = Header::parse(&frame).unwrap();
+            assert_eq!((header.dst, header.src, header.outer, header.inner), (DST, SRC, Some(tag), inner));
+            assert_eq!((header.ethertype, &frame[header.payload_offset..]), (EXPERIMENTAL, &payload[..]));
+            assert_eq!(customer_vid(&frame), Some(0));
+            set_outer_vid(&mut frame, 0xf123);
+            assert_eq!(
+                Header::parse(&frame).unwrap().outer,
+                Some(Tag { vid: 0x123, ..tag }),
+                "PCP and DEI stay"
+            );
+            pop_tag(&mut frame);
+            assert_eq!(frame[..frame.len() - TAG_BYTES], before);
+        }
+    }
+
+    #[test]
+    fn no_length_is_too_short_to_be_tagged() {
+        for len in 0..20 {
+            let mut frame = vec![0x81; len];
+            push_tag(&mut frame, Tag::priority(1));
+            pop_tag(&mut frame);
+            set_outer_vid(&mut frame, 5);
+            customer_vid(&frame);
+            assert_eq!(frame.len(), len);
+        }
     }
 
     #[test]

@@ -86,6 +86,11 @@ impl DsField {
         usize::from(self.packet_at)
     }
 
+    /// The same field after the headers before it became so many bytes longer, or shorter.
+    pub fn moved(self, bytes: i8) -> Self {
+        Self { packet_at: self.packet_at.saturating_add_signed(bytes), ..self }
+    }
+
     /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field was found in.
     #[inline]
     pub fn octet(self, frame: &[u8]) -> u8 {

@@ -9,7 +9,7 @@
 //! VXLAN:      IP | UDP | VXLAN | Ethernet …
 //! ```
 
-use crate::ethernet::{Header, IPV4, IPV6};
+use crate::ethernet::{Fields, Header, IPV4, IPV6};
 use crate::ip::Version;
 use crate::ipv4::UDP;
 
@@ -32,6 +32,10 @@ pub const GENEVE_PORT: u16 = 6081;
 /// Ethernet in GRE and GENEVE (transparent Ethernet bridging).
 const ETHERNET: u16 = 0x6558;
 const UDP_HEADER_BYTES: usize = 8;
+const VXLAN_HEADER_BYTES: usize = 8;
+/// Bytes from a frame's destination address to the end of the first tag of the frame in its VXLAN packet: two tags, IPv4 with options
+/// (60; IPv6 has 40), UDP, VXLAN, a header with two tags.
+pub const LONGEST_VXLAN_HEADERS_BYTES: usize = 22 + 60 + UDP_HEADER_BYTES + VXLAN_HEADER_BYTES + 22;
 
 /// An IP packet inside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +90,25 @@ fn inside_udp(port: u16, payload: &[u8]) -> Option<Inside> {
 fn inside_gre(payload: &[u8]) -> Option<Inside> {
     let gre = Gre::read(payload)?;
     carried(payload, gre.carried, gre.header_bytes)
+}
+
+/// PCP · 2 + DEI of the first tag of the frame inside a VXLAN packet, if it has a tag; `packet` is the outer IP packet. Nothing if the
+/// headers before it are cut off, or the packet is a fragment. IPv6 extension headers are not looked past.
+pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
+    let datagram = match version {
+        Version::V4 => {
+            let header_bytes = usize::from(packet.first()? & 0x0f) * 4;
+            let is_whole = u16_at(packet, 6)? & 0x3fff == 0;
+            let is_udp = *packet.get(9)? == UDP && header_bytes >= 20;
+            (is_whole && is_udp).then(|| packet.get(header_bytes..))??
+        }
+        Version::V6 => (*packet.get(6)? == UDP).then(|| packet.get(crate::ipv6::HEADER_BYTES..))??,
+    };
+    let is_vxlan = matches!(u16_at(datagram, 2)?, VXLAN_PORT | VXLAN_LINUX_PORT);
+    let header = datagram.get(UDP_HEADER_BYTES..)?;
+    let has_vni = header.first()? & 0x08 != 0;
+    let frame = header.get(VXLAN_HEADER_BYTES..).filter(|_| is_vxlan && has_vni)?;
+    Fields::read(frame).ok()?.pcp_and_dei
 }
 
 /// The header of a GRE packet of version 0 without routing.

@@ -13,6 +13,8 @@ use switch::Nanos;
 pub enum Scheduling {
     /// As any other thread.
     Normal,
+    /// As any other thread, but in short slices: it comes on soon after it was woken.
+    Modest,
     /// As an ordinary thread of the highest weight that runs in short slices: it is seldom off its core for long, and
     /// starves nobody.
     ShortSlices,
@@ -48,6 +50,7 @@ pub fn set_scheduling(scheduling: Scheduling) -> io::Result<()> {
     let mut attr = SchedAttr { size: size_of::<SchedAttr>() as u32, ..SchedAttr::default() };
     match scheduling {
         Scheduling::Normal => {}
+        Scheduling::Modest => attr.runtime = SLICE_NS,
         Scheduling::ShortSlices => (attr.nice, attr.runtime) = (NICE, SLICE_NS),
         Scheduling::Fifo(priority) => (attr.policy, attr.priority) = (libc::SCHED_FIFO as u32, priority),
     }
@@ -89,21 +92,23 @@ mod tests {
         assert!(gap > Duration::ZERO && gap <= start.elapsed());
     }
 
-    /// What the kernel then says of a thread: policy, real-time priority.
-    fn policy() -> (i32, i32) {
+    /// What the kernel then says of a thread: policy, real-time priority, nice value.
+    fn policy() -> (i32, i32, i32) {
         let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
         let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
-        (fields[38].parse().unwrap(), fields[37].parse().unwrap())
+        (fields[38].parse().unwrap(), fields[37].parse().unwrap(), fields[16].parse().unwrap())
     }
 
     #[test]
     fn the_kernel_takes_each() {
         let seen = std::thread::spawn(|| {
-            [Scheduling::ShortSlices, Scheduling::Fifo(5), Scheduling::Normal].map(|scheduling| {
-                set_scheduling(scheduling).unwrap();
-                policy()
-            })
+            [Scheduling::ShortSlices, Scheduling::Modest, Scheduling::Fifo(5), Scheduling::Normal].map(
+                |scheduling| {
+                    set_scheduling(scheduling).unwrap();
+                    policy()
+                },
+            )
         });
-        assert_eq!(seen.join().unwrap(), [(0, 0), (libc::SCHED_FIFO, 5), (0, 0)]);
+        assert_eq!(seen.join().unwrap(), [(0, 0, -20), (0, 0, 0), (libc::SCHED_FIFO, 5, 0), (0, 0, 0)]);
     }
 }

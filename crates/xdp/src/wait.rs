@@ -16,12 +16,16 @@ use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use switch::Nanos;
 
+use crate::schedule::{Scheduling, set_scheduling};
+
 /// Sleeps until a port has frames, another thread calls, or time is up.
 #[derive(Debug)]
 pub struct Waiter {
     call: Arc<Call>,
     /// The event's descriptor first, then those of the ports.
     fds: Vec<libc::pollfd>,
+    /// How the thread is scheduled while it is alone on its core, and while it is not.
+    scheduling: Option<[Scheduling; 2]>,
 }
 
 /// What other threads end a [`Waiter`]'s sleep by.
@@ -48,7 +52,12 @@ impl Waiter {
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Waiter { call: Arc::new(Call(event)), fds })
+        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None })
+    }
+
+    /// From now on the loop is scheduled as the first says while it is alone on its core, and as the second says while others want that, too.
+    pub fn schedule(&mut self, alone: Scheduling, shared: Scheduling) {
+        self.scheduling = Some([alone, shared]);
     }
 
     /// What wakes this waiter from any thread, now or when it next sleeps.
@@ -64,6 +73,13 @@ impl Wait for Waiter {
         ports.into_iter().for_each(|port| port.poll_fds(&mut fds));
         self.fds.truncate(1);
         self.fds.extend(fds.into_iter().map(readable));
+    }
+
+    fn share_core(&mut self, others: bool) {
+        if let Some(scheduling) = self.scheduling {
+            // Refused now, it was refused at the start, and told of then.
+            let _ = set_scheduling(scheduling[usize::from(others)]);
+        }
     }
 
     /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.

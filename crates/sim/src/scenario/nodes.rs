@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use config::reader::{Place, Report, Section, Setting, did_you_mean, quoted};
 use config::{Config, Mistakes};
 use switch::Nanos;
+use switch::settings::VlanSettings;
 
 use super::names::Names;
 use super::types::{End, HostNode, Node, NodeKind, SwitchNode};
@@ -69,7 +70,17 @@ impl Devices {
             self.by_path.insert(path.value.to_owned(), device);
         }
         match self.by_path.get(path.value)? {
-            Ok(device) => Some(*device),
+            Ok(device) => {
+                let ports = &self.list[*device].switch.ports;
+                if ports.iter().any(|port| port.vlan != VlanSettings::Transparent) {
+                    let what = format!(
+                        "{} gives its ports VLANs, and hosts of a scenario have none",
+                        quoted(path.value)
+                    );
+                    report.add(&path.place, what, "leave vlan out of that file");
+                }
+                Some(*device)
+            }
             Err(Some(why)) => {
                 let what = format!("{} cannot be read: {why}", quoted(path.value));
                 report.add(

@@ -14,6 +14,7 @@ pub fn load(path: &str) -> Result<String, String> {
         "10g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 5\nmtu = 1536\n")),
         "25g.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"25G\"\n")),
         "long.toml" => Ok(ports(&["p1", "p2", "up"], "speed = \"10G\"\ncable_m = 300\nmtu = 9216\n")),
+        "vlans.toml" => Ok(ports(&["p1", "p2", "up"], "vlan = { mode = \"access\", pvid = 10 }\n")),
         "wrong.toml" => Ok(ports(&["p1", "p2", "up"], "sped = \"10G\"\n")),
         _ => Err("no such file".to_owned()),
     }

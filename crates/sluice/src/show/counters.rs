@@ -11,7 +11,8 @@ use super::json::Document;
 use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
-const SETTINGS: [&str; 17] = [
+const SETTINGS: [&str; 18] = [
+    "pvid",
     "cell_bytes",
     "memory_frames",
     "speed_bps",

@@ -204,7 +204,7 @@ mod tests {
         let now = sample::snapshot();
         for (view, lists) in [
             (View::Ports, [3, 0, 0, 0, 0, 0, 0]),
-            (View::Drops, [3, 0, 0, 0, 0, 0, 54]),
+            (View::Drops, [3, 0, 0, 0, 0, 0, 66]),
             (View::Congestion, [0, 24, 0, 0, 0, 0, 0]),
             (View::Queues, [0, 24, 0, 0, 0, 0, 0]),
             (View::Buffers, [0, 24, 24, 0, 0, 9, 0]),
@@ -228,7 +228,7 @@ mod tests {
         assert_eq!((&summary["output_dropped"], &summary["output_buffer_dropped"]), (&tail, &tail));
         assert_eq!(
             (&summary["input_dropped"]["frames"], &summary["marked"]["frames"]),
-            (&json!(2), &json!(1_212))
+            (&json!(9), &json!(1_212))
         );
         assert_eq!(summary["kernel_lost_frames"], 7);
         let row = json!({

@@ -1,4 +1,4 @@
-//! `sluice show ports`: what came in, what left, what was dropped and why.
+//! `sluice show ports`: what came in, what left, what was flooded, what was dropped and why.
 
 use control::v1::{Port, Snapshot};
 
@@ -6,34 +6,34 @@ use super::text::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
 };
 
-/// For people: the ports, then what was dropped or lost. With a snapshot from before, rates instead of MB.
+/// For people: the ports, what was dropped or lost, what was flooded. With a snapshot from before, rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let unit = volume_unit(elapsed_ns);
-    let headings = [
-        "Port",
-        "Interface",
-        "State",
+    let has_vlans = now.ports.iter().any(|port| !port.vlan_mode.is_empty());
+    let mut headings = vec!["Port", "Interface", "State"];
+    headings.extend(has_vlans.then_some("VLANs"));
+    let columns_of_words = headings.len();
+    let (received, sent) = (format!("Received\n{unit}"), format!("Sent\n{unit}"));
+    headings.extend([
         "Speed\nMbit/s",
         "Received\nframes",
-        &format!("Received\n{unit}"),
+        &received,
         "Sent\nframes",
-        &format!("Sent\n{unit}"),
+        &sent,
         "Dropped\nframes",
-        "Used\n%",
-    ];
+    ]);
     // How much of its line a port uses is only known from two looks.
-    let headings = if elapsed_ns == 0 { &headings[..headings.len() - 1] } else { &headings };
-    let mut table = text::table(headings, 3);
+    headings.extend((elapsed_ns > 0).then_some("Used\n%"));
+    let mut table = text::table(&headings, columns_of_words);
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
         let dropped = port.drops.values().map(|drops| drops.frames).sum::<u64>() + port.kernel_lost_frames;
         let used = utilization_percent(port, earlier, elapsed_ns);
         let used = (elapsed_ns > 0).then(|| used.map_or("–".to_owned(), tenths));
+        let words = [port.name.clone(), port.interface.clone(), state(port).to_owned()];
+        let words = words.into_iter().chain(has_vlans.then(|| vlans(port)));
         let row = [
-            port.name.clone(),
-            port.interface.clone(),
-            state(port).to_owned(),
             if port.speed_bps == 0 { "–".to_owned() } else { mbit(port.speed_bps) },
             frames(port.received),
             volume(port.received, earlier.and_then(|port| port.received), elapsed_ns),
@@ -41,11 +41,41 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
             volume(port.transmitted, earlier.and_then(|port| port.transmitted), elapsed_ns),
             grouped(dropped),
         ];
-        table.add_row(row.into_iter().chain(used));
+        table.add_row(words.chain(row).chain(used));
     }
-    let (losses, bridge) = (losses(now), bridge(now));
-    let gap = if losses.is_empty() { "" } else { "\n\n" };
-    format!("{}{gap}{losses}\n\n{bridge}", table.trim_fmt())
+    let (losses, flooded, bridge) = (losses(now), flooded(now), bridge(now));
+    let parts = [table.trim_fmt(), losses, flooded, bridge];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The addresses learned on each port, and the frames that went to all ports, by kind; empty if there were none.
+fn flooded(now: &Snapshot) -> String {
+    let headings = [
+        "Port",
+        "Addresses\nlearned",
+        "Broadcast\nreceived",
+        "Multicast\nreceived",
+        "Unknown unicast\nreceived",
+        "Broadcast\nsent",
+        "Multicast\nsent",
+        "Unknown unicast\nsent",
+    ];
+    let mut table = text::table(&headings, 1);
+    for port in &now.ports {
+        let numbers = [
+            port.bridge_entries,
+            port.received_broadcast_frames,
+            port.received_multicast_frames,
+            port.received_unknown_unicast_frames,
+            port.transmitted_broadcast_frames,
+            port.transmitted_multicast_frames,
+            port.transmitted_unknown_unicast_frames,
+        ];
+        if numbers.iter().any(|&number| number > 0) {
+            table.add_row(std::iter::once(port.name.clone()).chain(numbers.map(grouped)));
+        }
+    }
+    if table.is_empty() { String::new() } else { table.trim_fmt() }
 }
 
 /// The bridge table in words, and what it could not do.
@@ -96,6 +126,15 @@ fn bridge(now: &Snapshot) -> String {
         text += &format!("\nLog lines left out, many were alike: {}.", grouped(now.log_lines_left_out));
     }
     text
+}
+
+/// The VLANs of a port; of a trunk the PVID, too.
+fn vlans(port: &Port) -> String {
+    match (port.vlan_mode.as_str(), port.pvid) {
+        ("", _) => "–".to_owned(),
+        ("trunk", Some(pvid)) => format!("trunk {}, untagged {pvid}", port.vlans),
+        (mode, _) => format!("{mode} {}", port.vlans),
+    }
 }
 
 fn state(port: &Port) -> &'static str {
@@ -179,6 +218,19 @@ mod tests {
         (removed)  kernel: dropped on receipt        3      –
         Ports that were removed: 2; 1,000 frames had come in on them, 900 had left.
         ");
+    }
+
+    #[test]
+    fn table_with_vlans() {
+        let mut now = sample::snapshot();
+        for (port, (mode, pvid, vlans)) in now.ports.iter_mut().zip([
+            ("access", Some(10), "10"),
+            ("trunk", Some(1), "1-100,200"),
+            ("trunk", None, "10,20"),
+        ]) {
+            (port.vlan_mode, port.pvid, port.vlans) = (mode.to_owned(), pvid, vlans.to_owned());
+        }
+        insta::assert_snapshot!(table(&now, None));
     }
 
     #[test]

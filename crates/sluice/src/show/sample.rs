@@ -169,9 +169,11 @@ fn server() -> Port {
     port.received = count(1_000_000, 1_375_000_000);
     (port.received_yellow_frames, port.received_red_frames) = (1_000, 20);
     port.transmitted = count(12, 768);
+    (port.bridge_entries, port.received_broadcast_frames, port.received_multicast_frames) = (1, 1_007, 40);
+    *port.drops.get_mut("broadcast_limit").unwrap() = Count { frames: 7, bytes: 420 };
     *port.drops.get_mut("tail_drop").unwrap() = Count { frames: 399_412, bytes: 549_191_500 };
     *port.drops.get_mut("filtered").unwrap() = Count { frames: 2, bytes: 128 };
-    port.input_dropped = count(2, 128);
+    port.input_dropped = count(9, 548);
     port.output_dropped = count(399_412, 549_191_500);
     port.pfc_sent.as_mut().unwrap().frames = 1_204;
     port.pfc_sent.as_mut().unwrap().xoff_frames[3] = 702;
@@ -196,6 +198,7 @@ fn server() -> Port {
         received: count(500_000, 687_500_000),
         dropped: count(0, 0),
         storm_dropped: count(0, 0),
+        flood_limited: count(7, 420),
     };
     port.queues[2].transmitted = count(12, 768);
     port.queues[2].level = level(0, 1);
@@ -206,6 +209,8 @@ fn uplink() -> Port {
     let mut port = port("uplink", "a-uplink", 500_000_000);
     port.transmitted = count(413_201, 625_000_000);
     port.received = count(14, 896);
+    (port.bridge_entries, port.received_unknown_unicast_frames) = (1, 3);
+    (port.transmitted_broadcast_frames, port.transmitted_multicast_frames) = (1_000, 40);
     port.in_flight_peak_bytes = 65_104;
     port.pause_received_frames = 1;
     (port.storms, port.priorities[3]) = storms();

@@ -87,5 +87,10 @@ impl Egress {
         }
         out.output_dropped = Count::sum(&self.drops);
         out.kernel_lost_frames = self.kernel_lost_frames;
+        [
+            out.transmitted_broadcast_frames,
+            out.transmitted_multicast_frames,
+            out.transmitted_unknown_unicast_frames,
+        ] = self.flooded_out;
     }
 }

@@ -60,6 +60,8 @@ pub enum Trust {
     Dot1p,
     /// The DSCP of IPv4 and IPv6 packets; the port priority for all else.
     Dscp,
+    /// The 802.1p priority of the frame inside a VXLAN packet, where that has a tag; else as `Dot1p`.
+    TunnelDot1p,
     /// Always the port priority.
     None,
 }

@@ -26,6 +26,11 @@ const GROUP: &[Metric<Group>] = &[
     counter("sluice_group_storm_dropped_frames", "Frames that the watchdog dropped.", |group| {
         Some(frames(&group.storm_dropped).into())
     }),
+    counter(
+        "sluice_group_flood_limited_frames",
+        "Frames that a limit of what is flooded dropped.",
+        |group| Some(frames(&group.flood_limited).into()),
+    ),
     gauge("sluice_group_used_cells", "Reserved, shared and headroom cells in use.", |group| {
         cells(&group.total)
     }),

@@ -28,12 +28,34 @@ pub const METRICS: &[Metric<Port>] = &[
             ]
         },
     ),
+    counters(
+        "sluice_port_received_flooded_frames",
+        "Of these, frames to go to all ports: broadcast, multicast, unknown unicast.",
+        |port| {
+            vec![
+                (("kind", "broadcast"), port.received_broadcast_frames.into()),
+                (("kind", "multicast"), port.received_multicast_frames.into()),
+                (("kind", "unknown_unicast"), port.received_unknown_unicast_frames.into()),
+            ]
+        },
+    ),
     counter("sluice_port_transmitted_frames", "Data frames that left.", |port| {
         Some(frames(&port.transmitted).into())
     }),
     counter("sluice_port_transmitted_bytes", "Their bytes, without FCS.", |port| {
         Some(bytes(&port.transmitted).into())
     }),
+    counters(
+        "sluice_port_transmitted_flooded_frames",
+        "Of these, frames that went to all ports: broadcast, multicast, unknown unicast.",
+        |port| {
+            vec![
+                (("kind", "broadcast"), port.transmitted_broadcast_frames.into()),
+                (("kind", "multicast"), port.transmitted_multicast_frames.into()),
+                (("kind", "unknown_unicast"), port.transmitted_unknown_unicast_frames.into()),
+            ]
+        },
+    ),
     counters("sluice_port_dropped_frames", "Frames dropped, by reason.", |port| {
         drops(port, |count| count.frames)
     }),

@@ -1,0 +1,66 @@
+//! What a loop makes of a core that it has for itself, and of one that others want as well: on a clock of the test's own.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::task::Waker;
+
+use dataplane::{Command, Core, CoreSettings, MemoryPort, Port, Wait, mailbox};
+use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
+use switch::{HeapMemory, Instant, Nanos, Switch};
+use wire::mac::MacAddr;
+
+const FRAMES: usize = 64;
+const TURN_NS: Nanos = 10_000;
+
+/// Sleeps no longer than a turn takes, and writes down what the loop says of its core, and when.
+struct Sleeper<'a> {
+    now: &'a Cell<u64>,
+    others: Vec<(u64, bool)>,
+}
+
+impl Wait for Sleeper<'_> {
+    fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
+
+    fn share_core(&mut self, others: bool) {
+        self.others.push((self.now.get(), others));
+    }
+
+    fn wait(&mut self, _timeout_ns: Nanos) -> io::Result<bool> {
+        Ok(false)
+    }
+}
+
+#[test]
+fn a_loop_says_when_others_want_its_core() {
+    const HELD_UP_AT: u64 = 2_500_000_000;
+    let settings = SwitchSettings {
+        buffer: BufferSettings { total_cells: 64, ..BufferSettings::default() },
+        usage_percent: 100,
+        alarms: Default::default(),
+        seed: 0,
+        bridge: BridgeSettings::default(),
+        ports: vec![PortSettings::new("p0".to_owned(), None)],
+    };
+    let switch = Switch::new(&settings, &[MacAddr([2; 6])], FRAMES);
+    let (port, wire) = MemoryPort::new();
+    let (handle, core_mailbox) = mailbox(Waker::noop().clone());
+    let of_core = CoreSettings { finish_checksums: vec![false], ..CoreSettings::default() };
+    let memory = HeapMemory::new(FRAMES, 2048);
+    let mut core = Core::new(switch, vec![port], memory, FRAMES, core_mailbox, of_core);
+
+    let (now, handle) = (Cell::new(0), RefCell::new(handle));
+    let clock = || {
+        let held_up = now.get() == HELD_UP_AT;
+        now.set(now.get() + if held_up { 3_000_000 } else { TURN_NS });
+        wire.inject([0; 60]); // something moves, so the loop stays awake
+        if now.get() == 4_000_000_000 {
+            handle.borrow_mut().send(Command::Stop(Box::default())).expect("room for a command");
+        }
+        Instant(now.get())
+    };
+    let mut sleeper = Sleeper { now: &now, others: Vec::new() };
+    core.run(clock, &mut sleeper).expect("it can sleep");
+    let of_a_turn = |nanos: u64| nanos / 1_000_000;
+    let told: Vec<_> = sleeper.others.iter().map(|&(at, others)| (of_a_turn(at), others)).collect();
+    assert_eq!(told, [(200, false), (2_503, true), (2_703, false)], "in milliseconds");
+}

@@ -1,0 +1,170 @@
+//! VLANs: which one a frame belongs to, which ports it may leave by, and with which tag.
+//!
+//! Rule: a switch of which no port has VLANs is one transparent bridge: tags are looked at for their priority and stay as they
+//! are. Where ports have VLANs,
+//! - an *access* port has one VLAN, its PVID. It takes in frames without a VLAN's tag (untagged, or with a priority tag, VID 0),
+//!   and sends without tag;
+//! - a *trunk* port has the VLANs that it allows. A frame that comes in belongs to the VLAN of its tag, or to the PVID's if it has
+//!   none, where there is a PVID. It leaves with its VLAN's tag, but for the PVID's VLAN, which leaves without;
+//! - a frame that its port does not take in, since that has not the frame's VLAN, or no PVID, is dropped and counted; it is not
+//!   learned. A frame leaves by ports of its VLAN alone, and each VLAN learns for itself;
+//! - a tag that is put on has the frame's priority as PCP, and DEI 0; one that stays keeps PCP and DEI. Cells are those of the
+//!   frame as it came in; rates and shares go by its length as it leaves.
+//!
+//! Only the C-tag (0x8100) counts. An S-tag (0x88a8) is payload here, whose PCP is trusted as that of any outermost tag: a frame with
+//! one is untagged, and its tags leave as they came, behind the C-tag of its VLAN where the port adds one.
+//! Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress),
+//! 8.8 (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/law.md, "VLANs".
+
+use crate::arrival::{Arrival, Kind};
+use crate::counters::DropReason;
+use crate::memory::Memory;
+use crate::settings::{PortSettings, VlanSettings};
+use serde::{Deserialize, Serialize};
+use wire::ethernet::{self, Tag, VLAN};
+use wire::set::Set64;
+
+/// VIDs that a tag has room for.
+const VIDS: usize = 4096;
+
+/// Which VLANs the ports of a switch have.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Vlans {
+    /// By VID: the ports that have it. Nothing of VIDs that are no VLAN's.
+    members: Vec<Set64>,
+    /// By port: the VLAN of frames without tag, in and out; 0: there is none.
+    pvids: Vec<u16>,
+    /// Ports that take in nothing with a VLAN's tag.
+    access: Set64,
+}
+
+/// What becomes of a frame's tag on its way out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing.
+    Stays,
+    /// It is made this VLAN's: it carried a priority only.
+    Named(u16),
+    /// A tag of this VLAN is put on.
+    Pushed(u16),
+    /// It is taken off.
+    Popped,
+}
+
+impl Vlans {
+    /// Those of these ports; `None` if none of them has any.
+    pub fn of(ports: &[PortSettings]) -> Option<Box<Self>> {
+        if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
+            return None;
+        }
+        let mut vlans = Self { members: vec![Set64::EMPTY; VIDS], pvids: Vec::new(), access: Set64::EMPTY };
+        for (number, port) in ports.iter().enumerate() {
+            for vid in port.vlan.vlans().iter() {
+                vlans.members[usize::from(vid) % VIDS].set(number, true);
+            }
+            vlans.pvids.push(port.vlan.pvid().unwrap_or(0));
+            vlans.access.set(number, matches!(port.vlan, VlanSettings::Access { .. }));
+        }
+        Some(Box::new(vlans))
+    }
+
+    /// The ports that have a VLAN.
+    #[inline]
+    pub fn members(&self, vid: u16) -> Set64 {
+        self.members[usize::from(vid) % VIDS]
+    }
+
+    /// The VLAN of a frame that comes in on `port`; `None`: it is not taken in.
+    #[inline]
+    pub fn of_frame(&self, port: usize, frame: &[u8]) -> Option<u16> {
+        let vid = match ethernet::customer_vid(frame) {
+            None | Some(0) => self.pvids[port],
+            Some(_) if self.access.contains(port) => return None,
+            Some(vid) => vid,
+        };
+        self.members(vid).contains(port).then_some(vid)
+    }
+
+    /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they are refused.
+    #[inline(never)] // nothing of it in the way of a switch without VLANs
+    pub fn enter<M: Memory>(&self, arrivals: &mut [Arrival], memory: &M) {
+        for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Kind::Data) {
+            let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
+            match self.of_frame(arrival.charge.port(), bytes) {
+                Some(vid) => {
+                    (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
+                }
+                None => arrival.kind = Kind::Refused(DropReason::VlanFiltered),
+            }
+        }
+    }
+
+    /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN is no other; a static entry
+    /// may be anything.
+    #[inline(never)]
+    pub fn stay_inside(&self, arrivals: &mut [Arrival]) {
+        for arrival in arrivals {
+            if let Kind::To(out) = arrival.kind {
+                let has_vlan = self.members(arrival.dst.vid()).contains(out.into());
+                arrival.kind =
+                    if has_vlan { Kind::InVlan(out) } else { Kind::Filtered(arrival.charge.in_port) };
+            }
+        }
+    }
+
+    /// Gives a frame that leaves by `out` the tag that it leaves with, and notes what is different of it then. False: memory, which
+    /// has room for frames of `longest` bytes, has none for it.
+    #[inline(never)]
+    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, longest: u16, memory: &mut M) -> bool {
+        let Arrival { frame, charge, dst, .. } = arrival;
+        let change = self.change(out, dst.vid(), memory.bytes(frame, charge.len.into()));
+        let len = change.len_after(charge.len);
+        if len > longest {
+            return false;
+        }
+        if change != Change::Stays {
+            change.make(charge.class.priority, memory.bytes_mut(frame, len.max(charge.len).into()));
+            let moved = len.wrapping_sub(charge.len) as i8;
+            charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
+            charge.len = len;
+        }
+        true
+    }
+
+    /// What becomes of the tag of a frame of this VLAN that leaves by `port`.
+    #[inline]
+    pub fn change(&self, port: usize, vid: u16, frame: &[u8]) -> Change {
+        let leaves_tagged = self.pvids[port] != vid;
+        match (ethernet::customer_vid(frame), leaves_tagged) {
+            (None, false) => Change::Stays,
+            (None, true) => Change::Pushed(vid),
+            (Some(_), false) => Change::Popped,
+            (Some(0), true) => Change::Named(vid),
+            (Some(_), true) => Change::Stays,
+        }
+    }
+}
+
+impl Change {
+    /// The length of a frame after it.
+    #[inline]
+    pub fn len_after(self, len: u16) -> u16 {
+        match self {
+            Change::Stays | Change::Named(_) => len,
+            Change::Pushed(_) => len + ethernet::TAG_BYTES as u16,
+            Change::Popped => len - ethernet::TAG_BYTES as u16,
+        }
+    }
+
+    /// Changes a frame of this priority. `frame` has as many bytes as it has before or after, whichever is more.
+    pub fn make(self, priority: u8, frame: &mut [u8]) {
+        match self {
+            Change::Stays => {}
+            Change::Named(vid) => ethernet::set_outer_vid(frame, vid),
+            Change::Pushed(vid) => {
+                ethernet::push_tag(frame, Tag { tpid: VLAN, pcp: priority, dei: false, vid });
+            }
+            Change::Popped => ethernet::pop_tag(frame),
+        }
+    }
+}
