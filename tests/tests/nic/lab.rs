@@ -13,9 +13,6 @@ use testbed::{Bed, Daemon, Namespace, Snapshot, Station, binary, drops, eventual
 /// How long senders send.
 pub const LONG: Duration = Duration::from_secs(10);
 
-/// How long they send where nobody holds them back: their CPU is busy all the time, and the first moments lose enough.
-pub const SHORT: Duration = Duration::from_secs(2);
-
 /// DSCP 24 is priority 3, as the IP header's second byte has it.
 pub const NO_DROP_TOS: u8 = 24 << 2;
 

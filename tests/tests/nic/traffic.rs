@@ -8,8 +8,8 @@ use serde_json::Value;
 use testbed::{Process, Station, drops, eventually};
 
 use crate::lab::{
-    Full, LONG, Lab, NO_DROP_TOS, SHORT, Sent, UNBROKEN, attach, broken, count_arrivals, dropped, nic,
-    priorities, send, show,
+    Full, LONG, Lab, NO_DROP_TOS, Sent, UNBROKEN, attach, broken, count_arrivals, dropped, nic, priorities,
+    send, show,
 };
 
 /// What came of an incast of datagrams.
@@ -27,12 +27,11 @@ impl Incast {
     }
 }
 
-/// Both senders send all that their sockets take: for ten seconds, or for a short while if they do not obey.
+/// Both senders send for ten seconds, all that their sockets take.
 fn incast(lab: &Lab, to: &str, tos: u8, full: [Full; 2], is_attached: bool) -> Result<Incast> {
     let senders = &lab.senders; // the bed belongs to one thread
-    let duration = if is_attached { LONG } else { SHORT };
     let (sent, arrived) = count_arrivals(&lab.receiver, |arrived| {
-        let sent = both(|number| send(&senders[number], to, tos, full[number], duration, Duration::ZERO))?;
+        let sent = both(|number| send(&senders[number], to, tos, full[number], LONG, Duration::ZERO))?;
         lab.at_rest(is_attached)?;
         settled(arrived)?;
         Ok(sent)
