@@ -2,6 +2,8 @@
 //! tests are ignored by `cargo test` and run by `cargo xtask vm`, in a machine that QEMU makes up. Nothing here depends on
 //! how fast that is: what is asserted is counted, and times only where an instruction takes a nanosecond (`--shift 0`).
 
+#[path = "nic/command.rs"]
+mod command;
 #[path = "nic/lab.rs"]
 mod lab;
 #[path = "nic/latency.rs"]

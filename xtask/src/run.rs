@@ -17,9 +17,17 @@ pub fn top() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the tree")
 }
 
-/// The cargo that runs us.
+/// The cargo that runs us, without what it told us about our own package: build scripts (of `ring`, for one) that look at
+/// those variables would run again, and all that depends on them be built again, each time that somebody changes between
+/// `cargo` and `cargo xtask`.
 pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
     command.current_dir(top());
     command
 }

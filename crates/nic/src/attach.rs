@@ -53,7 +53,7 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
     let mut loaded = Loaded::new(settings, ifindex, made_clsact)?;
     loaded.hang(ifindex)?;
     let done = loaded.register().and_then(|kind| {
-        let added = links.set_root(ifindex);
+        let added = links.set_root(ifindex, qdiscs.free_number);
         drop(kind);
         added
     });

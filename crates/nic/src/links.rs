@@ -2,7 +2,7 @@
 
 use futures::{StreamExt, TryStreamExt};
 use rtnetlink::packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
 };
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
@@ -46,7 +46,12 @@ pub(crate) struct Qdiscs {
     pub(crate) root: Root,
     /// It has a place for programs at ingress.
     pub(crate) has_clsact: bool,
+    /// A number (the major half of a handle) that none of its qdiscs has.
+    pub(crate) free_number: u16,
 }
+
+/// The first number that is tried for our qdisc.
+const FIRST_NUMBER: u16 = 0x5c1c;
 
 impl Links {
     /// Connects.
@@ -100,8 +105,12 @@ impl Links {
         let request = self.handle.qdisc().get().index(index as i32).execute();
         let all = self.runtime.block_on(request.try_collect::<Vec<TcMessage>>());
         let all = all.map_err(|error| Error::system("listing qdiscs", error))?;
-        let mut qdiscs = Qdiscs { root: Root::Default, has_clsact: false };
-        for qdisc in all.iter().filter(|qdisc| qdisc.header.index == index as i32) {
+        let mut qdiscs = Qdiscs { root: Root::Default, has_clsact: false, free_number: FIRST_NUMBER };
+        let here: Vec<&TcMessage> = all.iter().filter(|qdisc| qdisc.header.index == index as i32).collect();
+        while here.iter().any(|qdisc| qdisc.header.handle.major == qdiscs.free_number) {
+            qdiscs.free_number += 1;
+        }
+        for qdisc in here {
             let kind = kind(qdisc);
             match qdisc.header.parent {
                 TcHandle::ROOT if kind == KIND => qdiscs.root = Root::Ours,
@@ -127,14 +136,15 @@ impl Links {
         Ok(count)
     }
 
-    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever that is.
-    pub(crate) fn set_root(&self, index: u32) -> Result<(), Error> {
+    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever that is. `number` is
+    /// one that no qdisc of the interface has: a qdisc of the same kind would else be changed, which cannot be done.
+    pub(crate) fn set_root(&self, index: u32, number: u16) -> Result<(), Error> {
         let mut message = TcMessage::with_index(index as i32);
         message.header.parent = TcHandle::ROOT;
+        message.header.handle = TcHandle { major: number, minor: 0 };
         message.attributes.push(TcAttribute::Kind(KIND.to_owned()));
         let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
-        // All three: without EXCL the kernel would try to change a qdisc of the same kind, which cannot be done.
-        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE | NLM_F_EXCL;
+        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
         let mut handle = self.handle.clone();
         self.runtime.block_on(async {
             let answers = handle.request(request);

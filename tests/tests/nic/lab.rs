@@ -34,6 +34,11 @@ pub struct Lab {
 impl Lab {
     /// Hosts with addresses that know each other, on a daemon that trusts `trust`.
     pub fn new(trust: &str) -> Result<Self> {
+        Self::with_headroom(trust, 16_384)
+    }
+
+    /// The same with so much headroom for each sender.
+    pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
         let bed = Bed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.plain_host(&switch, "sender1")?, bed.plain_host(&switch, "sender2")?];
@@ -47,7 +52,7 @@ impl Lab {
             config += &tests::port_config(&sender.name, SENDER_SPEED);
             config += &format!(
                 "\n[port.{}.pfc.priority.3]\nxoff = {{ static_cells = 1024 }}\nxon_offset_cells = 256\n\
-                 headroom_cells = 16384\n",
+                 headroom_cells = {headroom_cells}\n",
                 sender.name
             );
         }
@@ -123,10 +128,18 @@ pub fn dropped(snapshot: &Snapshot) -> Result<u64> {
     Ok(sum)
 }
 
-/// Drops that break the promise: headroom exhausted, and what kernels lost.
-pub fn broken(snapshot: &Snapshot) -> Vec<(&'static str, u64)> {
-    ["ingress_no_drop", "kernel_lost"].map(|reason| (reason, drops(snapshot, reason))).into()
+/// What breaks the promise: headroom exhausted, and what kernels lost on the way out and on the way in.
+pub fn broken(snapshot: &Snapshot) -> [(&'static str, u64); 3] {
+    [
+        ("headroom exhausted", drops(snapshot, "ingress_no_drop")),
+        ("lost when sent", snapshot.ports.iter().map(|port| port.kernel_lost_frames).sum()),
+        ("lost when received", testbed::lost_by_kernels(snapshot, [])),
+    ]
 }
+
+/// Nothing of that.
+pub const UNBROKEN: [(&str, u64); 3] =
+    [("headroom exhausted", 0), ("lost when sent", 0), ("lost when received", 0)];
 
 /// How a sender goes about a socket that is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -180,8 +180,8 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
     Ok(())
 }
 
-/// As many PFC frames as the far end can send, every second of them an XON: what one costs, by the kernel's own account of
-/// BPF run times; data of another priority arrive all the while.
+/// As many PFC frames as the far end can send, every second of them an XON: what one costs the only CPU, sending included,
+/// and its program, by the kernel's own account of BPF run times; data of another priority arrive all the while.
 #[test]
 #[ignore = "needs BPF qdiscs and virtual time: cargo xtask vm --shift 0 latency"]
 fn latency_of_a_storm() -> Result<()> {
@@ -208,8 +208,8 @@ fn latency_of_a_storm() -> Result<()> {
     let elapsed = started.elapsed();
     let shown = crate::lab::show(&cable.near.namespace)?;
     println!(
-        "    {FRAMES} PFC frames in {elapsed:?}, sending included: {:.0} a second; {}",
-        f64::from(FRAMES) / elapsed.as_secs_f64(),
+        "    {FRAMES} PFC frames in {elapsed:?}, sending included: {:.0} ns each; {}",
+        elapsed.as_nanos() as f64 / f64::from(FRAMES),
         shown["heard"]
     );
     assert_eq!(shown["heard"]["pfc_frames"], FRAMES);

@@ -33,8 +33,8 @@ impl Drop for Qemu {
 
 /// Boots, and passes the console on; an error unless the command ended well and the kernel gave no warning.
 pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
-    let mut command = Command::new("nice");
-    command.args(["-n", "10", QEMU, "-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
+    let mut command = Command::new(QEMU);
+    command.args(["-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
     command.args(["-monitor", "none", "-nic", "none", "-m", &vm.memory.to_string()]);
     command.args(["-cpu", "max", "-smp", &vm.cpus.to_string()]);
     let time = if vm.real_time {

@@ -68,28 +68,33 @@ const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibve
 pub struct Programs {
     /// The project's own.
     ours: Vec<PathBuf>,
-    /// The test program, and its name.
-    test: (PathBuf, String),
+    /// Test programs, and their names.
+    tests: Vec<(PathBuf, String)>,
 }
 
-/// Builds `sluiced`, `sluice` and the test program, as `cargo test` does.
-pub fn build_programs(test: &str) -> Result<Programs> {
+/// Builds `sluiced`, `sluice` and test programs, all of them at once, and of the whole workspace: so dependencies are
+/// built once, with the features that `cargo test --workspace` gives them.
+pub fn build_programs(tests: &[String]) -> Result<Programs> {
     say("building");
-    // All of the workspace, so that dependencies have the features that `cargo test --workspace` gives them.
-    check(cargo().args(["build", "--workspace", "--bins"]))?;
     let mut command = cargo();
-    command.args(["test", "--workspace", "--test", test, "--no-run", "--message-format", "json"]);
+    command.args(["build", "--workspace", "--bins", "--message-format", "json"]);
+    command.args(tests.iter().flat_map(|test| ["--test", test]));
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
-    ensure!(output.status.success(), "the test program does not build");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let executable = said.lines().rev().find_map(|line| {
-        let (_, rest) = line.split_once("\"executable\":\"")?;
-        Some(PathBuf::from(rest.split_once('"')?.0))
-    });
-    let executable = executable.context("cargo does not say where the test program is")?;
-    let debug = executable.parent().and_then(Path::parent).context("a program lies in a directory")?;
-    let ours = ["sluiced", "sluice"].iter().map(|name| debug.join(name)).collect();
-    Ok(Programs { ours, test: (executable, test.to_owned()) })
+    ensure!(output.status.success(), "the programs do not build");
+    let messages = String::from_utf8_lossy(&output.stdout);
+    let executable =
+        |name: &str| executable(&messages, name).context("cargo does not say where it put a program");
+    let ours = vec![executable("sluiced")?, executable("sluice")?];
+    let tests = tests.iter().map(|test| Ok((executable(test)?, test.clone())));
+    Ok(Programs { ours, tests: tests.collect::<Result<_>>()? })
+}
+
+/// The program of this name among cargo's messages, one JSON object a line.
+fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+    let named = format!("\"name\":\"{name}\"");
+    let line = messages.lines().find(|line| line.contains(&named) && line.contains("\"executable\":\""))?;
+    let (_, rest) = line.split_once("\"executable\":\"")?;
+    Some(PathBuf::from(rest.split_once('"')?.0))
 }
 
 /// Packs all of it; `command` runs inside. The file.
@@ -107,7 +112,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
     symlink("../bin", root.join("usr/sbin"))?;
     symlink("../lib", root.join("usr/lib"))?;
     let mut libraries = BTreeSet::new();
-    let others: &[&str] = if programs.test.1 == "nic" { &[] } else { &OTHER_TOOLS };
+    let others: &[&str] =
+        if programs.tests.iter().all(|(_, name)| name == "nic") { &[] } else { &OTHER_TOOLS };
     for tool in TOOLS.iter().chain(others) {
         // What is not here is not called: the tests of soft-RoCE say so where its tools are missing.
         if let Some(path) = on_path(tool) {
@@ -118,7 +124,9 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
         let name = program.file_name().context("a program has a name")?;
         copy_stripped(program, &root.join("bin").join(name), &mut libraries)?;
     }
-    copy_stripped(&programs.test.0, &root.join("tests").join(&programs.test.1), &mut libraries)?;
+    for (program, name) in &programs.tests {
+        copy_stripped(program, &root.join("tests").join(name), &mut libraries)?;
+    }
     for path in DATA.map(Path::new) {
         copy_data(path, &root, &mut libraries)?;
     }
@@ -259,4 +267,20 @@ fn on_path(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let places = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     places.map(|place| place.join(program)).find(|file| file.is_file())
+}
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn programs_are_found_among_the_messages_of_cargo() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"kind":["lib"],"name":"sluice"},"executable":null}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"sluice"},"executable":"/t/debug/sluice"}
+{"reason":"compiler-artifact","target":{"kind":["bin"],"name":"sluiced"},"executable":"/t/debug/sluiced"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "sluice"), Some("/t/debug/sluice".into()));
+        assert_eq!(executable(messages, "sluiced"), Some("/t/debug/sluiced".into()));
+        assert_eq!(executable(messages, "nic"), None);
+    }
 }

@@ -23,6 +23,13 @@ pub struct Kernel {
     pub place: PathBuf,
 }
 
+impl Kernel {
+    /// Its modules were indexed, which is done last.
+    fn has_index(&self) -> bool {
+        self.root.join("lib/modules").join(&self.release).join("modules.dep").is_file()
+    }
+}
+
 /// The package that always depends on the newest kernel.
 const META: &str = "linux-image-amd64";
 
@@ -33,8 +40,13 @@ const PARTS: [&str; 4] = ["linux-image-", "linux-binary-", "linux-modules-", "li
 pub fn fetch(suite: &str) -> Result<Kernel> {
     let place = place().join(suite);
     let root = place.join("root");
-    if let Ok(kernel) = unpacked(&root, &place) {
+    if let Ok(kernel) = unpacked(&root, &place)
+        && kernel.has_index()
+    {
         return Ok(kernel);
+    }
+    if root.exists() {
+        std::fs::remove_dir_all(&root)?; // what an earlier call began, and did not end
     }
     say(&format!("the newest kernel of Debian {suite} (delete {} to fetch a newer one)", place.display()));
     let apt = Apt::new(&place.join("apt"), suite)?;

@@ -27,10 +27,10 @@ pub struct Vm {
     /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12, bookworm 6.1.
     #[arg(long, default_value = "trixie-backports")]
     suite: String,
-    /// The test program: a file of tests/tests, without its ending. `nic`, the default, is made for the machine that is booted; of
-    /// others all tests are run that are not ignored.
+    /// Test programs, once or several times: files of tests/tests, without their endings. `nic`, the default, is made for the
+    /// machine that is booted; of others all tests are run that are not ignored.
     #[arg(long, default_value = "nic")]
-    test: String,
+    test: Vec<String>,
     /// Virtual CPUs.
     #[arg(long, default_value_t = 1)]
     cpus: u32,
@@ -78,6 +78,10 @@ fn command(vm: &Vm) -> String {
         return line.clone();
     }
     let filter = vm.filter.as_deref().unwrap_or_default();
-    let which = if vm.test == "nic" { "--ignored" } else { "" };
-    format!("/tests/{} --test-threads=1 --nocapture {which} {filter}", vm.test)
+    let mut lines = "failed=0\n".to_owned();
+    for test in &vm.test {
+        let which = if test == "nic" { "--ignored" } else { "" };
+        lines += &format!("/tests/{test} --test-threads=1 --nocapture {which} {filter} || failed=1\n");
+    }
+    lines + "[ $failed = 0 ]"
 }
