@@ -5,7 +5,8 @@
 //! If the core is its own and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken would delay each frame by some
 //! 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an ordinary weight, since it does
 //! little but look, and whoever wants the core may carry its frames. That the core is its own it takes from its turns: where
-//! more than a millisecond lies between two of them, others want it, and for the next 200 ms it is as on a busy one.
+//! more than a millisecond lies between two of them, others want it, and for the next 200 ms it is as on a busy one; for twice as
+//! long each time that they want it again once it looks for long.
 //! Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
@@ -22,8 +23,10 @@ const RARE_NS: Nanos = 100_000;
 const PERIOD_NS: Nanos = 10_000_000;
 /// A turn that begins later after the last one was held up by others.
 const HELD_UP_NS: Nanos = 1_000_000;
-/// A loop that was not held up for this long has its core for itself.
+/// A loop that was not held up for this long has its core for itself …
 const ALONE_NS: Nanos = 200_000_000;
+/// … or for this long, where it was wrong about that again and again.
+const MAX_ALONE_NS: Nanos = 16 * ALONE_NS;
 
 /// What a loop knows of its rest.
 #[derive(Debug)]
@@ -35,30 +38,56 @@ pub struct Rest {
     moves: u64,
     period_began: Instant,
     looks_long: bool,
+    /// It has looked for long since then.
+    long_since: Instant,
+    /// A loop that was not held up for so long is taken to be alone.
+    alone_ns: Nanos,
 }
 
 impl Rest {
     /// Of a loop that begins, and does not know yet whether it is alone.
     pub fn new(now: Instant) -> Self {
-        Self { moved_at: now, held_up_at: now, moves: 0, period_began: now, looks_long: false }
+        Self {
+            moved_at: now,
+            held_up_at: now,
+            moves: 0,
+            period_began: now,
+            looks_long: false,
+            long_since: now,
+            alone_ns: ALONE_NS,
+        }
     }
 
     /// So much time lay between this turn and the last, awake.
     #[inline]
     pub fn note_turn(&mut self, now: Instant, nanos: Nanos) {
         if nanos > HELD_UP_NS {
-            (self.held_up_at, self.looks_long) = (now, false);
+            self.note_others(now);
         }
         if now.since(self.period_began) >= PERIOD_NS {
             self.end_period(now);
         }
     }
 
+    /// Others want the core.
+    #[cold]
+    fn note_others(&mut self, now: Instant) {
+        if self.looks_long {
+            let was_right = now.since(self.long_since) > self.alone_ns;
+            self.alone_ns = if was_right { ALONE_NS } else { (2 * self.alone_ns).min(MAX_ALONE_NS) };
+        }
+        (self.held_up_at, self.looks_long) = (now, false);
+    }
+
     #[cold]
     fn end_period(&mut self, now: Instant) {
         let apart = now.since(self.period_began) / self.moves.max(1);
-        let is_alone = now.since(self.held_up_at) > ALONE_NS;
+        let is_alone = now.since(self.held_up_at) > self.alone_ns;
+        let looked_long = self.looks_long;
         self.looks_long = is_alone && (BUSY_NS..RARE_NS).contains(&apart);
+        if self.looks_long && !looked_long {
+            self.long_since = now;
+        }
         (self.period_began, self.moves) = (now, 0);
     }
 
@@ -129,7 +158,7 @@ mod tests {
         const APART_NS: Nanos = 20_000;
         let mut now = Instant(0);
         let mut rest = Rest::new(now);
-        move_on(&mut rest, &mut now, Instant(2 * ALONE_NS), APART_NS);
+        move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
         rest.note_turn(now, HELD_UP_NS);
         assert!(rest.looks_long());
         let held_up_at = now;
@@ -139,5 +168,28 @@ mod tests {
         assert!(!rest.looks_long());
         move_on(&mut rest, &mut now, held_up_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
         assert!(rest.looks_long());
+    }
+
+    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long, it begins anew.
+    #[test]
+    fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
+        const APART_NS: Nanos = 20_000;
+        let mut now = Instant(0);
+        let mut rest = Rest::new(now);
+        let mut waits = |rest: &mut Rest, alone_for: Nanos| {
+            let began = now;
+            while !rest.looks_long() {
+                let next = now + APART_NS;
+                move_on(rest, &mut now, next, APART_NS);
+            }
+            let waited = now.since(began);
+            let next = now + alone_for;
+            move_on(rest, &mut now, next, APART_NS);
+            rest.note_turn(now, HELD_UP_NS + 1);
+            waited / ALONE_NS
+        };
+        let times = [0; 7].map(|alone_for| waits(&mut rest, alone_for));
+        assert_eq!(times, [1, 2, 4, 8, 16, 16, 16], "times 200 ms");
+        assert_eq!([MAX_ALONE_NS + ALONE_NS, 0].map(|alone_for| waits(&mut rest, alone_for)), [16, 1]);
     }
 }

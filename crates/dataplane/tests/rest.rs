@@ -10,7 +10,7 @@ use switch::{HeapMemory, Instant, Nanos, Switch};
 use wire::mac::MacAddr;
 
 const FRAMES: usize = 64;
-const TURN_NS: Nanos = 10_000;
+const TURN_NS: Nanos = 20_000;
 
 /// Sleeps no longer than a turn takes, and writes down what weight the loop takes, and when.
 struct Sleeper<'a> {
