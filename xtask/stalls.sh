@@ -23,13 +23,13 @@ run() {
         --interval 0 --json >"$work/seen" 2>/dev/null &
     beside=$!
     for core in $(seq 0 $(($(nproc) - 1))); do
-        timeout "$((seconds + 1))" taskset -c "$core" sh -c 'while :; do :; done' &
+        taskset -c "$core" bash -c "while [ \$SECONDS -le $seconds ]; do :; done" &
         beside="$beside $!"
     done
     ip netns exec "$id-out" "$bin/sluice" host --interface h-in --core 1 --no-drop 3 --duration "${seconds}s" --interval 0 \
         --flow "to=$(ip netns exec "$id-out" cat /sys/class/net/h-out/address),priority=3,size=64,rate=100M" --json \
         >"$work/sent" 2>/dev/null
-    "$bin/sluice" --socket "$work/s" show counters --json >"$work/counters"
+    "$bin/sluice" show counters --socket "$work/s" --json >"$work/counters"
     python3 - "$work" "$1" <<'P'
 import json, sys
 
@@ -42,7 +42,8 @@ xoff = sum(port["pfc_sent"]["xoff_frames"][3] for port in now["ports"])
 kernel = ["rx_fill_ring_empty_frames", "rx_ring_full_frames", "rx_dropped_frames"]
 lost = sum(group["dropped"]["frames"] for group in now["groups"])
 lost += sum(port["kernel_lost_frames"] + sum(port["kernel"][name] for name in kernel) for port in now["ports"])
-sent = sum(flow["sent_frames"] for flow in json.load(open(f"{work}/sent"))["sent"])
+report = json.loads(open(f"{work}/sent").readlines()[-1])
+sent = sum(flow["sent_frames"] for flow in report["sent"])
 print(scheduling, *late, f"{now['loop_worst_stall_ns'] / 1e6:.1f} ms", f"{xoff} XOFF", f"{lost} lost", f"{sent} sent")
 P
     stop
