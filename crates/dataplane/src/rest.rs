@@ -2,9 +2,9 @@
 //!
 //! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
 //! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
-//! If the core is its own and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken would delay each frame by some
-//! 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an ordinary weight, since it does
-//! little but look, and whoever wants the core may carry its frames. That the core is its own it takes from its turns: where
+//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken would delay each frame by some
+//! 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an ordinary weight, since
+//! whoever wants the core may carry its frames. That the core is its own it takes from its turns: where
 //! more than a millisecond lies between two of them, others want it, and for the next 200 ms it is as on a busy one; for twice as
 //! long each time that they want it again once it looks for long.
 //! Source: docs/performance.md, "Latency"; sched(7).
@@ -19,6 +19,8 @@ const LONG_LOOK_NS: Nanos = 200_000;
 const BUSY_NS: Nanos = 10_000;
 /// … and at the most.
 const RARE_NS: Nanos = 100_000;
+/// It does little but look where it takes so many turns for one that moves something: turns full of frames are far apart, too.
+const LOOKS: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;
 /// A turn that begins later after the last one was held up by others.
@@ -34,6 +36,8 @@ pub struct Rest {
     /// Something moved then for the last time.
     moved_at: Instant,
     held_up_at: Instant,
+    /// Turns since the period began, but those after a sleep.
+    turns: u64,
     /// Turns that moved something since then.
     moves: u64,
     period_began: Instant,
@@ -50,6 +54,7 @@ impl Rest {
         Self {
             moved_at: now,
             held_up_at: now,
+            turns: 0,
             moves: 0,
             period_began: now,
             looks_long: false,
@@ -61,6 +66,7 @@ impl Rest {
     /// So much time lay between this turn and the last, awake.
     #[inline]
     pub fn note_turn(&mut self, now: Instant, nanos: Nanos) {
+        self.turns += 1;
         if nanos > HELD_UP_NS {
             self.note_others(now);
         }
@@ -84,11 +90,12 @@ impl Rest {
         let apart = now.since(self.period_began) / self.moves.max(1);
         let is_alone = now.since(self.held_up_at) > self.alone_ns;
         let looked_long = self.looks_long;
-        self.looks_long = is_alone && (BUSY_NS..RARE_NS).contains(&apart);
+        let looks = self.turns >= LOOKS * self.moves;
+        self.looks_long = is_alone && looks && (BUSY_NS..RARE_NS).contains(&apart);
         if self.looks_long && !looked_long {
             self.long_since = now;
         }
-        (self.period_began, self.moves) = (now, 0);
+        (self.period_began, self.turns, self.moves) = (now, 0, 0);
     }
 
     /// This turn moved something.
@@ -120,7 +127,22 @@ mod tests {
         while *now < until {
             *now = *now + apart;
             rest.note_move(*now);
-            rest.note_turn(*now, apart.min(HELD_UP_NS)); // of longer ones it slept
+            for _ in 0..LOOKS {
+                rest.note_turn(*now, apart.min(HELD_UP_NS)); // of longer ones it slept
+            }
+        }
+    }
+
+    /// Turns of 64 frames, one after the other, are as far apart as single frames that are rare.
+    #[test]
+    fn a_loop_with_much_to_do_keeps_its_weight() {
+        let mut now = Instant(0);
+        let mut rest = Rest::new(now);
+        while now < Instant(5 * ALONE_NS) {
+            now = now + 40_000;
+            rest.note_move(now);
+            rest.note_turn(now, 40_000);
+            assert!(!rest.looks_long());
         }
     }
 
