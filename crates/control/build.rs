@@ -27,7 +27,7 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 7] = [
+const OF_THE_DAEMON: [&str; 8] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
@@ -35,6 +35,7 @@ const OF_THE_DAEMON: [&str; 7] = [
     "xdp_mode",
     "vlan_tags_restored",
     "mtu_bytes",
+    "link",
 ];
 
 /// Lists that `sluice show --json` has rows of, instead of one list inside the other.
@@ -134,5 +135,6 @@ fn fields(file: &FileDescriptorProto) -> String {
 
 /// The message is part of a snapshot.
 fn is_counted(message: &DescriptorProto) -> bool {
-    STRUCTS.iter().any(|(name, _)| *name == message.name()) || message.name() == "ByDropLevel"
+    let others = ["ByDropLevel", "Link", "Caution"];
+    STRUCTS.iter().any(|(name, _)| *name == message.name()) || others.contains(&message.name())
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use pcap_file::pcap::PcapReader;
 use testbed::{Bed, Namespace, Process, Station, eventually};
 
 /// A capture on a host's interface; it ends when this goes away.
@@ -25,7 +26,7 @@ impl Capture {
         let mut tcpdump = namespace.command("tcpdump");
         tcpdump.args(["-i", interface, "-n", "-p", "-U", "--immediate-mode", "-Z", "root"]);
         // Its ring has places of the longest packet that it expects: with the default it has but eight.
-        tcpdump.args(["-s", "2048", "-B", "8192", "-w"]);
+        tcpdump.args(["-s", "16384", "-B", "32768", "-w"]);
         let mut tcpdump = Process::start("tcpdump", tcpdump.arg(&file).args(filter.split_whitespace()))?;
         tcpdump.wait_for("a capture", |line| line.contains("listening on").then_some(()))?;
         // With -U the head of the file is written at once.
@@ -33,6 +34,18 @@ impl Capture {
             Ok(file.metadata().is_ok_and(|file| file.len() >= 24).then_some(()))
         })?;
         Ok(Self { file, _tcpdump: tcpdump })
+    }
+
+    /// The frames so far, with the tags that the kernel took off and libpcap put back.
+    pub fn frames(&self) -> Result<Vec<Vec<u8>>> {
+        let mut reader = PcapReader::new(std::fs::File::open(&self.file)?)?;
+        let mut frames = Vec::new();
+        // One that is just being written may be cut off.
+        while let Some(Ok(packet)) = reader.next_packet() {
+            ensure!(packet.data.len() == packet.orig_len as usize, "a frame of {} bytes", packet.orig_len);
+            frames.push(packet.data.into_owned());
+        }
+        Ok(frames)
     }
 
     /// What tshark reads in these fields of the frames that match `filter` (in tshark's language) so far.

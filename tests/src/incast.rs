@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, Daemon, Host, Namespace, Station};
+use testbed::{Bed, Daemon, Host, Namespace, Station, idle};
 
 use crate::{
     AMPLE_HEADROOM_CELLS, Run, flow, group_config, port_config, run, slow_port_config, switch_config,
@@ -40,12 +40,30 @@ impl Incast {
 
     /// Each sender sends 100 Mbit/s of no-drop priority 3, and as much of priority 0.
     pub fn run(&self, daemon: &Daemon, duration: Duration) -> Result<Run> {
+        let (sending, receiving) = self.hosts(duration)?;
+        run(&[daemon], sending, vec![receiving], duration)
+    }
+
+    /// The same traffic for as long as `meanwhile` takes, two minutes at most; what that gave, once the switch is at rest.
+    pub fn run_while<T>(&self, daemon: &Daemon, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
+        let (mut sending, receiving) = self.hosts(Duration::from_secs(120))?;
+        sending.iter_mut().try_for_each(Host::go)?;
+        let result = meanwhile();
+        Host::stop_all(sending)?;
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+        receiving.stop()?;
+        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
+        result
+    }
+
+    /// The senders, which wait for their "go", and the receiver.
+    fn hosts(&self, duration: Duration) -> Result<(Vec<Host>, Host)> {
         let lasts = format!("{}s", duration.as_secs());
         let flows = [flow(&self.receiver.mac(), 3, "100M"), flow(&self.receiver.mac(), 0, "100M")];
         let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
         let start = |at| self.bed.host(at, &flows, &arguments);
-        let sending = self.senders.iter().map(start).collect::<Result<Vec<Host>>>()?;
+        let sending = self.senders.iter().map(start).collect::<Result<_>>()?;
         let receiving = self.bed.host(&self.receiver, &[], &["--speed", "100M", "--no-drop", "3"])?;
-        run(&[daemon], sending, vec![receiving], duration)
+        Ok((sending, receiving))
     }
 }

@@ -4,6 +4,7 @@
 //! they are started. Programs under test are found by [`testbed::binary`].
 
 mod capture;
+mod catalogue;
 mod checksums;
 mod datagrams;
 mod fetch;
@@ -23,6 +24,7 @@ use testbed::{
 };
 
 pub use capture::Capture;
+pub use catalogue::{Sample, catalogue, lengths};
 pub use checksums::Checksums;
 pub use datagrams::datagrams;
 pub use fetch::fetch;

@@ -2,9 +2,8 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
 use testbed::{Namespace, port, thousands};
 use tests::Incast;
 
@@ -35,18 +34,13 @@ fn a_browser_shows_what_the_switch_says() -> Result<()> {
     let incast = Incast::new()?;
     let daemon = incast.daemon("\n[metrics]\nenabled = true\npage = true\n")?;
     let (dir, netns) = (incast.bed.dir(), &incast.switch);
-    let meanwhile = std::thread::scope(|scope| {
-        let meanwhile = scope.spawn(|| {
-            daemon.until("frames wait", |now| {
-                (port(now, "c").ok()?.queues[2].waiting_frames > 0).then_some(())
-            })?;
-            browse(dir, netns)
-        });
-        incast.run(&daemon, Duration::from_secs(6))?;
-        meanwhile.join().map_err(|_| anyhow!("it panicked meanwhile"))?
+    let under_load = incast.run_while(&daemon, || {
+        daemon
+            .until("frames wait", |now| (port(now, "c").ok()?.queues[2].waiting_frames > 0).then_some(()))?;
+        browse(dir, netns)
     })?;
     for shown in [">a, priority 3<", ">b, priority 3<", ">c, queue 2<", "<canvas"] {
-        ensure!(meanwhile.contains(shown), "{shown}\n{meanwhile}");
+        ensure!(under_load.contains(shown), "{shown}\n{under_load}");
     }
 
     // At rest nothing changes between two looks.

@@ -46,6 +46,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         port.xdp_mode.clear();
         port.vlan_tags_restored = false;
         port.mtu_bytes = 0;
+        port.link = None;
     }
     v1::Snapshot {
         memory_frames: 0,

@@ -19,7 +19,7 @@ const fn package(name: &'static str, shown_by: &'static str, needed_for: &'stati
 }
 
 /// Everything that building and the demo need, and most tests.
-const PACKAGES: [Package; 19] = [
+const PACKAGES: [Package; 20] = [
     package("clang", "clang", "compiling the XDP program"),
     package("llvm", "llvm-strip", "compiling the XDP program"),
     package("gcc", "gcc", "building libbpf and libxdp"),
@@ -37,6 +37,7 @@ const PACKAGES: [Package; 19] = [
     package("busybox-static", "busybox", "tests of DHCP"),
     package("tcpdump", "tcpdump", "tests of what is on the wire"),
     package("tshark", "tshark", "tests of what is on the wire"),
+    package("socat", "socat", "tests of taps"),
     package("ethtool", "ethtool", "looking at interfaces"),
     package("valgrind", "valgrind", "counting instructions"),
 ];

@@ -65,7 +65,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         links: _,
         warnings: _,
     } = new;
-    let Dataplane { cores, scheduling, pauses_on_overload, spare_ports } = dataplane;
+    let Dataplane { cores, scheduling, pauses_on_overload, spare_ports, pfc_test } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
@@ -73,6 +73,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
     changes.restart_value("dataplane: overload", &before, &now);
     changes.restart_value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
+    changes.restart_value("dataplane: pfc_test", &old.dataplane.pfc_test.name(), &pfc_test.name());
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.restart_value("recorder: always", &old.recorder.always, always);
@@ -467,6 +468,12 @@ interface = \"veth1\"
             ("[port.b]", "[port.c]", &["port.b: removed", "port.c: added"], &[]),
             (ports, &swapped, &["port.a: place in the file 0 → 1", "port.b: place in the file 1 → 0"], &[]),
             ("[buffer]", "[dataplane]\nspare_ports = 5\n[buffer]", &[], &["dataplane: spare_ports 2 → 5"]),
+            (
+                "[buffer]",
+                "[dataplane]\npfc_test = \"all\"\n[buffer]",
+                &[],
+                &["dataplane: pfc_test \"nics\" → \"all\""],
+            ),
         ] {
             let new = parse(&FILE.replacen(from, to, 1));
             let found = changes(&old, &new);

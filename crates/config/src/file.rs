@@ -64,6 +64,8 @@ pub struct Dataplane {
     /// RX queues that memory is set aside for beyond those of the ports there are: a port with one queue may be added for each,
     /// without a restart.
     pub spare_ports: usize,
+    /// Which ports try at the start whether PFC frames get out and in.
+    pub pfc_test: PfcTest,
 }
 
 /// Places for ports that are added later: 32 MiB each.
@@ -76,6 +78,7 @@ impl Default for Dataplane {
             scheduling: Scheduling::ShortSlices,
             pauses_on_overload: true,
             spare_ports: SPARE_PORTS,
+            pfc_test: PfcTest::Nics,
         }
     }
 }
@@ -94,6 +97,30 @@ pub struct RecorderSettings {
 impl Default for RecorderSettings {
     fn default() -> Self {
         Self { always: false, freeze_on_loss: true, memory_bytes: 256 << 20 }
+    }
+}
+
+/// Which ports try at the start whether PFC frames get out and in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PfcTest {
+    /// None.
+    Off,
+    /// Those on NICs: there are some that eat such frames.
+    Nics,
+    /// All.
+    All,
+}
+
+impl PfcTest {
+    const ALL: [Self; 3] = [Self::Off, Self::Nics, Self::All];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Nics => "nics",
+            Self::All => "all",
+        }
     }
 }
 
@@ -275,6 +302,10 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
     if let Some(pauses) = section.choice("overload", &overload, &[], report) {
         dataplane.pauses_on_overload = pauses.value;
+    }
+    let tests = PfcTest::ALL.map(|test| (test.name(), test));
+    if let Some(test) = section.choice("pfc_test", &tests, &[], report) {
+        dataplane.pfc_test = test.value;
     }
     if let Some(ports) = section.number("spare_ports", 0..=MAX_PORTS, report) {
         dataplane.spare_ports = ports.value;

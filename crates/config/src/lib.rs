@@ -9,6 +9,7 @@
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
+//! pfc_test = "nics"                # ports that try at the start whether PFC frames get out and in: or all, or off
 //!
 //! [control]
 //! socket = "/run/sluice/lab.sock"  # this is the default
@@ -265,12 +266,12 @@ mod words;
 pub use crate::advice::headroom_shortage;
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
 pub use crate::changes::{Changes, changes};
-pub use crate::file::{Config, Dataplane, RecorderSettings, Scheduling, parse};
+pub use crate::file::{Config, Dataplane, PfcTest, RecorderSettings, Scheduling, parse};
 pub use crate::fix::{Fix, fix};
 pub use crate::lasting::{Headroom, headrooms, spell_time};
 pub use crate::metrics::Metrics;
 pub use crate::mistakes::{Mistake, Mistakes};
-pub use crate::mtus::mtu_warning;
+pub use crate::mtus::{headroom_mtu_warning, mtu_warning};
 pub use crate::ports::{CABLE_M, Link, MTU_BYTES};
 pub use crate::preset::{PRESETS, Preset};
 pub use crate::sensor::SensorPath;

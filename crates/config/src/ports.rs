@@ -5,8 +5,8 @@
 
 use std::ops::RangeInclusive;
 
-use switch::PortSettings;
 use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
+use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
 use crate::alarm::PortAlarmTable;
 use crate::buffer::Buffer;
@@ -28,7 +28,7 @@ const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
 /// Metres of a cable: optics for more do not go with PFC.
 pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
 /// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
-pub const MTU_BYTES: RangeInclusive<u32> = 64..=9216;
+pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
 
 /// What a port's cable is said to be.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! `[dataplane]`, and the time for which neighbours are paused.
 
-use config::{Config, Dataplane, Scheduling};
+use config::{Config, Dataplane, PfcTest, Scheduling};
 use switch::pfc_sent::Timing;
 
 #[track_caller]
@@ -17,6 +17,7 @@ fn defaults() {
         scheduling: Scheduling::ShortSlices,
         pauses_on_overload: true,
         spare_ports: 2,
+        pfc_test: PfcTest::Nics,
     };
     for text in ["", "[dataplane]", "[dataplane]\nscheduling = \"short-slices\"\noverload = \"pause\""] {
         assert_eq!(parse(text).dataplane, defaults, "{text}");
@@ -33,7 +34,13 @@ fn scheduling() {
         let dataplane = parse(&format!("[dataplane]\ncores = [1]\nscheduling = \"{name}\"")).dataplane;
         assert_eq!(
             dataplane,
-            Dataplane { cores: vec![1], scheduling: expected, pauses_on_overload: true, spare_ports: 2 },
+            Dataplane {
+                cores: vec![1],
+                scheduling: expected,
+                pauses_on_overload: true,
+                spare_ports: 2,
+                pfc_test: PfcTest::Nics
+            },
             "{name}"
         );
     }
@@ -44,6 +51,14 @@ fn overload() {
     for (name, pauses_on_overload) in [("pause", true), ("drop", false)] {
         let dataplane = parse(&format!("[dataplane]\noverload = \"{name}\"")).dataplane;
         assert_eq!(dataplane, Dataplane { pauses_on_overload, ..Dataplane::default() }, "{name}");
+    }
+}
+
+#[test]
+fn pfc_test() {
+    for (name, pfc_test) in [("off", PfcTest::Off), ("nics", PfcTest::Nics), ("all", PfcTest::All)] {
+        let dataplane = parse(&format!("[dataplane]\npfc_test = \"{name}\"")).dataplane;
+        assert_eq!(dataplane, Dataplane { pfc_test, ..Dataplane::default() }, "{name}");
     }
 }
 

@@ -120,7 +120,7 @@ const WRONG_PORTS: &[&str] = &[
     "trust = \"none\"\ndot1p_to_drop_level = [0, 0, 0, 0, 0, 0, 0, 1]",
     // the cable
     "cable_m = 100001\nmtu = 63",
-    "mtu = 9217\ncable_m = \"10m\"",
+    "mtu = 9239\ncable_m = \"10m\"",
     // pools and profiles
     "buffer.egress.queue.1.pool = 4",
     "buffer.ingress.priority.1.pool = -1",

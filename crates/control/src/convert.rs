@@ -9,7 +9,7 @@ use switch::{DropReason, Snapshot};
 use crate::v1;
 
 /// What the switch does not know of a port, because it belongs to the interface below.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct PortFacts {
     /// Linux interface.
     pub interface: String,
@@ -19,6 +19,8 @@ pub struct PortFacts {
     pub vlan_tags_restored: bool,
     /// Its MTU in bytes.
     pub mtu_bytes: u32,
+    /// What else there is to know of it.
+    pub link: v1::Link,
 }
 
 /// What the switch does not know of the daemon around it.
@@ -52,12 +54,13 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
 /// Leaves the ports at these places in the message, in this order, with what is known of their interfaces.
 pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item = (usize, &'f PortFacts)>) {
     let mut places = std::mem::take(&mut message.ports);
-    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes }) in ports {
+    for (place, PortFacts { interface, xdp_mode, vlan_tags_restored, mtu_bytes, link }) in ports {
         message.ports.push(v1::Port {
             interface: interface.clone(),
             xdp_mode: xdp_mode.clone(),
             vlan_tags_restored: *vlan_tags_restored,
             mtu_bytes: *mtu_bytes,
+            link: Some(link.clone()),
             ..std::mem::take(&mut places[place])
         });
     }

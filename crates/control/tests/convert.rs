@@ -22,6 +22,7 @@ fn facts(interface: &str) -> PortFacts {
         xdp_mode: "native".into(),
         vlan_tags_restored: true,
         mtu_bytes: 1500,
+        link: v1::Link { rx_queues: 2, ..v1::Link::default() },
     }
 }
 
@@ -71,6 +72,7 @@ fn numbers_text_and_flags() {
     assert_eq!((left.name.as_str(), left.interface.as_str(), left.overhead_bytes), ("left", "a-left", 24));
     assert_eq!((right.name.as_str(), right.interface.as_str()), ("right", "a-right"));
     assert_eq!((right.xdp_mode.as_str(), right.vlan_tags_restored, right.mtu_bytes), ("native", true, 1500));
+    assert_eq!(right.link.as_ref().map(|link| link.rx_queues), Some(2));
     assert_eq!((right.up, right.held, left.up, left.held), (true, true, false, false));
 }
 

@@ -11,7 +11,9 @@ use crate::rest::Rest;
 use crate::turn::Turn;
 use crate::wait::Wait;
 use switch::counters::{TURN_TIMES, turn_time};
-use switch::{FrameId, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Switch, SwitchSettings};
+use switch::{
+    FrameId, FrameRoom, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Switch, SwitchSettings,
+};
 use wire::mac::MacAddr;
 use wire::set::Set64;
 
@@ -63,7 +65,7 @@ impl<P: Port> Core<P> {
     /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that it may have later; `memory_frames`
     /// is the number of frames in all.
     pub fn new(
-        switch: Switch,
+        mut switch: Switch,
         ports: Vec<P>,
         memory: P::Memory,
         memory_frames: usize,
@@ -72,8 +74,7 @@ impl<P: Port> Core<P> {
     ) -> Self {
         assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
         assert!(ports.len() >= switch.places(), "all ports of the switch");
-        let mut switch = switch;
-        switch.set_longest_frame(memory.max_len());
+        switch.set_frame_room(FrameRoom::of(&memory));
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         Self {
@@ -115,7 +116,11 @@ impl<P: Port> Core<P> {
                 looks_long = !looks_long;
                 waiter.set_weight(!looks_long);
             }
-            if self.turn(now) {
+            let moved = self.turn(now);
+            if self.rest.asks(now) {
+                self.rest.note_core(now, waiter.others_had_core());
+            }
+            if moved {
                 self.rest.note_move(now);
             } else if let Some(nanos) = self.may_sleep(now) {
                 self.heartbeat.sleep();
@@ -170,6 +175,8 @@ impl<P: Port> Core<P> {
             if !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
+            } else if let Some(trouble) = self.ports[port].take_trouble() {
+                self.mailbox.tell(Reply::Trouble(port, trouble));
             }
         }
         moved
@@ -417,7 +424,7 @@ impl<P: Port> Core<P> {
         self.turns += 1;
         if let Some(last) = self.last_turn.replace(now) {
             let nanos = now.since(last);
-            self.rest.note_turn(now, nanos);
+            self.rest.note_turn(nanos);
             self.worst_stall_ns = self.worst_stall_ns.max(nanos);
             self.awake_ns += nanos;
             self.turns_by_time[turn_time(nanos)] += 1;
@@ -425,10 +432,11 @@ impl<P: Port> Core<P> {
     }
 }
 
-/// Frames that the kernel had nowhere to put, or that waited in an RX ring when it was closed.
+/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that no port takes in.
 fn dropped(kernel: &KernelCounters) -> u64 {
     kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames
         + kernel.rx_dropped_frames
         + kernel.rx_closed_frames
+        + kernel.rx_too_long_frames
 }

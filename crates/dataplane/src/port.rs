@@ -12,6 +12,13 @@ pub enum Trouble {
     Down(i32),
     /// The queueing discipline that the port had put on its interface could not be taken off.
     QdiscStays(i32),
+    /// So many frames came in, since this was last told, that were longer than any that a port takes in.
+    TooLong {
+        /// How many.
+        frames: u64,
+        /// The length of the longest, in bytes without FCS.
+        longest_bytes: u32,
+    },
 }
 
 /// A port as its loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.

@@ -22,6 +22,8 @@ use wire::mac::MacAddr;
 use wire::set::Set8;
 use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
+use crate::turn::LOOK_AHEAD;
+
 /// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
 pub const HEADER_BYTES: usize = 40;
 /// The same of a frame that comes in where the tag inside a tunnel counts.
@@ -259,7 +261,10 @@ impl Recorder {
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
             self.of_port(Tag::Completed, port, |out| {
                 out.put_u16_le(frames.len() as u16);
-                frames.iter().for_each(|frame| out.put_u32_le(frame.index() as u32));
+                let places = more(out, 4 * frames.len()).chunks_exact_mut(4);
+                for (place, frame) in places.zip(frames) {
+                    place.copy_from_slice(&(frame.index() as u32).to_le_bytes());
+                }
             });
         }
     }
@@ -275,7 +280,10 @@ impl Recorder {
         self.of_port(Tag::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
             out.put_u16_le(frames.len() as u16);
-            for Received { frame, len } in frames {
+            for (place, Received { frame, len }) in frames.iter().enumerate() {
+                if let Some(ahead) = frames.get(place + LOOK_AHEAD) {
+                    memory.prefetch(&ahead.frame);
+                }
                 put_header(out, header_bytes, frame, *len, memory.bytes(frame, usize::from(*len)));
             }
         });
@@ -411,21 +419,41 @@ pub(crate) fn header_bytes(switch: &Switch, port: usize) -> usize {
     }
 }
 
+/// So many bytes more at the end, to be written.
+#[inline]
+fn more(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
+    let start = out.len();
+    out.resize(start + bytes, 0);
+    &mut out[start..]
+}
+
 #[inline]
 fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16, bytes: &[u8]) {
-    let mut entry = [0; 6 + TUNNEL_HEADER_BYTES];
+    if let (HEADER_BYTES, Some(header)) = (header_bytes, bytes.first_chunk::<HEADER_BYTES>()) {
+        // Of a length that the compiler knows: a few moves, no call.
+        let mut entry = [0; 6 + HEADER_BYTES];
+        entry[6..].copy_from_slice(header);
+        put_name(&mut entry, frame, len);
+        out.extend_from_slice(&entry);
+    } else {
+        let header = &bytes[..bytes.len().min(header_bytes)];
+        let entry = more(out, 6 + header.len());
+        entry[6..].copy_from_slice(header);
+        put_name(entry, frame, len);
+    }
+}
+
+/// A frame's number and length.
+#[inline]
+fn put_name(entry: &mut [u8], frame: &FrameId, len: u16) {
     entry[..4].copy_from_slice(&(frame.index() as u32).to_le_bytes());
     entry[4..6].copy_from_slice(&len.to_le_bytes());
-    let header = bytes.len().min(header_bytes);
-    entry[6..6 + header].copy_from_slice(&bytes[..header]);
-    out.extend_from_slice(&entry[..6 + header]);
 }
 
 fn put_outgoing(out: &mut Vec<u8>, frames: &[Outgoing]) {
     out.put_u16_le(frames.len() as u16);
-    for Outgoing { frame, len } in frames {
-        out.put_u32_le(frame.index() as u32);
-        out.put_u16_le(*len);
+    for (entry, Outgoing { frame, len }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
+        put_name(entry, frame, *len);
     }
 }
 

@@ -9,6 +9,7 @@
 use bytes::{Buf, TryGetError};
 use switch::{
     Event, FrameId, HeapMemory, Instant, Mark, Memory, Outgoing, Received, Snapshot, Switch, SwitchSettings,
+    chunks_of,
 };
 
 use wire::mac::MacAddr;
@@ -17,7 +18,8 @@ use wire::set::Set8;
 use crate::recorder::{TUNNEL_HEADER_BYTES, Tag, header_bytes};
 
 /// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
-const FRAME_BYTES: usize = if TUNNEL_HEADER_BYTES > 128 { TUNNEL_HEADER_BYTES } else { 128 };
+const FRAME_BYTES: usize = 128;
+const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES);
 
 /// Why a replay ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -88,21 +90,51 @@ struct Stage {
     outgoing: Vec<Outgoing>,
 }
 
-/// Memory in which as many frames are free as were free in the recording, so that it runs out where that did.
+/// Memory in which as many frames are free as were free in the recording, so that it runs out where that did. A long one counts
+/// as the pieces that it lay in.
 #[derive(Debug)]
 struct StageMemory {
     heap: HeapMemory,
     free_frames: usize,
+    /// Bytes of a piece in the recording.
+    chunk_bytes: usize,
+    /// By frame: the pieces that it lies in beyond the first.
+    more: Vec<u8>,
+}
+
+impl StageMemory {
+    /// Takes frame `frame`, of `len` bytes, whose pieces are not counted as free any more.
+    fn set_len(&mut self, frame: &FrameId, len: usize) {
+        if let Some(more) = self.more.get_mut(frame.index()) {
+            *more = (chunks_of(len, self.chunk_bytes) - 1) as u8;
+        }
+    }
 }
 
 impl Memory for StageMemory {
     fn alloc(&mut self) -> Option<FrameId> {
-        self.free_frames = self.free_frames.checked_sub(1)?;
-        self.heap.alloc()
+        self.alloc_for(1)
+    }
+
+    fn alloc_for(&mut self, len: usize) -> Option<FrameId> {
+        self.free_frames = self.free_frames.checked_sub(chunks_of(len, self.chunk_bytes))?;
+        let frame = self.heap.alloc()?;
+        self.set_len(&frame, len);
+        Some(frame)
+    }
+
+    fn make_room(&mut self, frame: &FrameId, len: usize) -> bool {
+        let Some(more) = self.more.get(frame.index()) else { return true };
+        let needed = chunks_of(len, self.chunk_bytes).saturating_sub(1 + usize::from(*more));
+        let Some(left) = self.free_frames.checked_sub(needed) else { return false };
+        self.free_frames = left;
+        self.more[frame.index()] += needed as u8;
+        true
     }
 
     fn free(&mut self, frame: FrameId) {
-        self.free_frames += 1;
+        let more = self.more.get_mut(frame.index()).map_or(0, std::mem::take);
+        self.free_frames += 1 + usize::from(more);
         self.heap.free(frame);
     }
 
@@ -376,7 +408,10 @@ impl Stage {
     fn of(switch: Switch) -> Self {
         let frames = switch.memory_frames();
         let heap = HeapMemory::with_taken(frames, FRAME_BYTES, |index| switch.has_frame(index));
-        let memory = StageMemory { free_frames: heap.free_frames(), heap };
+        let chunk_bytes = usize::from(switch.frame_room().chunk_bytes);
+        let more = |frame| chunks_of(switch.frame_len(frame).into(), chunk_bytes) - 1;
+        let more = (0..frames).map(|frame| more(frame) as u8).collect();
+        let memory = StageMemory { free_frames: heap.free_frames(), heap, chunk_bytes, more };
         Self { switch, memory, names: (0..frames as u32).collect(), outgoing: Vec::new() }
     }
 
@@ -412,6 +447,7 @@ impl Stage {
             let frame = self.memory.heap.alloc();
             let frame = frame.ok_or_else(|| Error::Differs("there is no memory for what came in".into()))?;
             self.name(recorded, &frame)?;
+            self.memory.set_len(&frame, len.into());
             let bytes = self.memory.heap.bytes_mut(&frame, len.into());
             bytes.fill(0);
             let header = bytes.len().min(header_bytes(&self.switch, port));
@@ -463,4 +499,27 @@ pub fn difference(recorded: &Snapshot, replayed: &Snapshot) -> Option<String> {
         }
     }
     Some("the snapshots are not of the same length".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long frame takes and gives back what it took in the recording, and memory is short when that was.
+    #[test]
+    fn a_long_frame_counts_as_its_pieces() {
+        let heap = HeapMemory::new(8, FRAME_BYTES);
+        let mut memory = StageMemory { heap, free_frames: 8, chunk_bytes: 1792, more: vec![0; 8] };
+        let short = memory.alloc_for(1792).unwrap();
+        let long = memory.alloc_for(9018).unwrap();
+        assert_eq!(memory.free_frames(), 1);
+        assert!(memory.alloc_for(1793).is_none() && memory.free_frames() == 1);
+        assert!(memory.make_room(&long, 9022) && memory.free_frames() == 1, "it has room");
+        assert!(memory.make_room(&short, 1796) && memory.free_frames() == 0);
+        assert!(!memory.make_room(&short, 1792 * 2 + 1));
+        memory.free(long);
+        assert_eq!(memory.free_frames(), 6);
+        memory.free(short);
+        assert_eq!(memory.free_frames(), 8);
+    }
 }

@@ -2,11 +2,14 @@
 //!
 //! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
 //! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
-//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken would delay each frame by some
-//! 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an ordinary weight, since
-//! whoever wants the core may carry its frames. That the core is its own it takes from its turns: where
-//! more than a millisecond lies between two of them, others want it, and for the next 200 ms it is as on a busy one; for twice as
-//! long each time that they want it again once it looks for long.
+//!
+//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken
+//! would delay each frame by some 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an
+//! ordinary weight, since whoever wants the core may carry its frames.
+//!
+//! That the core is its own it takes from its turns: where more than a millisecond lies between two of them, and another thread
+//! had the core meanwhile, others want it, and for the next 200 ms it is as on a busy one; for twice as long each time that they
+//! want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
 //! Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
@@ -23,7 +26,7 @@ const RARE_NS: Nanos = 100_000;
 const LOOKS: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;
-/// A turn that begins later after the last one was held up by others.
+/// A turn that begins later after the last one was held up.
 const HELD_UP_NS: Nanos = 1_000_000;
 /// A loop that was not held up for this long has its core for itself …
 const ALONE_NS: Nanos = 200_000_000;
@@ -35,6 +38,9 @@ const MAX_ALONE_NS: Nanos = 16 * ALONE_NS;
 pub struct Rest {
     /// Something moved then for the last time.
     moved_at: Instant,
+    /// A turn began late, and it is not known yet why.
+    is_late: bool,
+    /// Others had the core meanwhile, the last time.
     held_up_at: Instant,
     /// Turns since the period began, but those after a sleep.
     turns: u64,
@@ -53,6 +59,7 @@ impl Rest {
     pub fn new(now: Instant) -> Self {
         Self {
             moved_at: now,
+            is_late: false,
             held_up_at: now,
             turns: 0,
             moves: 0,
@@ -65,18 +72,30 @@ impl Rest {
 
     /// So much time lay between this turn and the last, awake.
     #[inline]
-    pub fn note_turn(&mut self, now: Instant, nanos: Nanos) {
+    pub fn note_turn(&mut self, nanos: Nanos) {
         self.turns += 1;
-        if nanos > HELD_UP_NS {
+        self.is_late |= nanos > HELD_UP_NS;
+    }
+
+    /// It wants to know whether others had the core since it last asked: now and then, and after a turn that began late.
+    #[inline]
+    pub fn asks(&self, now: Instant) -> bool {
+        self.is_late || now.since(self.period_began) >= PERIOD_NS
+    }
+
+    /// The answer.
+    #[cold]
+    pub fn note_core(&mut self, now: Instant, others_had_it: bool) {
+        if self.is_late && others_had_it {
             self.note_others(now);
         }
+        self.is_late = false;
         if now.since(self.period_began) >= PERIOD_NS {
             self.end_period(now);
         }
     }
 
     /// Others want the core.
-    #[cold]
     fn note_others(&mut self, now: Instant) {
         if self.looks_long {
             let was_right = now.since(self.long_since) > self.alone_ns;
@@ -85,7 +104,6 @@ impl Rest {
         (self.held_up_at, self.looks_long) = (now, false);
     }
 
-    #[cold]
     fn end_period(&mut self, now: Instant) {
         let apart = now.since(self.period_began) / self.moves.max(1);
         let is_alone = now.since(self.held_up_at) > self.alone_ns;
@@ -122,13 +140,21 @@ impl Rest {
 mod tests {
     use super::*;
 
+    /// A turn that began so long after the last, during which others had the core if it was late.
+    fn turn(rest: &mut Rest, now: Instant, nanos: Nanos) {
+        rest.note_turn(nanos);
+        if rest.asks(now) {
+            rest.note_core(now, true);
+        }
+    }
+
     /// Something moves every `apart` until `until`.
     fn move_on(rest: &mut Rest, now: &mut Instant, until: Instant, apart: Nanos) {
         while *now < until {
             *now = *now + apart;
             rest.note_move(*now);
             for _ in 0..LOOKS {
-                rest.note_turn(*now, apart.min(HELD_UP_NS)); // of longer ones it slept
+                turn(rest, *now, apart.min(HELD_UP_NS)); // of longer ones it slept
             }
         }
     }
@@ -141,7 +167,7 @@ mod tests {
         while now < Instant(5 * ALONE_NS) {
             now = now + 40_000;
             rest.note_move(now);
-            rest.note_turn(now, 40_000);
+            turn(&mut rest, now, 40_000);
             assert!(!rest.looks_long());
         }
     }
@@ -181,10 +207,14 @@ mod tests {
         let mut now = Instant(0);
         let mut rest = Rest::new(now);
         move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
-        rest.note_turn(now, HELD_UP_NS);
+        turn(&mut rest, now, HELD_UP_NS);
         assert!(rest.looks_long());
+        rest.note_turn(10 * HELD_UP_NS);
+        assert!(rest.asks(now));
+        rest.note_core(now, false);
+        assert!(rest.looks_long(), "the machine stood still, and nobody else wanted the core");
         let held_up_at = now;
-        rest.note_turn(now, HELD_UP_NS + 1);
+        turn(&mut rest, now, HELD_UP_NS + 1);
         assert_eq!((rest.looks_long(), look_ns(&rest, now)), (false, LOOK_NS));
         move_on(&mut rest, &mut now, held_up_at + ALONE_NS, APART_NS);
         assert!(!rest.looks_long());
@@ -207,7 +237,7 @@ mod tests {
             let waited = now.since(began);
             let next = now + alone_for;
             move_on(rest, &mut now, next, APART_NS);
-            rest.note_turn(now, HELD_UP_NS + 1);
+            turn(rest, now, HELD_UP_NS + 1);
             waited / ALONE_NS
         };
         let times = [0; 7].map(|alone_for| waits(&mut rest, alone_for));

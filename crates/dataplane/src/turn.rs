@@ -12,6 +12,7 @@
 use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::checksum;
+use wire::ip::DsField;
 use wire::set::Set64;
 
 use crate::port::Port;
@@ -24,7 +25,7 @@ pub const TX_BATCH: usize = 256;
 /// Places in a TX ring that data leave to PFC.
 const PFC_ROOM: usize = 1;
 /// Headers are fetched into the cache so many frames before they are read.
-const LOOK_AHEAD: usize = 6;
+pub(crate) const LOOK_AHEAD: usize = 6;
 /// Completions for which there is room from the start: two full TX rings.
 const COMPLETIONS: usize = 4096;
 
@@ -195,10 +196,16 @@ impl Turn {
             if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
                 memory.prefetch(&ahead.frame);
             }
-            let bytes = memory.bytes_mut(&received.frame, usize::from(received.len));
+            let len = usize::from(received.len);
+            let bytes = memory.bytes_mut(&received.frame, len);
+            let is_together = bytes.len() == len;
             let arrival = switch.look(number, received, bytes);
             if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
-                checksum::finish_transport(bytes, field);
+                if is_together {
+                    checksum::finish_transport(bytes, field);
+                } else {
+                    finish_long(memory, &arrival, field);
+                }
             }
             self.arrivals.push(arrival);
         }
@@ -295,6 +302,14 @@ impl Turn {
             switch.kernel_lost(number, lost);
         }
     }
+}
+
+/// Finishes the transport checksum of a frame whose bytes do not all lie together.
+#[cold]
+fn finish_long<M: Memory>(memory: &mut M, arrival: &Arrival, field: DsField) {
+    memory.whole(&arrival.frame, usize::from(arrival.charge.len), |bytes| {
+        checksum::finish_transport(bytes, field)
+    });
 }
 
 /// The order of the ports in a turn: round the ring from any port, in either direction, by chance, so that each of two ports

@@ -26,7 +26,7 @@ pub struct Args {
     /// A flow to send, such as "to=02:00:00:00:00:02,priority=3,size=1000,rate=600M"
     ///
     /// to=MAC: destination. rate=RATE: bits a second of frame bytes (without FCS). size=BYTES: frame length without FCS,
-    /// with the tag, 64 to 1514 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
+    /// with the tag, 64 to 9234 (1000). priority=0-7: 802.1p priority and egress queue (0). count=N: end after N frames,
     /// however long that takes within --duration. start=DURATION: wait before it begins (0). vid=0-4094: VLAN of the tag
     /// (0: priority tag). untagged: send without a tag. ecn=ect0|ect1|ce|not-ect: send IPv4/UDP packets (to port 4791, as
     /// RoCEv2) with this ECN field, size 100 at least; without it frames are no IP, and no switch can mark them. May be
@@ -340,9 +340,9 @@ mod tests {
             (&["--flow", "to=02:00:00:00:00:02,rate=0"], "rate=0: a rate lies between 1 bit/s and 1000G"),
             (
                 &["--flow", "to=02:00:00:00:00:02,rate=1M,size=63"],
-                "size=63: write a whole number from 64 to 1514",
+                "size=63: write a whole number from 64 to 9234",
             ),
-            (&["--flow", "to=02:00:00:00:00:02,rate=1M,size=1515"], "from 64 to 1514"),
+            (&["--flow", "to=02:00:00:00:00:02,rate=1M,size=9235"], "from 64 to 9234"),
             (
                 &["--flow", "to=02:00:00:00:00:02,rate=1M,priority=8"],
                 "priority=8: write a whole number from 0 to 7",

@@ -13,7 +13,7 @@ use endpoint::pause::PauseTimer;
 use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 
-/// What a queue may send in a turn: at least the longest frame.
+/// What a queue may send in a turn; the longest frame, if there is a longer one.
 const TURN_BYTES: u32 = 1514;
 
 /// Frames that fall due within this time leave together, so that a host does not wake for each.
@@ -61,6 +61,8 @@ pub struct Egress {
     shaper: Option<Shaper>,
     /// The queue whose turn it is.
     turn: usize,
+    /// What it may send in it.
+    turn_bytes: u32,
 }
 
 #[derive(Debug, Default)]
@@ -80,12 +82,14 @@ impl Egress {
             pauses: std::array::from_fn(|_| PauseTimer::new(reaction_delay_ns)),
             shaper: speed_bps.map(|speed| Shaper::new(speed, now)),
             turn: 0,
+            turn_bytes: TURN_BYTES,
         }
     }
 
     /// One more flow, the last in the order.
     pub fn add(&mut self, flow: FlowQueue) {
         self.queues[usize::from(flow.priority)].flows.push(self.flows.len());
+        self.turn_bytes = self.turn_bytes.max(flow.size_bytes.into());
         self.flows.push(flow);
     }
 
@@ -123,7 +127,7 @@ impl Egress {
                 return Some(departure);
             }
             self.turn = (self.turn + 1) % PRIORITIES;
-            self.queues[self.turn].deficit += TURN_BYTES;
+            self.queues[self.turn].deficit += self.turn_bytes;
         }
         None
     }

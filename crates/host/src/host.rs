@@ -31,6 +31,8 @@ use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
 /// Frames taken from the port in one turn.
 const RECEIVE_BATCH: usize = 256;
+/// Bytes of the longest frame that a host of an ordinary MTU sends.
+const ORDINARY_BYTES: usize = 1514;
 /// While frames are with the kernel, look again after this long: completions wake nobody.
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
@@ -134,6 +136,8 @@ impl<P: Port> Host<P> {
     /// A host on `port`, whose frames lie in `memory` and number below `frames`. It announces itself and waits.
     pub fn new(settings: HostSettings, port: P, memory: P::Memory, frames: usize, now: Instant) -> Self {
         let loads = vec![Load::default(); frames];
+        let longest_bytes =
+            settings.flows.iter().map(|flow| usize::from(flow.size_bytes)).fold(ORDINARY_BYTES, usize::max);
         Self {
             egress: Egress::new(settings.speed_bps, settings.reaction_delay_ns, now),
             sent: vec![Sent::default(); settings.flows.len()],
@@ -142,7 +146,7 @@ impl<P: Port> Host<P> {
             cnps_sent: 0,
             cnps_received: 0,
             pauses: std::array::from_fn(|priority| Pause { priority: priority as u8, ..Pause::default() }),
-            in_flight: InFlight { loads, bytes: 0, frames: 0, by_priority: [0; PRIORITIES] },
+            in_flight: InFlight { loads, bytes: 0, longest_bytes, frames: 0, by_priority: [0; PRIORITIES] },
             settings,
             port,
             memory,
@@ -254,7 +258,11 @@ impl<P: Port> Host<P> {
                     _ => self.control_ignored += 1,
                 },
                 header => {
-                    let wish = self.receiver.receive(bytes, header.as_ref(), now);
+                    let mut wish = None;
+                    self.memory.whole(&frame, usize::from(len), |bytes| {
+                        wish = self.receiver.receive(bytes, header.as_ref(), now);
+                        false
+                    });
                     self.heed(wish, now);
                 }
             }
@@ -437,9 +445,12 @@ impl<P: Port> Host<P> {
 
     /// Writes a frame; there is a free one.
     fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
-        let Some(frame) = self.memory.alloc() else { return };
-        let bytes = self.memory.bytes_mut(&frame, usize::from(load.len));
-        frame::write(bytes, to, self.settings.mac, tag, ecn, content);
+        let len = usize::from(load.len);
+        let Some(frame) = self.memory.alloc_for(len) else { return };
+        self.memory.whole(&frame, len, |bytes| {
+            frame::write(bytes, to, self.settings.mac, tag, ecn, content);
+            true
+        });
         self.in_flight.add(&frame, load);
         self.outgoing.push(Outgoing { frame, len: load.len });
     }
@@ -534,6 +545,7 @@ impl<P: Port> Host<P> {
 /// Frames that the kernel lost.
 fn lost(kernel: &KernelCounters) -> u64 {
     kernel.rx_dropped_frames
+        + kernel.rx_too_long_frames
         + kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames
         + kernel.tx_busy

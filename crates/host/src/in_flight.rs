@@ -1,7 +1,6 @@
 //! The frames of a host that the kernel has and has not completed. They cannot be called back when a pause comes, so they
 //! are bounded.
 
-use crate::frame::MAX_BYTES;
 use switch::FrameId;
 use switch::settings::PRIORITIES;
 
@@ -17,6 +16,8 @@ pub(crate) struct InFlight {
     /// By frame number: what it carries.
     pub(crate) loads: Vec<Load>,
     pub(crate) bytes: usize,
+    /// Bytes of the longest frame that it sends.
+    pub(crate) longest_bytes: usize,
     pub(crate) frames: usize,
     pub(crate) by_priority: [u64; PRIORITIES],
 }
@@ -50,7 +51,7 @@ impl Load {
 impl InFlight {
     /// One more frame, even of the largest size, may be handed to the kernel.
     pub(crate) fn has_room(&self) -> bool {
-        self.frames < IN_FLIGHT_FRAMES && self.bytes + usize::from(MAX_BYTES) <= IN_FLIGHT_BYTES
+        self.frames < IN_FLIGHT_FRAMES && self.bytes + self.longest_bytes <= IN_FLIGHT_BYTES
     }
 
     /// A frame goes to the kernel.

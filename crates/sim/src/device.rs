@@ -101,7 +101,7 @@ impl Device {
     ) -> Self {
         let every = of_ns(settings.turn_ns);
         let settings = switch_settings(node, settings, scenario, wires);
-        let memory_frames = frames_needed(&settings) + SPARE_FRAMES;
+        let memory_frames = frames_needed(&settings, usize::MAX) + SPARE_FRAMES;
         let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
         let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
         lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));

@@ -12,6 +12,7 @@ use config::reader::too_long;
 use config::{Config, Headroom, Mistake, Mistakes, spell_time};
 use serde::Serialize;
 use switch::SwitchSettings;
+use xdp::Caution;
 
 use crate::output;
 use crate::socket::Daemon;
@@ -111,8 +112,8 @@ struct Verdict {
     notes: Vec<Note>,
     /// Headroom that lasts shorter than a loop stands still.
     short: Vec<Note>,
-    /// MTUs that differ, of interfaces that are there.
-    mtus: Option<Note>,
+    /// What is to be said of interfaces that are there: MTUs that differ, what harms frames.
+    links: Vec<Note>,
 }
 
 /// What is said of a setting without its place in the file.
@@ -138,13 +139,13 @@ impl Verdict {
                 Err(mistakes) => Outcome::Wrong(mistakes),
             },
         };
-        let (mut notes, mut short, mut mtus) = (Vec::new(), Vec::new(), None);
+        let (mut notes, mut short, mut links) = (Vec::new(), Vec::new(), Vec::new());
         if let Outcome::Right(config) = &outcome {
             notes = self::notes(config, stall);
             short = stall.map_or(Vec::new(), |stall| self::short(config, stall));
-            mtus = self::mtus(config);
+            links = mtus(config).into_iter().chain(cautions(config)).collect();
         }
-        Self { name, outcome, notes, short, mtus }
+        Self { name, outcome, notes, short, links }
     }
 
     /// For people.
@@ -156,7 +157,7 @@ impl Verdict {
                 if !config.warnings.list().is_empty() {
                     eprintln!("{:?}", miette::Report::new(config.warnings.clone()));
                 }
-                self.mtus.iter().for_each(|note| eprintln!("{}: warning: {}", self.name, note.text));
+                self.links.iter().for_each(|note| eprintln!("{}: warning: {}", self.name, note.text));
                 self.short.iter().for_each(|note| eprintln!("{}: warning: {}; {CURE}", self.name, note.text));
             }
             Outcome::Wrong(mistakes) => eprintln!("{:?}", miette::Report::new(mistakes.clone())),
@@ -170,7 +171,7 @@ impl Verdict {
         match &self.outcome {
             Outcome::Right(config) => {
                 let mut messages = self.all("warning", &config.warnings);
-                messages.extend(self.mtus.iter().map(|note| self.note("warning", note, None)));
+                messages.extend(self.links.iter().map(|note| self.note("warning", note, None)));
                 messages.extend(self.short.iter().map(|note| self.note("warning", note, Some(CURE))));
                 messages.extend(self.notes.iter().map(|note| self.note("note", note, None)));
                 messages
@@ -232,15 +233,31 @@ fn notes(config: &Config, stall: Option<&Stall>) -> Vec<Note> {
     std::iter::once(of_buffer).chain(of_ports).chain(of_loop).collect()
 }
 
-/// MTUs that differ, of the interfaces that are in this network namespace now.
-fn mtus(config: &Config) -> Option<Note> {
-    let ports = config.switch.ports.iter().zip(&config.interfaces);
-    let mtus = ports.filter_map(|(port, interface)| {
-        let mtu = std::fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).ok()?;
-        Some((port.name.as_str(), mtu.trim().parse().ok()?))
-    });
-    let text = config::mtu_warning(mtus.collect::<Vec<_>>())?;
-    Some(Note { setting: "port".to_owned(), text })
+/// MTUs that differ, and those that headroom is not reckoned for, of the interfaces that are in this network namespace now.
+fn mtus(config: &Config) -> Vec<Note> {
+    let (mut mtus, mut notes) = (Vec::new(), Vec::new());
+    let switch = active(config);
+    for ((port, interface), link) in switch.ports.iter().zip(&config.interfaces).zip(&config.links) {
+        let Ok(facts) = xdp::facts(interface) else { continue };
+        mtus.push((port.name.as_str(), facts.mtu_bytes));
+        let text = config::headroom_mtu_warning(port, link, facts.mtu_bytes);
+        notes.extend(text.map(|text| Note { setting: format!("port.{}.mtu", port.name), text }));
+    }
+    notes.extend(config::mtu_warning(mtus).map(|text| Note { setting: "port".to_owned(), text }));
+    notes
+}
+
+/// What harms frames about the interfaces that are in this network namespace now.
+fn cautions(config: &Config) -> Vec<Note> {
+    let mut notes = Vec::new();
+    for (port, interface) in config.switch.ports.iter().zip(&config.interfaces) {
+        let Ok(facts) = xdp::facts(interface) else { continue };
+        let text = |Caution { setting, harm, cure }| format!("port {}: {setting}: {harm}: {cure}", port.name);
+        let setting = format!("port.{}.interface", port.name);
+        let found = xdp::cautions(interface, &facts, None).into_iter().map(text);
+        notes.extend(found.map(|text| Note { setting: setting.clone(), text }));
+    }
+    notes
 }
 
 /// Headroom that a loop which stands still once so long lets overflow.
@@ -282,7 +299,7 @@ fn print_json(verdicts: &[Verdict]) -> Result<()> {
 fn exit_code(verdicts: &[Verdict], strict: bool) -> ExitCode {
     let has_warnings = |verdict: &Verdict| match &verdict.outcome {
         Outcome::Right(config) => {
-            !config.warnings.list().is_empty() || !verdict.short.is_empty() || verdict.mtus.is_some()
+            !config.warnings.list().is_empty() || !verdict.short.is_empty() || !verdict.links.is_empty()
         }
         Outcome::Wrong(_) | Outcome::Unreadable(_) => false,
     };

@@ -13,7 +13,7 @@ use control::server::{MAX_REQUESTS, Reader, Request};
 use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
 use dataplane::{Command, Handle, Reply, Trouble};
 use switch::settings::MAX_PORTS;
-use switch::{Description, Event, Severity, Snapshot};
+use switch::{Description, Event, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
@@ -25,6 +25,7 @@ use crate::lives::Lives;
 use crate::log::Log;
 use crate::machine::Machine;
 use crate::orders::{self, Step};
+use crate::pfc_test;
 use crate::recording::Recording;
 use crate::stall::Stalls;
 use crate::watermarks::Watermarks;
@@ -131,6 +132,8 @@ pub struct Conductor {
     live: Live,
     /// For how long it was held up.
     stalls: Stalls,
+    /// Whether PFC frames get out and in.
+    pfc_test: pfc_test::Test,
     /// Commands that found the ring full.
     commands: VecDeque<Command>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
@@ -144,8 +147,8 @@ pub struct Conductor {
     /// Orders that wait their turn: one at a time is carried out.
     orders: VecDeque<Asked>,
     under_way: Option<UnderWay>,
-    /// What was last said of MTUs that differ.
-    mtu_warning: Option<String>,
+    /// What was last said of MTUs: the kind of event, the port's place, the message.
+    mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
 }
 
@@ -156,7 +159,7 @@ impl Conductor {
         live: Live,
         (lives, links): (Lives, Links),
         log: Log,
-        stalls: Stalls,
+        (stalls, pfc_test): (Stalls, pfc_test::Test),
         events: Events,
     ) -> Self {
         Self {
@@ -168,6 +171,7 @@ impl Conductor {
             recording: Recording::new(live.config().recorder, MAX_PORTS),
             live,
             stalls,
+            pfc_test,
             commands: VecDeque::new(),
             snapshot: Some(Box::default()),
             watermarks: Watermarks::default(),
@@ -175,7 +179,7 @@ impl Conductor {
             waiting: Vec::new(),
             orders: VecDeque::new(),
             under_way: None,
-            mtu_warning: None,
+            mtu_warnings: Vec::new(),
             stopped: None,
         }
     }
@@ -298,7 +302,8 @@ impl Conductor {
         for event in self.lives.events() {
             self.events.note_now(event);
         }
-        let looks = self.snapshot.is_some() && self.stalls.is_due(Instant::now());
+        let now = Instant::now();
+        let looks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
         if (looks || !self.waiting.is_empty())
             && let Some(snapshot) = self.snapshot.take()
         {
@@ -326,6 +331,9 @@ impl Conductor {
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
         self.events.note_lost(snapshot.events_lost);
         self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
+        if let Some(event) = self.pfc_test.see(&snapshot, Instant::now()) {
+            self.events.note_now(event);
+        }
         let mut message = convert::snapshot(&snapshot, &self.facts());
         let readers: Vec<Reader> =
             self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
@@ -409,14 +417,21 @@ impl Conductor {
     }
 
     fn note_trouble(&self, port: usize, trouble: Trouble) {
-        let (kind, errno, what) = match trouble {
-            Trouble::Down(errno) => ("port_unusable", errno, "the interface cannot be used any more"),
+        let error = io::Error::from_raw_os_error;
+        let (kind, what) = match trouble {
+            Trouble::Down(errno) => {
+                ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
+            }
             Trouble::QdiscStays(errno) => {
-                ("qdisc_stays", errno, "the queueing discipline of the port stays on its interface")
+                let what = "the queueing discipline of the port stays on its interface";
+                ("qdisc_stays", format!("{what}: {}", error(errno)))
+            }
+            Trouble::TooLong { frames, longest_bytes } => {
+                ("frames_too_long", too_long(frames, longest_bytes))
             }
         };
         let interface = self.live.places().interface(port).unwrap_or("a removed port");
-        let message = format!("{interface}: {what}: {}", io::Error::from_raw_os_error(errno));
+        let message = format!("{interface}: {what}");
         self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
     }
 
@@ -426,6 +441,17 @@ impl Conductor {
         }
         self.events.note(at, event.describe());
     }
+}
+
+/// What came in that is longer than any line carries, and what helps.
+fn too_long(frames: u64, longest_bytes: u32) -> String {
+    let (frames, were) =
+        if frames == 1 { ("a frame".to_owned(), "was") } else { (format!("{frames} frames"), "were") };
+    format!(
+        "{frames} of up to {longest_bytes} bytes came in and {were} dropped, as no port takes in more than {LONGEST_RECEIVED_BYTES}: \
+         an MTU above 9216, frames that a device merged (`ethtool -K DEVICE gro off lro off`, below a macvlan on its lower \
+         device), or segments that a guest left to its tap (QEMU's `host_tso4=off,host_tso6=off,host_ufo=off`)"
+    )
 }
 
 /// Why a port cannot be added.

@@ -7,8 +7,8 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
-use control::PortFacts;
-use xdp::{Dock, PacketSocket, XdpMode, XdpPort};
+use control::{PortFacts, v1};
+use xdp::{Caution, Dock, PacketSocket, XdpMode, XdpPort};
 
 /// What the thread is told to do with a port.
 #[derive(Debug)]
@@ -17,6 +17,7 @@ enum Task {
     Close,
     Open,
     Attach,
+    Look,
 }
 
 /// What a place is given to open a port on that was none before.
@@ -50,6 +51,8 @@ pub enum Answer {
     },
     /// It could not be opened, or frames not be let in, for this reason.
     Failed(String),
+    /// What there is to know of its interface now.
+    Looked(v1::Link),
 }
 
 /// The thread and what it is told.
@@ -108,6 +111,11 @@ impl Keeper {
         self.tell(port, Task::Attach);
     }
 
+    /// Looks at its interface anew.
+    pub fn look(&self, port: usize) {
+        self.tell(port, Task::Look);
+    }
+
     fn tell(&self, port: usize, task: Task) {
         if let Some(tasks) = &self.tasks {
             let _ = tasks.send((port, task)); // it lives as long as this
@@ -140,6 +148,7 @@ fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
             keeper.close();
             return Answer::Closed;
         }
+        Task::Look => Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode()))),
         Task::Open => keeper.open().map(|()| Answer::Opened),
         Task::Attach => keeper.attach().map(|fds| Answer::Attached {
             facts: facts(keeper),
@@ -156,6 +165,24 @@ fn facts(keeper: &xdp::Keeper) -> PortFacts {
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
         mtu_bytes: 0, // the kernel tells it, whenever it changes
+        link: link(keeper.interface(), keeper.xdp_mode()),
+    }
+}
+
+/// What there is to know of an interface whose program runs in this mode; nothing of one that is gone.
+pub fn link(interface: &str, mode: XdpMode) -> v1::Link {
+    let facts = xdp::facts(interface).unwrap_or_default();
+    let cautions = xdp::cautions(interface, &facts, Some(mode));
+    let caution = |Caution { setting, harm, cure }| v1::Caution { setting, harm, cure };
+    v1::Link {
+        kind: facts.kind,
+        driver: facts.driver,
+        rx_queues: facts.rx_queues,
+        tx_queues: facts.tx_queues,
+        link_speed_bps: 0, // as the MTU
+        promiscuous: facts.promiscuous,
+        zero_copy: false, // sockets are bound to copy
+        cautions: cautions.into_iter().map(caution).collect(),
     }
 }
 

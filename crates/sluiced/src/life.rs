@@ -89,6 +89,11 @@ impl Life {
         Self { stage: Stage::Opening, has_carrier: true, open_after: now }
     }
 
+    /// Frames come in.
+    pub fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
     /// Frames are being let in.
     pub fn is_attaching(&self) -> bool {
         self.stage == Stage::Attaching

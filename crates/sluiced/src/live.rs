@@ -113,7 +113,7 @@ impl Live {
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), Refusal> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
         let places = self.places.of(&config)?;
-        let needed = frames_needed(&config.switch);
+        let needed = frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES);
         if needed > self.frames {
             restart.push(format!(
                 "buffer: memory for {needed} frames (a frame a cell), as {} were set aside at the start",

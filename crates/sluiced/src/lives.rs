@@ -6,9 +6,9 @@
 //!
 //! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be another file's.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use control::PortFacts;
+use control::{PortFacts, v1};
 use dataplane::Command;
 use switch::{Description, Severity, SwitchSettings};
 use tracing::warn;
@@ -18,6 +18,9 @@ use crate::guard::{Gate, Guard};
 use crate::keeper::{Answer, Assignment, Keeper};
 use crate::life::{Happening, Life, Step};
 use crate::links::{Interface, Links, Notice};
+
+/// How often interfaces are looked at.
+const LOOK_PACE: Duration = Duration::from_secs(2);
 
 /// The ports by their places.
 pub struct Lives {
@@ -29,6 +32,8 @@ pub struct Lives {
     altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
+    /// When interfaces are to be looked at again.
+    next_look: Instant,
     /// For the loop.
     commands: Vec<Command>,
     /// For the journal and the log.
@@ -76,6 +81,7 @@ impl Lives {
             keeper,
             altered: true,
             guard,
+            next_look: now + LOOK_PACE,
             commands: Vec::new(),
             events: Vec::new(),
         }
@@ -84,7 +90,9 @@ impl Lives {
     /// What clients are told of the interface of the port at this place.
     pub fn facts(&self, place: usize) -> Option<PortFacts> {
         let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
-        Some(PortFacts { mtu_bytes: interface.mtu, ..facts.clone() })
+        let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
+        facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
+        Some(facts)
     }
 
     /// The interface of the port at this place, as the kernel last described it.
@@ -124,6 +132,7 @@ impl Lives {
             xdp_mode: "native".to_owned(),
             vlan_tags_restored: false,
             mtu_bytes: 0,
+            link: v1::Link::default(),
         };
         let life = Life::opening(Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
@@ -207,8 +216,35 @@ impl Lives {
         self.happen(port, Happening::Posted(is_up));
     }
 
+    /// Has all interfaces looked at anew, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_PACE;
+        for (place, port) in self.ports.iter().enumerate() {
+            if port.as_ref().is_some_and(|port| port.life.is_open()) {
+                self.keeper.look(place);
+            }
+        }
+    }
+
+    /// Tells of what harms frames now and did not before.
+    fn take_link(&mut self, place: usize, link: v1::Link) {
+        let Some(Some(Port { facts, .. })) = self.ports.get_mut(place) else { return };
+        let before = std::mem::replace(&mut facts.link, link);
+        for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
+            let v1::Caution { setting, harm, cure } = caution;
+            let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
+            let event = Description::new("interface_harms_frames", Severity::Warning, message);
+            self.events.push(event.of_port(place));
+        }
+    }
+
     /// Takes what the loop has let go, what the keeper has done, and what it is time for.
     pub fn proceed(&mut self, settings: impl Fn() -> SwitchSettings) {
+        self.look();
         for port in 0..self.ports.len() {
             if self.keeper.has_been_left(port) {
                 self.happen(port, Happening::LetGo);
@@ -254,13 +290,22 @@ impl Lives {
             match answer {
                 Answer::Opened => coming.opened = Some(Ok(())),
                 Answer::Failed(why) => coming.opened = Some(Err(why)),
-                Answer::Assigned | Answer::Closed | Answer::Attached { .. } => {}
+                Answer::Assigned | Answer::Closed | Answer::Attached { .. } | Answer::Looked(_) => {}
             }
             return None;
         }
+        let link = match &answer {
+            Answer::Looked(link) | Answer::Attached { facts: PortFacts { link, .. }, .. } => {
+                Some(link.clone())
+            }
+            _ => None,
+        };
+        if let Some(link) = link {
+            self.take_link(number, link);
+        }
         let port = self.ports.get_mut(number)?.as_mut()?;
         Some(match answer {
-            Answer::Assigned => return None,
+            Answer::Assigned | Answer::Looked(_) => return None,
             Answer::Closed => Happening::Closed,
             Answer::Opened => Happening::Opened,
             // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not know them.

@@ -15,6 +15,7 @@ mod lives;
 mod log;
 mod machine;
 mod orders;
+mod pfc_test;
 mod places;
 mod ports;
 mod recording;

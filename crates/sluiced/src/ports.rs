@@ -3,13 +3,14 @@
 use anyhow::{Context, Result};
 use config::Config;
 use control::PortFacts;
+use control::v1::Caution;
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
 use xdp::{PortSetup, Umem, XdpPort};
 
-use crate::keeper::mode_name;
-use crate::links::{Interface, Kind};
+use crate::keeper::{link, mode_name};
+use crate::links::Interface;
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
 /// a guard takes to be heard whose own core, or whose neighbour's, is busy in the kernel.
@@ -59,6 +60,7 @@ impl OpenPorts {
                 xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
                 mtu_bytes: 0,
+                link: link(port.interface(), port.xdp_mode()),
             })
             .collect()
     }
@@ -79,9 +81,11 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
 /// Cells that a port which is added later may reserve beyond what its neighbours then reserve less, and its PFC frames.
 const SPARE_PORT_FRAMES: usize = 256;
 
-/// Frames of memory for what the switch may hold, with ports that may be added.
+/// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be longer than a frame of memory, the
+/// frames are of the smaller kind.
 pub fn switch_frames(config: &Config) -> usize {
-    switch::frames_needed(&config.switch) + config.dataplane.spare_ports * SPARE_PORT_FRAMES
+    switch::frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES)
+        + config.dataplane.spare_ports * SPARE_PORT_FRAMES
 }
 
 /// RX queues that memory is set aside for: those of these interfaces together, and spare ones.
@@ -114,6 +118,8 @@ pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
         info!(
             interface = facts.interface,
             kind = interface.kind.name(),
+            driver = facts.link.driver,
+            queues = facts.link.rx_queues,
             mac = %interface.mac,
             mtu = interface.mtu,
             xdp = facts.xdp_mode,
@@ -122,17 +128,17 @@ pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
             no_drop = if no_drop.is_empty() { "none".to_owned() } else { no_drop.join(",") },
             "port {}", settings.name
         );
-        cautions(&settings.name, settings.pfc.no_drop != 0, interface, facts);
+        cautions(&settings.name, interface, facts);
     }
 }
 
 /// What the user should know of a port that is not a plain veth.
-fn cautions(port: &str, pfc: bool, interface: &Interface, facts: &PortFacts) {
+fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
     let name = &interface.name;
     if facts.xdp_mode == "generic" {
         warn!(port, interface = name, "generic XDP: the driver knows no native XDP, so this port is slower");
     }
-    if interface.kind.is_virtual() && !facts.vlan_tags_restored {
+    if interface.kind.is_virtual() && !facts.vlan_tags_restored && facts.link.kind != "macvlan" {
         warn!(
             port,
             interface = name,
@@ -140,14 +146,8 @@ fn cautions(port: &str, pfc: bool, interface: &Interface, facts: &PortFacts) {
              host, `ethtool -K INTERFACE txvlan off`"
         );
     }
-    if pfc && interface.kind == Kind::Hardware {
-        warn!(
-            port,
-            interface = name,
-            "PFC in software is vetted on veth, virtio and tap only; some NICs swallow PFC frames or refuse to send \
-             them. Check that `ethtool -a {name}` and `dcb pfc show dev {name}` say off, and that XOFF frames leave and \
-             arrive (`sluice show pfc`)"
-        );
+    for Caution { setting, harm, cure } in &facts.link.cautions {
+        warn!(port, interface = name, setting, "{harm}: {cure}");
     }
 }
 

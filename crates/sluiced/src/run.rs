@@ -31,7 +31,7 @@ use crate::log::Log;
 use crate::machine::{Machine, check_core};
 use crate::ports::{self, OpenPorts};
 use crate::stall::Stalls;
-use crate::{report, socket};
+use crate::{pfc_test, report, socket};
 
 /// How long clients may take to hear that the switch is gone.
 const API_PATIENCE: Duration = Duration::from_millis(500);
@@ -121,8 +121,9 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         "sluiced is ready"
     );
 
+    let pfc_test = pfc_test::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
     let lives = Lives::new(keeper, guard, facts.into_iter().zip(queues).collect(), interfaces, &links);
-    let end = Conductor::new(handle, live, (lives, links), log.clone(), stalls, events)
+    let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;
     drop(socket_file);

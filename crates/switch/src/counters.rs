@@ -519,7 +519,7 @@ pub struct KernelCounters {
     pub rx_fill_ring_empty_frames: u64,
     /// Frames that found the RX ring full.
     pub rx_ring_full_frames: u64,
-    /// Frames that the kernel dropped on receipt for another reason (too long, …).
+    /// Frames that the kernel dropped on receipt for another reason.
     pub rx_dropped_frames: u64,
     /// Descriptors for receipt that the kernel refused.
     pub rx_invalid_frames: u64,
@@ -541,6 +541,8 @@ pub struct KernelCounters {
     pub rx_stray_frames: u64,
     /// Frames that waited in an RX ring when it was closed, as the port went down.
     pub rx_closed_frames: u64,
+    /// Frames longer than 9238 bytes, which no port takes in: several that were merged, or one that was to be segmented.
+    pub rx_too_long_frames: u64,
 }
 
 impl std::ops::AddAssign for KernelCounters {
@@ -559,6 +561,7 @@ impl std::ops::AddAssign for KernelCounters {
             tx_stray_frames,
             rx_stray_frames,
             rx_closed_frames,
+            rx_too_long_frames,
         } = other;
         self.rx_fill_ring_empty_frames += rx_fill_ring_empty_frames;
         self.rx_ring_full_frames += rx_ring_full_frames;
@@ -573,5 +576,6 @@ impl std::ops::AddAssign for KernelCounters {
         self.tx_stray_frames += tx_stray_frames;
         self.rx_stray_frames += rx_stray_frames;
         self.rx_closed_frames += rx_closed_frames;
+        self.rx_too_long_frames += rx_too_long_frames;
     }
 }

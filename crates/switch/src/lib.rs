@@ -51,7 +51,9 @@ pub use arrival::Arrival;
 pub use counters::{DropReason, KernelCounters, Snapshot};
 pub use event::{Description, Event, Severity};
 pub use frame::{FrameId, Outgoing, Received};
-pub use memory::{HeapMemory, Memory, frames_needed};
+pub use memory::{
+    FrameRoom, HeapMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, Memory, chunks_of, frames_needed,
+};
 pub use settings::{PortSettings, SwitchSettings};
 pub use time::{Instant, Nanos};
 pub use watermark::{Level, Mark};

@@ -4,28 +4,79 @@
 use crate::frame::FrameId;
 use crate::pfc_sent::MAX_IN_FLIGHT;
 use crate::settings::SwitchSettings;
+use serde::{Deserialize, Serialize};
+use wire::ethernet;
 
 /// Frames of memory that PFC may need beyond what cells account for.
 const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
 
-/// Frames of memory that the switch itself may hold: every cell a minimum-size frame, and PFC.
-pub fn frames_needed(settings: &SwitchSettings) -> usize {
+/// The longest frame that a port takes in, in bytes without FCS: an MTU of 9216, the Ethernet header and two 802.1Q tags.
+pub const LONGEST_RECEIVED_BYTES: usize = 9216 + 14 + 2 * 4;
+
+/// The longest frame that memory need have room for: the longest that comes in, and a tag that is put on.
+pub const LONGEST_BYTES: usize = LONGEST_RECEIVED_BYTES + ethernet::TAG_BYTES;
+
+/// How many pieces of `chunk_bytes` memory needs for a frame of `len` bytes, at least one.
+pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
+    len.div_ceil(chunk_bytes).max(1)
+}
+
+/// Frames of memory, of `chunk_bytes` each, that the switch itself may hold: every cell a minimum-size frame, and PFC. A frame of n
+/// chunks is longer than n - 1 of them, and so of at least n cells, unless a cell itself takes several.
+pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
+    let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
+    let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
     let cells = settings.buffer.shared_cells()
         + settings.buffer.headroom_cells
         + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
-    cells as usize + settings.port_count() * OWN_FRAMES_PER_PORT
+    cells as usize * of_a_cell + settings.port_count() * OWN_FRAMES_PER_PORT
 }
 
-/// A fixed number of equally large frames.
+/// What the switch must know of the memory that its frames lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRoom {
+    /// The longest frame that fits.
+    pub longest_bytes: u16,
+    /// Bytes of a frame that lie together: a longer one takes several frames of memory.
+    pub chunk_bytes: u16,
+}
+
+impl FrameRoom {
+    /// As much as there can be.
+    pub const MOST: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
+
+    /// That of a memory.
+    pub fn of(memory: &impl Memory) -> Self {
+        let bytes = |bytes| u16::try_from(bytes).unwrap_or(u16::MAX);
+        Self { longest_bytes: bytes(memory.max_len()), chunk_bytes: bytes(memory.chunk_bytes()) }
+    }
+}
+
+/// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its headers together, the rest not.
 pub trait Memory {
     /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are taken.
     fn alloc(&mut self) -> Option<FrameId>;
+    /// Takes a free frame with room for `len` bytes; `None` when there is not as much.
+    #[inline]
+    fn alloc_for(&mut self, _len: usize) -> Option<FrameId> {
+        self.alloc()
+    }
     /// Gives a frame back.
     fn free(&mut self, frame: FrameId);
-    /// The first `len` bytes of a frame, from its destination address on.
+    /// The first `len` bytes of a frame, from its destination address on, or as many of them as lie together.
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8];
-    /// The first `len` bytes of a frame, to be written.
+    /// The same bytes, to be written.
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8];
+    /// Shows all of the first `len` bytes of a frame, in one piece. `work` says whether it has changed any; so does this.
+    #[inline]
+    fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        work(self.bytes_mut(frame, len))
+    }
+    /// Sees to it that a frame has room for `len` bytes, which may be a tag more than it has. False: there is no memory for it.
+    #[inline]
+    fn make_room(&mut self, _frame: &FrameId, _len: usize) -> bool {
+        true
+    }
     /// Copies the first `len` bytes of `from` to `to`.
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize);
     /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame costs. Memory that
@@ -34,7 +85,11 @@ pub trait Memory {
     fn prefetch(&self, _frame: &FrameId) {}
     /// The longest frame that fits, in bytes.
     fn max_len(&self) -> usize;
-    /// Frames that nobody holds.
+    /// Bytes of a frame that lie together.
+    fn chunk_bytes(&self) -> usize {
+        self.max_len()
+    }
+    /// Frames that nobody holds, or pieces of long ones.
     fn free_frames(&self) -> usize;
 }
 
@@ -154,6 +209,33 @@ impl Memory for HeapMemory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cells::CellSize;
+    use crate::settings::{BridgeSettings, BufferSettings};
+
+    fn settings_of(buffer: BufferSettings) -> SwitchSettings {
+        let (bridge, alarms) = (BridgeSettings::default(), Default::default());
+        SwitchSettings { buffer, bridge, usage_percent: 100, alarms, seed: 0, ports: Vec::new() }
+    }
+
+    /// Cells run out before memory does, whatever the lengths of frames: all that a buffer may hold, in as many frames of one
+    /// length as its cells allow, each with a tag that it got, fits memory.
+    #[test]
+    fn memory_holds_whatever_cells_hold() {
+        for chunk_bytes in [1792, 3840, usize::MAX] {
+            for cell_bytes in [64, 208, 256, 1788, 1789, 1792, 2000, 3836, 3837, 3840, 4096, 9216] {
+                let buffer = BufferSettings { cell_bytes, ..BufferSettings::default() };
+                let settings = settings_of(buffer);
+                let cells = settings.buffer.shared_cells() + settings.buffer.headroom_cells;
+                let room = frames_needed(&settings, chunk_bytes);
+                for len in 60..=LONGEST_RECEIVED_BYTES {
+                    let of_one = CellSize::new(cell_bytes).of(len as u16) as usize;
+                    let needed =
+                        (cells as usize / of_one) * chunks_of(len + ethernet::TAG_BYTES, chunk_bytes);
+                    assert!(needed <= room, "{len} bytes in cells of {cell_bytes}, chunks of {chunk_bytes}");
+                }
+            }
+        }
+    }
 
     /// The most frames that there can be: bytes are taken for those in use, in the order of their numbers.
     #[test]

@@ -108,6 +108,11 @@ impl Switch {
         self.store.has(index)
     }
 
+    /// Bytes of the data frame of number `index`, without FCS; 0 if the switch has none.
+    pub fn frame_len(&self, index: usize) -> u16 {
+        self.store.len_of(index)
+    }
+
     /// Takes the events since the last call, oldest first.
     pub fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
         self.events.drain()

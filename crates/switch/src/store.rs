@@ -217,6 +217,11 @@ impl Store {
         self.slots.get(index).is_some_and(|slot| slot.charge.in_port != ABSENT)
     }
 
+    /// Bytes of frame number `index`, without FCS; 0 if it has none of that number.
+    pub fn len_of(&self, index: usize) -> u16 {
+        self.slots.get(index).filter(|slot| slot.charge.in_port < OWN).map_or(0, |slot| slot.charge.len)
+    }
+
     /// Frames of the memory, or of as much of it as there are slots for.
     pub fn memory_frames(&self) -> usize {
         self.slots.len()

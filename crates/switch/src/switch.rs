@@ -20,7 +20,7 @@ use crate::frame::{FrameId, Outgoing, Received};
 use crate::group::{Area, Change};
 use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
-use crate::memory::Memory;
+use crate::memory::{FrameRoom, Memory};
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
@@ -44,8 +44,8 @@ pub struct Switch {
     pub(crate) bridge: Bridge,
     /// Which VLANs the ports have, if any.
     pub(crate) vlans: Option<Box<Vlans>>,
-    /// The longest frame that memory has room for.
-    longest_frame_bytes: u16,
+    /// What memory has room for.
+    frame_room: FrameRoom,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -97,7 +97,7 @@ impl Switch {
             cell: CellSize::new(settings.buffer.cell_bytes),
             bridge: Bridge::new(&settings.bridge),
             vlans: Vlans::of(&settings.ports),
-            longest_frame_bytes: u16::MAX,
+            frame_room: FrameRoom::MOST,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
             up: present.collect(),
@@ -120,8 +120,13 @@ impl Switch {
     }
 
     /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
-    pub fn set_longest_frame(&mut self, bytes: usize) {
-        self.longest_frame_bytes = u16::try_from(bytes).unwrap_or(u16::MAX);
+    pub fn set_frame_room(&mut self, room: FrameRoom) {
+        self.frame_room = room;
+    }
+
+    /// What memory has room for.
+    pub fn frame_room(&self) -> FrameRoom {
+        self.frame_room
     }
 
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
@@ -297,9 +302,11 @@ impl Switch {
         let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
         for out in targets.without(Set64::of(last)) {
             self.flood_copies += 1;
-            // Nothing is copied for a port that has no room.
-            let room = admit(&self.ingress[port], &self.egress[out], &arrival.charge, &self.pools);
-            match (room, memory.alloc()) {
+            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is seen once it has it.
+            let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
+            let fits = if self.vlans.is_some() { admit_cells } else { admit };
+            let room = fits(ingress, egress, &arrival.charge, &self.pools);
+            match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
                     self.forward_one(Arrival { frame, ..arrival }, out, now, memory);
@@ -318,7 +325,7 @@ impl Switch {
     #[cold]
     fn forward_one<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
         if let Some(vlans) = &self.vlans
-            && !vlans.leave(out, &mut arrival, self.longest_frame_bytes, memory)
+            && !vlans.leave(out, &mut arrival, self.frame_room.longest_bytes, memory)
         {
             return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
         }
@@ -528,6 +535,17 @@ fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> 
     if charge.len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
+    admit_cells(ingress, egress, charge, pools)
+}
+
+/// Whether a frame has room at both ends, and which area of ingress takes it.
+#[inline(always)] // a part of `admit`
+fn admit_cells(
+    ingress: &Ingress,
+    egress: &Egress,
+    charge: &Charge,
+    pools: &Pools,
+) -> Result<Area, DropReason> {
     let area = ingress.admit(charge, pools)?;
     if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
 }

@@ -123,7 +123,14 @@ impl Vlans {
             return false;
         }
         if change != Change::Stays {
-            change.make(charge.class.priority, memory.bytes_mut(frame, len.max(charge.len).into()));
+            if !memory.make_room(frame, len.into()) {
+                return false;
+            }
+            let priority = charge.class.priority;
+            memory.whole(frame, len.max(charge.len).into(), |bytes| {
+                change.make(priority, bytes);
+                true
+            });
             let moved = len.wrapping_sub(charge.len) as i8;
             charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
             charge.len = len;
@@ -156,7 +163,7 @@ impl Change {
         }
     }
 
-    /// Changes a frame of this priority. `frame` has as many bytes as it has before or after, whichever is more.
+    /// Changes a frame of this priority. `frame` is all of it: as many bytes as it has before or after, whichever is more.
     pub fn make(self, priority: u8, frame: &mut [u8]) {
         match self {
             Change::Stays => {}

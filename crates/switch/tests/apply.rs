@@ -5,7 +5,7 @@ mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, settings};
 use switch::settings::{GroupSettings, RewriteSettings, SwitchSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE};
-use switch::{DropReason, Memory, Snapshot};
+use switch::{DropReason, Snapshot};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -266,7 +266,7 @@ fn a_pause_of_flooded_frames_stops_no_unicast_of_another_priority() {
         let before = lab.with_kernel[1].len();
         lab.transmit(1, usize::MAX);
         let sent = lab.with_kernel[1][before..].iter();
-        let bytes = sent.map(|frame| lab.memory.bytes(&frame.frame, usize::from(frame.len)));
+        let bytes = sent.map(|frame| lab.memory.all(&frame.frame, usize::from(frame.len)));
         bytes
             .map(|bytes| wire::ethernet::Header::parse(bytes).expect("whole").outer.map(|tag| tag.pcp))
             .collect::<Vec<_>>()

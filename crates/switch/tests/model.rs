@@ -367,7 +367,7 @@ impl Pair {
 
 /// The number of a frame with the kernel; `None`: it is PFC.
 fn sequence(lab: &Lab, outgoing: &Outgoing) -> Option<u64> {
-    let bytes = lab.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
+    let bytes = lab.memory.all(&outgoing.frame, usize::from(outgoing.len));
     let header = Header::parse(bytes).expect("a whole header");
     let at = header.payload_offset;
     header.outer.map(|_| u64::from_be_bytes(bytes[at..at + 8].try_into().expect("8 bytes")))

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use switch::settings::{
     PortSettings, RewriteSettings, StaticAddress, SwitchSettings, Trust, VlanList, VlanSettings,
 };
-use switch::{DropReason, Memory};
+use switch::{DropReason, FrameRoom};
 use wire::ethernet::{EXPERIMENTAL, HEADER_BYTES, Header, IPV4, SERVICE_VLAN, Tag, VLAN, write_header};
 use wire::ip;
 use wire::mac::MacAddr;
@@ -60,7 +60,7 @@ fn sent(lab: &mut Lab) -> Vec<Vec<Vec<u8>>> {
     (0..ports).for_each(|port| lab.transmit(port, usize::MAX));
     let bytes = |lab: &Lab, port: usize| {
         let frames = lab.with_kernel[port].iter();
-        frames.map(|out| lab.memory.bytes(&out.frame, out.len.into()).to_vec()).collect()
+        frames.map(|out| lab.memory.all(&out.frame, out.len.into()).to_vec()).collect()
     };
     let sent = (0..ports).map(|port| bytes(lab, port)).collect();
     (0..ports).for_each(|port| lab.complete(port, usize::MAX));
@@ -303,7 +303,7 @@ fn marks_find_the_packet_behind_another_header() {
 #[test]
 fn a_frame_that_has_no_room_for_its_tag_is_dropped_and_counted() {
     let mut lab = lab_of(&[access(10), trunk(None, &[10]), access(10)]);
-    lab.switch.set_longest_frame(100);
+    lab.switch.set_frame_room(FrameRoom { longest_bytes: 100, ..FrameRoom::MOST });
     for (len, too_long) in [(96, 0), (97, 1), (100, 2)] {
         let came = frame(MacAddr::BROADCAST, mac(50), &[], 0x0806, &vec![1; len - HEADER_BYTES]);
         lab.arrive_bytes(0, &came);
@@ -315,6 +315,41 @@ fn a_frame_that_has_no_room_for_its_tag_is_dropped_and_counted() {
         );
     }
     assert_eq!((lab.snapshot().ports[1].output_dropped.frames, lab.memory_free()), (2, lab.frames));
+}
+
+/// What a port sends is measured with the tag that it leaves with, flooded or not.
+#[test]
+fn a_frame_is_as_long_as_it_leaves() {
+    let mut settings = switch_of(&[trunk(None, &[10]), access(10), trunk(None, &[10]), access(10)]);
+    for port in &mut settings.ports[1..3] {
+        port.mtu_bytes = Some(200);
+    }
+    let mut lab = Lab::new(&settings);
+    let fits = |lab: &mut Lab, port: usize, dst, tags: &[Tag], len: usize| {
+        let payload = vec![1; len - HEADER_BYTES - 4 * tags.len()];
+        lab.arrive_bytes(port, &frame(dst, mac(50 + port), tags, 0x0806, &payload));
+        sent(lab).iter().map(Vec::len).collect::<Vec<_>>()
+    };
+    // 218 bytes: 14 and a tag on top of the MTU.
+    assert_eq!(fits(&mut lab, 0, MacAddr::BROADCAST, &[tag(0, false, 10)], 218), [0, 1, 1, 1]);
+    assert_eq!(fits(&mut lab, 0, MacAddr::BROADCAST, &[tag(0, false, 10)], 222), [0, 1, 0, 1]);
+    assert_eq!(fits(&mut lab, 0, MacAddr::BROADCAST, &[tag(0, false, 10)], 223), [0, 0, 0, 1]);
+    assert_eq!(fits(&mut lab, 3, MacAddr::BROADCAST, &[], 214), [1, 1, 1, 0]);
+    assert_eq!(fits(&mut lab, 3, MacAddr::BROADCAST, &[], 215), [1, 1, 0, 0]);
+    // The same of one station.
+    fits(&mut lab, 1, mac(53), &[], 60);
+    fits(&mut lab, 2, mac(53), &[tag(0, false, 10)], 64);
+    for (station, longest) in [(51, 222), (52, 218)] {
+        let len_of = |len| (longest + len) as usize;
+        let to = |lab: &mut Lab, len| {
+            let counts = fits(lab, 0, mac(station), &[tag(0, false, 10)], len);
+            counts.iter().sum::<usize>()
+        };
+        assert_eq!((to(&mut lab, len_of(0)), to(&mut lab, len_of(1))), (1, 0), "to {station}");
+    }
+    let exceeded: Vec<u64> =
+        lab.snapshot().ports.iter().map(|port| port.drops[DropReason::MtuExceeded as usize].frames).collect();
+    assert_eq!((exceeded, lab.memory_free()), (vec![0, 2, 4, 0], lab.frames));
 }
 
 /// A static address is in its VLAN only, and goes when the settings no longer have it.

@@ -12,6 +12,8 @@ use tempfile::TempDir;
 use crate::daemon::Daemon;
 use crate::host::Host;
 use crate::netns::{Namespace, require_root, sweep};
+use crate::process::Process;
+use crate::wait::eventually;
 
 /// Beds that this process has made, for their names.
 static BEDS: AtomicU32 = AtomicU32::new(0);
@@ -122,6 +124,37 @@ impl Bed {
         let number = self.stations.get() + 1;
         self.stations.set(number);
         Station { namespace, name: name.to_string(), number }
+    }
+
+    /// A silent host behind a macvlan, in mode `passthru`, on the switch's end of its cable, which is called `low-NAME`; the macvlan is
+    /// the port.
+    pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+        let station = self.station(self.quiet_namespace(name)?, name);
+        let (address, low) = (format!("address {}", station.mac()), format!("low-{name}"));
+        self.connect((&station.namespace, Station::INTERFACE), &address, (switch, &low))?;
+        switch.ip(&format!("link add link {low} name {name} type macvlan mode passthru"))?;
+        switch.ip(&format!("link set dev {name} up"))?;
+        Ok(station)
+    }
+
+    /// A silent host behind a tap: its own interface is another one, and a process hands frames from the one to the other.
+    pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Station, Process)> {
+        let station = self.station(self.quiet_namespace(name)?, name);
+        let far = format!("far-{name}");
+        let tap = |name: &str| format!("TUN,tun-type=tap,iff-no-pi,tun-name={name}");
+        let mut command = switch.command("socat");
+        // A block is a frame.
+        let cable = Process::start("socat", command.args(["-b", "65536", &tap(name), &tap(&far)]))?;
+        for tap in [name, &far] {
+            eventually("socat has made a tap", || Ok(switch.ip(&format!("link show dev {tap}")).ok()))?;
+        }
+        switch.ip(&format!("link set dev {far} netns {}", station.namespace.name()))?;
+        let (interface, mac) = (Station::INTERFACE, station.mac());
+        station.namespace.ip(&format!("link set dev {far} name {interface}"))?;
+        station.namespace.ip(&format!("link set dev {interface} address {mac}"))?;
+        station.namespace.ip(&format!("link set dev {interface} up"))?;
+        switch.ip(&format!("link set dev {name} up"))?;
+        Ok((station, cable))
     }
 
     fn plug(&self, station: &Station, switch: &Namespace) -> Result<()> {

@@ -53,6 +53,7 @@ pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
         + kernel.rx_ring_full_frames
         + kernel.rx_dropped_frames
         + kernel.rx_closed_frames
+        + kernel.rx_too_long_frames
 }
 
 /// True when the switch holds no frame and pauses nobody.

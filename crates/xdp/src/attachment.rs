@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::netlink::{Link, RouteSocket};
 use crate::packet::Promiscuity;
 use crate::program::{Attached, XdpMode, attach};
+use crate::sockets::Place;
 
 /// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
 const PFIFO_FRAMES: u32 = 1000;
@@ -32,13 +33,13 @@ impl Attachment {
         interface: &str,
         link: &Link,
         route: RouteSocket,
-        (sockets, promiscuous): (&[RawFd], bool),
+        (sockets, place): (&[RawFd], &Place),
     ) -> Result<Attachment, Error> {
-        let promiscuity = promiscuous
-            .then(|| Promiscuity::of(link.index))
-            .transpose()
-            .map_err(|error| Error::kernel(format!("interface {interface}: making it promiscuous"), error))?;
-        let program = Some(attach(interface, link.index, sockets)?);
+        let promiscuity =
+            place.setup.promiscuous.then(|| Promiscuity::of(link.index)).transpose().map_err(|error| {
+                Error::kernel(format!("interface {interface}: making it promiscuous"), error)
+            })?;
+        let program = Some(attach(interface, link.index, sockets, place.frames.is_multi_buffer())?);
         let mut attachment = Attachment {
             interface: interface.into(),
             index: link.index,

@@ -41,7 +41,7 @@ pub enum Error {
     },
     /// Frames of the interface's MTU would not fit.
     #[error(
-        "interface {interface}: an MTU of {mtu} is too large, {max_mtu} is the most here; \
+        "interface {interface}: an MTU of {mtu} is too large, {max_mtu} is the most here{because}; \
          `ip link set dev {interface} mtu {max_mtu}` lowers it (on a veth, at both ends)"
     )]
     MtuTooLarge {
@@ -51,6 +51,8 @@ pub enum Error {
         mtu: u32,
         /// The largest MTU whose frames, with two 802.1Q tags, fit a frame of the memory.
         max_mtu: u32,
+        /// What would allow more, as a part of the sentence; empty if nothing would.
+        because: &'static str,
     },
     /// The peer of a veth may send frames that do not fit a page.
     #[error(

@@ -17,11 +17,11 @@ use switch::KernelCounters;
 
 use crate::attachment::Attachment;
 use crate::error::Error;
-use crate::netlink::{Link, RouteSocket, rx_queues};
+use crate::ethtool::rx_queues;
+use crate::netlink::{Link, RouteSocket};
 use crate::port::usable_link;
 use crate::program::XdpMode;
 use crate::sockets::{Place, Sockets};
-use crate::umem::max_mtu;
 
 /// Where the sockets of a port wait between its loop and the thread that closes and opens them.
 pub struct Dock {
@@ -122,7 +122,7 @@ impl Keeper {
     pub fn open(&mut self) -> Result<(), Error> {
         let interface = &self.place.interface;
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        let link = usable_link(&route, interface, max_mtu(self.place.frames.frame_bytes()))?;
+        let link = usable_link(&route, interface, &self.place.frames)?;
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
         if queues > self.most_queues {
@@ -146,12 +146,7 @@ impl Keeper {
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        self.attachment = Some(Attachment::put_on(
-            &self.place.interface,
-            &link,
-            route,
-            (&fds, self.place.setup.promiscuous),
-        )?);
+        self.attachment = Some(Attachment::put_on(&self.place.interface, &link, route, (&fds, &self.place))?);
         Ok(fds)
     }
 

@@ -8,15 +8,23 @@
 //! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel.md.
 
 mod attachment;
+mod chains;
 mod error;
+mod ethtool;
+mod facts;
 mod fill;
+mod frames;
 mod keeper;
+mod long;
 mod netlink;
+mod offloads;
+mod owners;
 mod packet;
 mod port;
 mod prefetch;
 mod program;
 mod receiver;
+mod register;
 mod schedule;
 mod sender;
 mod socket;
@@ -25,11 +33,14 @@ mod umem;
 mod wait;
 
 pub use error::Error;
+pub use ethtool::Pause;
+pub use facts::{Facts, Lower, facts};
 pub use keeper::{Dock, Keeper};
+pub use offloads::{Caution, cautions};
 pub use packet::PacketSocket;
 pub use port::{FRAMES_OF_A_QUEUE, PortSetup, XdpPort, queues_of};
 pub use prefetch::prefetch;
 pub use program::XdpMode;
 pub use schedule::{Scheduling, lock_memory, longest_gap, set_scheduling};
-pub use umem::{Census, MAX_POSTED, Umem, frame_bytes_for};
+pub use umem::{Census, LEAST_CHUNK_BYTES, MAX_MTU, MAX_POSTED, MultiBuffer, Umem, frame_bytes_for};
 pub use wait::{Waiter, any_readable, leave_core, set_affinity, set_timer_slack};

@@ -1,10 +1,11 @@
-//! The few things a port asks of the kernel about its interface: what it is (RTM_GETLINK), how many RX queues it has
-//! (ETHTOOL_GCHANNELS), whether its driver tells XDP about VLAN tags (NETDEV_CMD_DEV_GET), and a real queueing discipline
-//! on a veth (RTM_NEWQDISC).
+//! The few things a port asks of the kernel about its interface by netlink: what it is (RTM_GETLINK), whether its driver tells
+//! XDP about VLAN tags (NETDEV_CMD_DEV_GET), which features of it are on (ETHTOOL_MSG_FEATURES_GET), and a real queueing
+//! discipline on a veth (RTM_NEWQDISC).
 //!
-//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/ethtool.h`,
-//! `linux/netdev.h`, `linux/genetlink.h`.
+//! Source: `rtnetlink(7)`, `linux/if_link.h`, `linux/rtnetlink.h`, `linux/pkt_sched.h`, `linux/netdev.h`,
+//! `linux/genetlink.h`, `linux/ethtool_netlink.h`.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -22,6 +23,8 @@ const TCA_KIND: u16 = 1;
 const TCA_OPTIONS: u16 = 2;
 // linux/if_link.h: attributes inside IFLA_LINKINFO and IFLA_XDP.
 const IFLA_INFO_KIND: u16 = 1;
+const IFLA_INFO_DATA: u16 = 2;
+const IFLA_TUN_VNET_HDR: u16 = 5;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
 /// The place at the root of an interface's tree of qdiscs (linux/pkt_sched.h).
@@ -37,10 +40,19 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
 const NETDEV_XDP_RX_METADATA_VLAN_TAG: u32 = 4;
 
+// linux/ethtool_netlink.h
+const ETHTOOL_MSG_FEATURES_GET: u8 = 11;
+const ETHTOOL_A_FEATURES_HEADER: u16 = 1;
+const ETHTOOL_A_FEATURES_ACTIVE: u16 = 4;
+const ETHTOOL_A_HEADER_DEV_INDEX: u16 = 1;
+const ETHTOOL_A_BITSET_BITS: u16 = 3;
+const ETHTOOL_A_BITSET_BIT_NAME: u16 = 2;
+
 /// What the kernel says of an interface.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Link {
     pub(crate) index: i32,
+    pub(crate) name: String,
     pub(crate) up: bool,
     pub(crate) mtu: u32,
     /// "veth", "tun", …; empty for hardware.
@@ -49,6 +61,12 @@ pub(crate) struct Link {
     pub(crate) qdisc: String,
     /// The XDP program it runs.
     pub(crate) xdp_program: Option<u32>,
+    /// It takes in what is for others, too, because somebody wants it.
+    pub(crate) promiscuous: bool,
+    /// The interface of this network namespace that it lies on, of a macvlan for one.
+    pub(crate) lower: Option<i32>,
+    /// Whoever has the other end of this tap hands over headers for segmentation with its frames.
+    pub(crate) takes_segments: bool,
 }
 
 /// A socket to the kernel's routing tables, in the network namespace in which it was opened.
@@ -66,7 +84,18 @@ impl RouteSocket {
     pub(crate) fn link(&self, name: &str) -> io::Result<Link> {
         let mut body = vec![0; IFINFO_BYTES];
         push_attribute(&mut body, libc::IFLA_IFNAME, name_bytes(name).as_slice());
-        let answer = self.request(libc::RTM_GETLINK, 0, &body)?;
+        self.ask_for_link(&body)
+    }
+
+    /// The same by its index.
+    pub(crate) fn link_of_index(&self, index: i32) -> io::Result<Link> {
+        let mut body = vec![0; IFINFO_BYTES];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        self.ask_for_link(&body)
+    }
+
+    fn ask_for_link(&self, body: &[u8]) -> io::Result<Link> {
+        let answer = self.request(libc::RTM_GETLINK, 0, body)?;
         parse_link(&answer).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))
     }
 
@@ -92,17 +121,40 @@ impl RouteSocket {
 /// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the frame.
 pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
     let fd = netlink(SockProtocol::NetlinkGeneric)?;
-    let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
-    push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, b"netdev\0");
-    let family = generic_attribute(&request(&fd, GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
-        .and_then(|value| u16_at(&value, 0))
-        .ok_or(io::ErrorKind::InvalidData)?;
-
+    let family = generic_family(&fd, b"netdev\0")?;
     let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     push_attribute(&mut body, NETDEV_A_DEV_IFINDEX, &(index as u32).to_ne_bytes());
     let features = generic_attribute(&request(&fd, family, 0, &body)?, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
     let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);
     Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
+}
+
+/// The names of the features of interface `index` that are on, as `ethtool --json -k` has them.
+pub(crate) fn features(index: i32) -> io::Result<BTreeSet<String>> {
+    let fd = netlink(SockProtocol::NetlinkGeneric)?;
+    let family = generic_family(&fd, b"ethtool\0")?;
+    let mut header = Vec::new();
+    push_attribute(&mut header, ETHTOOL_A_HEADER_DEV_INDEX, &(index as u32).to_ne_bytes());
+    let mut body = vec![ETHTOOL_MSG_FEATURES_GET, 1, 0, 0];
+    push_attribute(&mut body, libc::NLA_F_NESTED as u16 | ETHTOOL_A_FEATURES_HEADER, &header);
+    let answer = request(&fd, family, 0, &body)?;
+    let active = generic_attribute(&answer, ETHTOOL_A_FEATURES_ACTIVE).unwrap_or_default();
+    // A set without a mask: it has the bits that are on, each with its name.
+    let bits = attributes(&active).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BITS);
+    let bits = attributes(bits.map_or(&[][..], |(_, bits)| bits));
+    let name = |bit| {
+        attributes(bit).find(|(kind, _)| *kind == ETHTOOL_A_BITSET_BIT_NAME).map(|(_, name)| text(name))
+    };
+    Ok(bits.filter_map(|(_, bit)| name(bit)).collect())
+}
+
+/// The number of a family of generic netlink.
+fn generic_family(fd: &OwnedFd, name: &[u8]) -> io::Result<u16> {
+    let mut body = vec![CTRL_CMD_GETFAMILY, 1, 0, 0];
+    push_attribute(&mut body, CTRL_ATTR_FAMILY_NAME, name);
+    generic_attribute(&request(fd, GENL_ID_CTRL, 0, &body)?, CTRL_ATTR_FAMILY_ID)
+        .and_then(|value| u16_at(&value, 0))
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
 /// The value of an attribute in the body of a generic netlink message.
@@ -167,15 +219,21 @@ fn parse_link(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let mut link =
         Link { index: u32_at(body, 4)? as i32, up: flags & libc::IFF_UP as u32 != 0, ..Link::default() };
+    let mut is_elsewhere = false;
     for (kind, value) in attributes(body.get(IFINFO_BYTES..)?) {
         match kind {
+            libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_MTU => link.mtu = u32_at(value, 0)?,
             libc::IFLA_QDISC => link.qdisc = text(value),
+            libc::IFLA_PROMISCUITY => link.promiscuous = u32_at(value, 0)? > 0,
+            libc::IFLA_LINK => link.lower = u32_at(value, 0).map(|index| index as i32),
+            libc::IFLA_LINK_NETNSID => is_elsewhere = true,
             libc::IFLA_LINKINFO => {
-                link.kind = attributes(value)
-                    .find(|(kind, _)| *kind == IFLA_INFO_KIND)
-                    .map(|(_, kind)| text(kind))
-                    .unwrap_or_default();
+                let inside = |wanted| attributes(value).find(|(kind, _)| *kind == wanted);
+                link.kind = inside(IFLA_INFO_KIND).map(|(_, kind)| text(kind)).unwrap_or_default();
+                let data = inside(IFLA_INFO_DATA).filter(|_| link.kind == "tun");
+                link.takes_segments = attributes(data.map_or(&[][..], |(_, data)| data))
+                    .any(|(kind, value)| kind == IFLA_TUN_VNET_HDR && value.first() == Some(&1));
             }
             libc::IFLA_XDP => {
                 link.xdp_program = attributes(value)
@@ -185,6 +243,7 @@ fn parse_link(body: &[u8]) -> Option<Link> {
             _ => {}
         }
     }
+    link.lower = link.lower.filter(|&lower| !is_elsewhere && lower > 0 && lower != link.index);
     Some(link)
 }
 
@@ -211,42 +270,6 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()
-}
-
-/// `struct ethtool_channels` (linux/ethtool.h).
-#[repr(C)]
-#[derive(Default)]
-struct Channels {
-    command: u32,
-    max_rx: u32,
-    max_tx: u32,
-    max_other: u32,
-    max_combined: u32,
-    rx: u32,
-    tx: u32,
-    other: u32,
-    combined: u32,
-}
-
-const ETHTOOL_GCHANNELS: u32 = 0x3c;
-
-/// How many RX queues an interface has; 1 where the driver does not say.
-pub(crate) fn rx_queues(name: &str) -> io::Result<u32> {
-    let fd = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-    let mut channels = Channels { command: ETHTOOL_GCHANNELS, ..Channels::default() };
-    // SAFETY: all-zero bytes are a valid `ifreq`.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.bytes()) {
-        *to = from as libc::c_char;
-    }
-    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
-    // SAFETY: SIOCETHTOOL takes an `ifreq` whose data point to the command's structure; both outlive the call.
-    let failed = unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) } < 0;
-    if failed {
-        let error = io::Error::last_os_error();
-        return if error.raw_os_error() == Some(libc::EOPNOTSUPP) { Ok(1) } else { Err(error) };
-    }
-    Ok((channels.rx + channels.combined).max(1))
 }
 
 #[cfg(test)]

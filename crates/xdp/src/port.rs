@@ -20,15 +20,17 @@ use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
 
 use crate::attachment::Attachment;
 use crate::error::Error;
+use crate::ethtool::rx_queues;
 use crate::fill::FLOOR_FRAMES;
+use crate::frames::Frames;
 use crate::keeper::{Dock, Keeper};
-use crate::netlink::{Link, RouteSocket, rx_queues};
+use crate::netlink::{Link, RouteSocket};
 use crate::program::XdpMode;
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket;
 use crate::sockets::{Place, Sockets};
-use crate::umem::{COMPLETION_RING, MAX_POSTED, Umem, max_mtu};
+use crate::umem::{COMPLETION_RING, MAX_POSTED, Umem};
 
 /// How often a port looks whether its interface still exists.
 const LIFE_CHECK_NS: Nanos = 10_000_000;
@@ -83,6 +85,9 @@ impl PortSetup {
     }
 }
 
+/// How often a port says at most that frames came in which no port takes in.
+const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
+
 /// A port on an interface.
 pub struct XdpPort {
     place: Place,
@@ -106,6 +111,9 @@ pub struct XdpPort {
     /// The same of frames that it gave back and did not have.
     kernel_stray: u64,
     untold_stray: u64,
+    /// Frames too long for any port: those told of, and when more may be told.
+    told_too_long: u64,
+    next_too_long: Instant,
     /// What we count ourselves, and what sockets had counted that are closed.
     counters: KernelCounters,
     /// What those had counted that were let go, when they were.
@@ -123,7 +131,7 @@ impl XdpPort {
         }
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
         let frames = umem.shared();
-        let link = usable_link(&route, interface, max_mtu(frames.frame_bytes()))?;
+        let link = usable_link(&route, interface, &frames)?;
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
@@ -192,12 +200,14 @@ impl XdpPort {
             away: 0,
             first: 0,
             up: true,
-            troubles: VecDeque::with_capacity(2),
+            troubles: VecDeque::with_capacity(4),
             next_life_check: Instant(0),
             kernel_drops: 0,
             untold_drops: None,
             kernel_stray: 0,
             untold_stray: 0,
+            told_too_long: 0,
+            next_too_long: Instant(0),
             counters: KernelCounters::default(),
             let_go: KernelCounters::default(),
         }
@@ -213,12 +223,8 @@ impl XdpPort {
     ) -> Result<(), Error> {
         let sockets = self.sockets.insert(self.place.open(link, queues)?);
         sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
-        self.attachment = Some(Attachment::put_on(
-            &self.place.interface,
-            link,
-            route,
-            (&sockets.fds(), self.place.setup.promiscuous),
-        )?);
+        self.attachment =
+            Some(Attachment::put_on(&self.place.interface, link, route, (&sockets.fds(), &self.place))?);
         Ok(())
     }
 
@@ -255,6 +261,17 @@ impl XdpPort {
         let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
         *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
+        self.tell_too_long(counters.rx_too_long_frames);
+    }
+
+    /// Notes, once a second at most, what came in that is too long for any port: `frames` in all.
+    fn tell_too_long(&mut self, frames: u64) {
+        if frames == self.told_too_long || self.next_life_check < self.next_too_long {
+            return;
+        }
+        let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
+        self.troubles.push_back(Trouble::TooLong { frames: frames - self.told_too_long, longest_bytes });
+        (self.told_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
     }
 
     fn go_down(&mut self, errno: i32) {
@@ -388,7 +405,7 @@ impl Port for XdpPort {
     fn count_anew(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
-        (self.kernel_drops, self.kernel_stray) = (0, 0);
+        (self.kernel_drops, self.kernel_stray, self.told_too_long) = (0, 0, 0);
         (self.untold_drops, self.untold_stray) = (None, 0);
         counted
     }
@@ -441,6 +458,9 @@ impl Drop for XdpPort {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!(interface, %error, "the qdisc stays");
                 }
+                Trouble::TooLong { frames, longest_bytes } => {
+                    tracing::warn!(interface, frames, longest_bytes, "frames came in that fit no port");
+                }
             }
         }
     }
@@ -460,8 +480,11 @@ pub fn queues_of(interface: &str) -> Result<u32, Error> {
     })
 }
 
+/// Why an MTU is too large where the kernel has no frames of several chunks.
+const NO_MULTI_BUFFER: &str = ", as frames in several pieces need Linux 6.6";
+
 /// Looks the interface up and refuses what cannot become a port.
-pub(crate) fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) -> Result<Link, Error> {
+pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames) -> Result<Link, Error> {
     let link = route.link(interface).map_err(|error| no_link(interface, error))?;
     let interface = || interface.to_owned();
     if let Some(program_id) = link.xdp_program {
@@ -470,8 +493,10 @@ pub(crate) fn usable_link(route: &RouteSocket, interface: &str, max_mtu: u32) ->
     if !link.up {
         return Err(Error::Down { interface: interface() });
     }
+    let max_mtu = frames.max_mtu();
     if link.mtu > max_mtu {
-        return Err(Error::MtuTooLarge { interface: interface(), mtu: link.mtu, max_mtu });
+        let because = if frames.is_multi_buffer() { "" } else { NO_MULTI_BUFFER };
+        return Err(Error::MtuTooLarge { interface: interface(), mtu: link.mtu, max_mtu, because });
     }
     Ok(link)
 }

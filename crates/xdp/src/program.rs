@@ -54,14 +54,20 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// Puts the program on interface `index`, which then hands the frames of RX queue i to `sockets[i]`.
-pub(crate) fn attach(interface: &str, index: i32, sockets: &[RawFd]) -> Result<Attached, Error> {
+/// Puts the program on interface `index`, which then hands the frames of RX queue i to `sockets[i]`: those of several chunks, too,
+/// if the sockets take these.
+pub(crate) fn attach(
+    interface: &str,
+    index: i32,
+    sockets: &[RawFd],
+    multi_buffer: bool,
+) -> Result<Attached, Error> {
     libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
     let ways = [(WITH_VLAN, XdpMode::Native), (PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)];
     let with_vlan = tells_vlan_tags(index).unwrap_or(false); // an error: a kernel that cannot say so
     let mut reason = None;
     for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
-        match try_attach(program, mode, index, sockets) {
+        match try_attach((program, mode), index, sockets, multi_buffer) {
             Ok(attached) => {
                 warn_of_shortcomings(interface, &attached, reason.as_ref());
                 return Ok(attached);
@@ -114,16 +120,23 @@ fn hopeless(interface: &str, refused: &Refused) -> Option<Error> {
     }
 }
 
-fn try_attach(name: &str, mode: XdpMode, index: i32, sockets: &[RawFd]) -> Result<Attached, Refused> {
+fn try_attach(
+    (name, mode): (&str, XdpMode),
+    index: i32,
+    sockets: &[RawFd],
+    multi_buffer: bool,
+) -> Result<Attached, Refused> {
     let restores_vlan_tags = name == WITH_VLAN;
     let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(Refused::Load)?;
     for mut program in object.progs_mut() {
         let chosen = program.name() == name;
         program.set_autoload(chosen);
+        let mut flags = if multi_buffer { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 };
         if chosen && restores_vlan_tags {
             program.set_ifindex(index as u32);
-            program.set_flags(libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY);
+            flags |= libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY;
         }
+        program.set_flags(flags);
     }
     for mut map in object.maps_mut() {
         map.set_max_entries(sockets.len() as u32).map_err(Refused::Load)?;

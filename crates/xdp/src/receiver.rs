@@ -2,10 +2,11 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
-use switch::{Instant, Received};
+use switch::{Instant, LONGEST_RECEIVED_BYTES, Memory, Received};
 use xsk_rs::socket::Fd;
 use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
+use crate::chains::MAX_CHUNKS;
 use crate::fill::{FLOOR_FRAMES, FillPolicy};
 use crate::port::PortSetup;
 use crate::umem::{FILL_RING, Umem};
@@ -21,6 +22,23 @@ const TRICKLE: usize = 32;
 /// One queue posts at most this part of the memory, so that others, and the user, have theirs.
 const MEMORY_PART: usize = 8;
 
+/// The chunks of a frame that have come so far.
+struct Partial {
+    /// The first of them.
+    chunks: [FrameDesc; MAX_CHUNKS],
+    /// How many have come: more than there is room for, if the frame is too long.
+    count: usize,
+    bytes: usize,
+    /// One that is not the last is not full: no such frame can be put together.
+    has_gap: bool,
+}
+
+impl Partial {
+    fn new() -> Self {
+        Self { chunks: [FrameDesc::default(); MAX_CHUNKS], count: 0, bytes: 0, has_gap: false }
+    }
+}
+
 /// An RX queue of a port.
 pub(crate) struct Receiver {
     rx: RxQueue,
@@ -33,6 +51,11 @@ pub(crate) struct Receiver {
     waiting: u32,
     /// Received frames that were not posted.
     stray: u64,
+    /// The frame of several chunks of which the last has not come yet. They are still held, and the RX ring's.
+    partial: Partial,
+    /// Received frames longer than any that a port takes in, and the length of the longest since it was last asked for.
+    too_long: u64,
+    longest_bytes: u32,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
@@ -57,6 +80,9 @@ impl Receiver {
             held: 0,
             waiting: 0,
             stray: 0,
+            partial: Partial::new(),
+            too_long: 0,
+            longest_bytes: 0,
             batch,
         }
     }
@@ -84,7 +110,8 @@ impl Receiver {
         self.post(umem, 0);
     }
 
-    /// Posts frames by need, then takes at most `max` received ones, appended to `out`. Returns how many.
+    /// Posts frames by need, then takes at most `max` received ones, appended to `out`. Returns how many; a frame of several chunks
+    /// counts as so many, here and in all that is about rings.
     pub(crate) fn receive(
         &mut self,
         umem: &mut Umem,
@@ -101,9 +128,28 @@ impl Receiver {
         taken
     }
 
-    /// Frames that are in the RX ring now.
-    pub(crate) fn in_ring(&mut self) -> u32 {
-        self.rx.nb_avail_exact()
+    /// Takes out of the RX ring all that is in it, for its socket is to be closed. How many frames these are; their chunks stay
+    /// the ring's.
+    pub(crate) fn count_in_ring(&mut self) -> u64 {
+        let mut frames = 0;
+        loop {
+            // SAFETY: RX ring and descriptors are of this one UMEM.
+            let consumed = unsafe { self.rx.consume(&mut self.batch[..]) };
+            frames += self.batch[..consumed].iter().filter(|desc| !desc.has_more_frames()).count() as u64;
+            if consumed < BATCH {
+                return frames;
+            }
+        }
+    }
+
+    /// Frames longer than any that a port takes in: put back, and counted here.
+    pub(crate) fn too_long(&self) -> u64 {
+        self.too_long
+    }
+
+    /// The length of the longest of them since this was last asked; 0 if there were none.
+    pub(crate) fn take_longest(&mut self) -> u32 {
+        std::mem::take(&mut self.longest_bytes)
     }
 
     /// Frames that the last call of `receive` left in the RX ring.
@@ -146,15 +192,62 @@ impl Receiver {
             let room = BATCH.min(count - taken);
             // SAFETY: RX ring and descriptors are of this one UMEM.
             let consumed = unsafe { self.rx.consume(&mut self.batch[..room]) };
-            let before = out.len();
-            out.extend(self.batch[..consumed].iter().filter_map(|desc| umem.take_received(desc, self.port)));
-            self.held -= out.len() - before;
-            self.stray += (consumed - (out.len() - before)) as u64;
+            for at in 0..consumed {
+                let desc = self.batch[at];
+                if desc.has_more_frames() || self.partial.count > 0 {
+                    self.take_part(umem, desc, out);
+                } else if let Some(received) = umem.take_received(&desc, self.port) {
+                    self.held -= 1;
+                    out.push(received);
+                } else {
+                    self.stray += 1;
+                }
+            }
             taken += consumed;
             if consumed == 0 {
                 break;
             }
         }
         taken
+    }
+
+    /// One more chunk of a frame that has several; with the last of them the frame is taken.
+    #[cold]
+    fn take_part(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<Received>) {
+        let is_last = !desc.has_more_frames();
+        let partial = &mut self.partial;
+        partial.bytes += desc.lengths().data();
+        partial.has_gap |= !is_last && desc.lengths().data() != umem.chunk_bytes();
+        if let Some(place) = partial.chunks.get_mut(partial.count) {
+            *place = desc;
+        } else if umem.drop_received(&desc, self.port) {
+            self.held -= 1;
+        }
+        partial.count += 1;
+        if is_last {
+            let partial = std::mem::replace(&mut self.partial, Partial::new());
+            self.take_whole(umem, partial, out);
+        }
+    }
+
+    /// A frame of several chunks, of which all have come.
+    fn take_whole(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<Received>) {
+        let Partial { chunks, count, bytes, has_gap } = partial;
+        let chunks = &chunks[..count.min(MAX_CHUNKS)];
+        let is_too_long = count > MAX_CHUNKS || bytes > LONGEST_RECEIVED_BYTES;
+        if !is_too_long && !has_gap {
+            let (received, posted) = umem.take_chain(chunks, bytes, self.port);
+            self.held -= posted;
+            self.stray += u64::from(received.is_none());
+            out.extend(received);
+            return;
+        }
+        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, self.port)).count();
+        if is_too_long {
+            self.too_long += 1;
+            self.longest_bytes = self.longest_bytes.max(bytes as u32);
+        } else {
+            self.stray += 1;
+        }
     }
 }

@@ -15,9 +15,11 @@ use std::sync::Arc;
 use switch::{FrameId, KernelCounters, Outgoing};
 use xsk_rs::{CompQueue, FrameDesc, TxQueue};
 
+use crate::chains::MAX_CHUNKS;
+use crate::frames::Frames;
+use crate::owners::Owner;
 use crate::receiver::BATCH;
 use crate::socket::send;
-use crate::umem::{Frames, Owner};
 
 /// What a port sends through.
 pub(crate) struct Sender {
@@ -27,11 +29,13 @@ pub(crate) struct Sender {
     port: u8,
     /// Entries of the TX ring.
     ring: usize,
-    /// Frames that one `sendto` handles.
+    /// The most entries that a frame takes.
+    entries_of_a_frame: usize,
+    /// Entries that one `sendto` handles.
     budget: usize,
     /// Free entries of the TX ring, as last seen.
     ring_free: usize,
-    /// Transmitted and not yet completed.
+    /// Entries transmitted and not yet completed: chunks of frames.
     outstanding: usize,
     /// Completions of what was not outstanding.
     stray: u64,
@@ -48,7 +52,7 @@ pub(crate) struct Kicked {
 }
 
 impl Sender {
-    /// The sending half of a socket of `port`, whose `sendto` handles `budget` frames.
+    /// The sending half of a socket of `port`, whose `sendto` handles `budget` descriptors.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
         frames: Arc<Frames>,
@@ -59,6 +63,7 @@ impl Sender {
         Sender {
             tx,
             completion,
+            entries_of_a_frame: frames.most_chunks(),
             frames,
             port,
             ring,
@@ -74,12 +79,13 @@ impl Sender {
         self.tx.fd().as_raw_fd()
     }
 
-    /// Frames that fit: into the TX ring, and, since the completion ring is as large, back out.
+    /// Frames that fit, if each is of the longest: into the TX ring, and, since the completion ring is as large, back out. What the
+    /// kernel has seen of a frame that it then puts back is read once more, so no entry of it is free before it has completed.
     pub(crate) fn room(&self) -> usize {
-        self.ring_free.min(self.ring - self.outstanding)
+        self.ring_free.min(self.ring - self.outstanding) / self.entries_of_a_frame
     }
 
-    /// Frames transmitted and not yet completed.
+    /// Chunks of frames transmitted and not yet completed.
     pub(crate) fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -91,25 +97,38 @@ impl Sender {
 
     /// Puts at most `room` frames into the TX ring.
     pub(crate) fn transmit(&mut self, frames: &[Outgoing]) {
-        for chunk in frames.chunks(BATCH) {
-            for (desc, outgoing) in self.batch.iter_mut().zip(chunk) {
-                let index = outgoing.frame.index();
-                self.frames.hand_over(index, Owner::User, Owner::Transmit(self.port));
-                *desc = self.frames.desc_of_len(index, outgoing.len.into());
+        let mut filled = 0;
+        for outgoing in frames {
+            if filled + MAX_CHUNKS > BATCH {
+                self.produce(filled);
+                filled = 0;
             }
-            // SAFETY: the descriptors are of this UMEM, and their frames' tokens were given to us.
-            let produced = unsafe { self.tx.produce(&self.batch[..chunk.len()]) };
-            assert_eq!(produced, chunk.len(), "more frames than the TX ring had room for");
+            let (index, len) = (outgoing.frame.index(), usize::from(outgoing.len));
+            if self.frames.is_chain(index) {
+                filled += self.frames.send_chain(index, len, self.port, &mut self.batch[filled..]);
+            } else {
+                self.frames.hand_over(index, Owner::User, Owner::Transmit(self.port));
+                self.batch[filled] = self.frames.desc_of_len(index, len);
+                filled += 1;
+            }
         }
-        self.ring_free -= frames.len();
-        self.outstanding += frames.len();
+        self.produce(filled);
+    }
+
+    /// Puts the first `count` descriptors of the batch into the TX ring.
+    fn produce(&mut self, count: usize) {
+        // SAFETY: the descriptors are of this UMEM, and their frames' tokens were given to us.
+        let produced = unsafe { self.tx.produce(&self.batch[..count]) };
+        assert_eq!(produced, count, "more frames than the TX ring had room for");
+        self.ring_free -= count;
+        self.outstanding += count;
     }
 
     /// Calls `sendto` until the TX ring is empty or another call would do no good.
     pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Kicked {
         let mut kicked = Kicked::default();
         let mut waiting = self.waiting();
-        // Every call but the last takes at least one frame, so this is a bound, not a goal.
+        // Every call but the last takes at least one entry, so this is a bound, not a goal.
         let most_calls = waiting;
         for _ in 0..most_calls {
             if waiting == 0 {
@@ -149,15 +168,17 @@ impl Sender {
         loop {
             // SAFETY: completion ring and descriptors are of this one UMEM.
             let count = unsafe { self.completion.consume(&mut self.batch[..]) };
-            let before = out.len();
+            let mut stray = 0;
             for desc in &self.batch[..count] {
                 let index = self.frames.index_of(desc.addr());
                 if self.frames.give_back(index, Owner::Transmit(self.port)) {
                     out.push(FrameId::new(index as u32));
+                } else if !self.frames.give_part_back(index, self.port, out) {
+                    stray += 1;
                 }
             }
-            self.outstanding -= out.len() - before;
-            self.stray += (count - (out.len() - before)) as u64;
+            self.outstanding -= count - stray;
+            self.stray += stray as u64;
             if count < BATCH {
                 break;
             }
@@ -165,7 +186,7 @@ impl Sender {
         self.waiting(); // a lost frame may have completed before its place in the TX ring was seen to be free
     }
 
-    /// Looks how many frames wait in the TX ring for the kernel.
+    /// Looks how many entries of the TX ring wait for the kernel.
     fn waiting(&mut self) -> usize {
         self.ring_free = self.tx.nb_free_exact() as usize;
         self.ring - self.ring_free

@@ -9,11 +9,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use switch::KernelCounters;
+use xsk_rs::config::BindFlags;
 use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
-use crate::umem::{os_error, socket_config};
+use crate::register::{os_error, socket_config};
 
 // linux/if_xdp.h
 const SOL_XDP: i32 = 283;
@@ -38,7 +39,7 @@ pub(crate) fn open(
     (rx_ring, tx_ring): (u32, u32),
 ) -> Result<Rings, Error> {
     let name = interface.parse().map_err(|_| Error::NoInterface { interface: interface.into() })?;
-    let config = socket_config(rx_ring, tx_ring);
+    let config = socket_config(rx_ring, tx_ring, BindFlags::empty());
     let busy = || Error::QueueBusy { interface: interface.into(), queue };
     let start = Instant::now();
     let (tx, rx, rings) = loop {
@@ -99,13 +100,18 @@ pub(crate) fn take_error(fd: RawFd) -> i32 {
 }
 
 /// Adds what the kernel counted on a socket to `counters`.
-pub(crate) fn add_statistics(fd: &Fd, counters: &mut KernelCounters) {
+pub(crate) fn add_statistics(fd: &Fd, multi_buffer: bool, counters: &mut KernelCounters) {
     let Ok(statistics) = fd.xdp_statistics() else { return };
-    counters.rx_fill_ring_empty_frames += statistics.rx_fill_ring_empty_descs();
-    counters.rx_ring_full_frames += statistics.rx_ring_full();
     // A frame that found the fill ring empty is counted in both.
-    counters.rx_dropped_frames +=
-        statistics.rx_dropped().saturating_sub(statistics.rx_fill_ring_empty_descs());
+    let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
+    if multi_buffer {
+        // No frame is too long for the socket, so all that was dropped found too few chunks, and not always none.
+        counters.rx_fill_ring_empty_frames += dropped.max(empty);
+    } else {
+        counters.rx_fill_ring_empty_frames += empty;
+        counters.rx_dropped_frames += dropped.saturating_sub(empty);
+    }
+    counters.rx_ring_full_frames += statistics.rx_ring_full();
     counters.rx_invalid_frames += statistics.rx_invalid_descs();
     counters.tx_invalid_frames += statistics.tx_invalid_descs();
 }

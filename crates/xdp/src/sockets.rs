@@ -9,12 +9,12 @@ use std::sync::Arc;
 use switch::KernelCounters;
 
 use crate::error::Error;
+use crate::frames::Frames;
 use crate::netlink::Link;
 use crate::port::PortSetup;
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket::{self, Rings, add_statistics};
-use crate::umem::Frames;
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
@@ -27,6 +27,8 @@ const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 pub(crate) struct Sockets {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) sender: Sender,
+    /// Frames of several chunks go through them.
+    multi_buffer: bool,
 }
 
 /// What sockets are opened with, on whatever thread.
@@ -51,7 +53,7 @@ impl Place {
             let rings = self.open_queue(queue, IDLE_TX_RING)?;
             receivers.push(Receiver::new(rings.rx, rings.fill, self.number, bounds));
         }
-        Ok(Sockets { receivers, sender })
+        Ok(Sockets { receivers, sender, multi_buffer: self.frames.is_multi_buffer() })
     }
 
     fn open_queue(&self, queue: u32, tx_ring: u32) -> Result<Rings, Error> {
@@ -88,12 +90,15 @@ impl Sockets {
 
     /// Adds what the kernel counted on the sockets so far.
     pub(crate) fn add_counters(&self, counters: &mut KernelCounters) {
-        self.receivers.iter().for_each(|receiver| add_statistics(receiver.socket(), counters));
+        for receiver in &self.receivers {
+            add_statistics(receiver.socket(), self.multi_buffer, counters);
+        }
+        counters.rx_too_long_frames += self.receivers.iter().map(Receiver::too_long).sum::<u64>();
         counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();
         counters.tx_stray_frames += self.sender.stray();
     }
 
-    /// Frames in all rings.
+    /// Frames in all rings; those of several chunks count as so many.
     pub(crate) fn frames_held(&self) -> usize {
         self.receivers.iter().map(Receiver::held).sum::<usize>() + self.sender.outstanding()
     }
@@ -103,8 +108,7 @@ impl Sockets {
     pub(crate) fn close(mut self) -> KernelCounters {
         let mut counters = KernelCounters::default();
         self.add_counters(&mut counters);
-        counters.rx_closed_frames =
-            self.receivers.iter_mut().map(|receiver| u64::from(receiver.in_ring())).sum();
+        counters.rx_closed_frames = self.receivers.iter_mut().map(Receiver::count_in_ring).sum();
         counters
     }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use dataplane::{Port, Wait};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use switch::Nanos;
@@ -26,6 +27,8 @@ pub struct Waiter {
     fds: Vec<libc::pollfd>,
     /// How the thread is scheduled with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
+    /// How often the thread had been taken off its core when that was last asked.
+    preemptions: i64,
 }
 
 /// What other threads end a [`Waiter`]'s sleep by.
@@ -52,7 +55,7 @@ impl Waiter {
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None })
+        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, preemptions: 0 })
     }
 
     /// From now on the loop is scheduled as the first says where it is to have an ordinary weight, and as the second says where it is to
@@ -81,6 +84,12 @@ impl Wait for Waiter {
             // Refused now, it was refused at the start, and told of then.
             let _ = set_scheduling(scheduling[usize::from(highest)]);
         }
+    }
+
+    fn others_had_core(&mut self) -> bool {
+        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return true };
+        let before = std::mem::replace(&mut self.preemptions, usage.involuntary_context_switches());
+        self.preemptions > before
     }
 
     /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
@@ -151,6 +160,7 @@ pub fn set_timer_slack(slack_ns: Nanos) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
     #[test]
     fn a_waker_wakes_once_each_time() {
@@ -164,6 +174,27 @@ mod tests {
         let thread = std::thread::spawn(move || waker.wake());
         assert!(waiter.wait(60_000_000_000).unwrap());
         thread.join().unwrap();
+    }
+
+    /// Two threads on one core, neither of which sleeps: the kernel takes each off it for the other.
+    #[test]
+    fn a_thread_that_was_taken_off_its_core_knows_it() {
+        let is_known = Arc::new(AtomicBool::new(false));
+        let other = std::thread::spawn({
+            let is_known = is_known.clone();
+            move || {
+                set_affinity(0).unwrap();
+                while !is_known.load(Relaxed) {}
+            }
+        });
+        let asking = std::thread::spawn(|| {
+            set_affinity(0).unwrap();
+            let mut waiter = Waiter::new().unwrap();
+            while !waiter.others_had_core() {}
+        });
+        asking.join().unwrap();
+        is_known.store(true, Relaxed);
+        other.join().unwrap();
     }
 
     #[test]

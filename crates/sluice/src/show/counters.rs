@@ -11,8 +11,10 @@ use super::json::Document;
 use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 20] = [
     "pvid",
+    "mtu_bytes",
+    "link",
     "cell_bytes",
     "memory_frames",
     "speed_bps",

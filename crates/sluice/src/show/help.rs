@@ -38,9 +38,11 @@ Once a switch is idle, over all its ports: received + flood copies = transmitted
 the kernel.";
 
 /// A heading and the message whose fields follow.
-const SECTIONS: [(&str, &str); 12] = [
+const SECTIONS: [(&str, &str); 14] = [
     ("The switch", "Snapshot"),
     ("ports[]", "Port"),
+    ("A link", "Link"),
+    ("cautions[]", "Caution"),
     ("queues[]", "Queue"),
     ("groups[]", "Group"),
     ("priorities[]", "Priority"),
@@ -86,6 +88,8 @@ pub fn text() -> String {
                 "Level" => " (level)",
                 "PfcCount" => " (PFC frames)",
                 "StormTraffic" => " (what passes)",
+                "Link" => " (link)",
+                "Caution" => "[]",
                 "ByDropLevel" => " (counts)",
                 "DropsEntry" => ".REASON (count)",
                 _ => "",

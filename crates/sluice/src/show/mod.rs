@@ -7,6 +7,7 @@ mod counters;
 mod drops;
 pub mod help;
 mod json;
+mod links;
 mod pfc;
 mod poll_loop;
 mod ports;
@@ -59,6 +60,9 @@ pub struct Arguments {
     /// With `buffers` and `queues`: sizes in bytes of cells instead of cells.
     #[arg(long, conflicts_with = "json")]
     bytes: bool,
+    /// With `ports`: what there is to know of each interface, and what about it harms frames.
+    #[arg(long)]
+    verbose: bool,
     /// With `buffers`: only look, so that the peaks since the last read go on.
     #[arg(long)]
     keep_watermarks: bool,
@@ -131,6 +135,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.bytes && !matches!(view, View::Buffers | View::Queues) {
         bail!("--bytes is for `show buffers` and `show queues`: no other view has sizes in cells");
     }
+    if arguments.verbose && view != View::Ports {
+        bail!("--verbose is for `show ports`: no other view says more of interfaces");
+    }
     if arguments.detail.is_some() && view != View::Pfc {
         bail!("`history` is for `show pfc`: no other view has one");
     }
@@ -153,8 +160,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Shows what is reported to collectors.
 fn show_telemetry(arguments: &Arguments) -> Result<()> {
-    let Arguments { port, watch, rates, bytes, keep_watermarks, json, .. } = arguments;
-    if port.is_some() || watch.is_some() || rates.is_some() || *bytes || *keep_watermarks {
+    let Arguments { port, watch, rates, bytes, verbose, keep_watermarks, json, .. } = arguments;
+    if port.is_some() || watch.is_some() || rates.is_some() || *bytes || *verbose || *keep_watermarks {
         bail!("of the options only --json and --socket are for `show telemetry`");
     }
     let telemetry = arguments.daemon.talk(async |client| Ok(client.telemetry().await?))?;
@@ -203,6 +210,8 @@ fn print(arguments: &Arguments, view: View, snapshot: &Snapshot, before: Option<
         output::json(&Document::of(view, snapshot, before), arguments.watch.is_none())?
     } else if arguments.detail.is_some() {
         pfc::history(snapshot)
+    } else if arguments.verbose {
+        links::text(snapshot)
     } else {
         table(view, snapshot, before, unit(snapshot, arguments.bytes))
     })

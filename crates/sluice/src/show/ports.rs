@@ -2,6 +2,7 @@
 
 use control::v1::{Port, Snapshot};
 
+use super::links;
 use super::text::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
 };
@@ -115,6 +116,9 @@ fn bridge(now: &Snapshot) -> String {
     {
         text += &format!("\nMind that {warning}.");
     }
+    for (port, caution) in links::cautions(now) {
+        text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
+    }
     if now.events_lost > 0 {
         text += &format!("\nEvents that nobody was told, too many at once: {}.", grouped(now.events_lost));
     }
@@ -177,6 +181,7 @@ fn losses(snapshot: &Snapshot) -> String {
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),
             ("kernel: in a closed RX ring", kernel.rx_closed_frames),
+            ("longer than 9238 bytes", kernel.rx_too_long_frames),
             ("kernel: completed twice, ignored", kernel.tx_stray_frames),
             ("kernel: received twice, ignored", kernel.rx_stray_frames),
         ] {

@@ -2,8 +2,8 @@
 //! and a port without anything on it.
 
 use control::v1::{
-    ByDropLevel, Count, Group, Kernel, Level, PfcCount, Pool, Port, Priority, Queue, RemovedPorts, Snapshot,
-    Storm, StormTraffic,
+    ByDropLevel, Caution, Count, Group, Kernel, Level, Link, PfcCount, Pool, Port, Priority, Queue,
+    RemovedPorts, Snapshot, Storm, StormTraffic,
 };
 use switch::DropReason;
 
@@ -87,6 +87,15 @@ fn port(name: &str, interface: &str, speed_bps: u64) -> Port {
         xdp_mode: "native".into(),
         overhead_bytes: 24,
         vlan_tags_restored: true,
+        mtu_bytes: 9000,
+        link: Some(Link {
+            kind: "veth".into(),
+            driver: "veth".into(),
+            rx_queues: 1,
+            tx_queues: 1,
+            promiscuous: true,
+            ..Link::default()
+        }),
         received: count(0, 0),
         transmitted: count(0, 0),
         input_dropped: count(0, 0),
@@ -262,6 +271,23 @@ fn spare() -> Port {
     let mut port = port("spare", "enp3s0f1", 0);
     port.xdp_mode = "generic".into();
     port.vlan_tags_restored = false;
+    port.mtu_bytes = 9000;
+    let caution = |setting: &str, harm: &str, cure: &str| Caution {
+        setting: setting.into(),
+        harm: harm.into(),
+        cure: cure.into(),
+    };
+    port.link = Some(Link {
+        driver: "ixgbe".into(),
+        rx_queues: 4,
+        tx_queues: 8,
+        link_speed_bps: 10_000_000_000,
+        cautions: vec![
+            caution("rx-lro", "received frames are merged", "`ethtool -K enp3s0f1 lro off`"),
+            caution("pause", "the NIC obeys PAUSE frames", "`ethtool -A enp3s0f1 rx off`"),
+        ],
+        ..Link::default()
+    });
     port.up = false;
     port.kernel.as_mut().unwrap().rx_dropped_frames = 7;
     port

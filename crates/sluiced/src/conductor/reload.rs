@@ -18,17 +18,25 @@ impl Conductor {
     pub(super) fn take_on_interfaces(&mut self) {
         let mut live = self.live.clone();
         let mut mtus = Vec::new();
-        for &place in self.live.places().of_file() {
+        let mut warnings = Vec::new();
+        let config = self.live.config();
+        let links = config.switch.ports.iter().zip(&config.links);
+        for (&place, (port, link)) in self.live.places().of_file().iter().zip(links) {
             if let Some(interface) = self.lives.interface(place) {
                 live.set_interface(place, interface);
                 mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
+                let warning =
+                    config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
+                warnings.extend(warning.map(|text| ("mtu_beyond_headroom", Some(place), text)));
             }
         }
-        let warning = config::mtu_warning(mtus);
-        if let Some(message) = warning.as_ref().filter(|_| warning != self.mtu_warning) {
-            self.events.note_now(Description::new("mtus_differ", Severity::Warning, message.clone()));
+        warnings.extend(config::mtu_warning(mtus).map(|text| ("mtus_differ", None, text)));
+        for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
+            let event =
+                Description { port: *port, ..Description::new(kind, Severity::Warning, text.clone()) };
+            self.events.note_now(event);
         }
-        self.mtu_warning = warning;
+        self.mtu_warnings = warnings;
         if live.places() != self.live.places() {
             let command = Command::Apply(Box::new(live.settings()));
             self.commands.push_back(command);

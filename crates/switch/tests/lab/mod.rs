@@ -8,10 +8,13 @@ use switch::settings::{
     Alpha, BridgeSettings, BufferSettings, GroupSettings, PRIORITIES, PortSettings, QueueSettings,
     SwitchSettings, Threshold,
 };
-use switch::{HeapMemory, Instant, Memory, Outgoing, Received, Snapshot, Switch, frames_needed};
+use switch::{Instant, Memory, Outgoing, Received, Snapshot, Switch, frames_needed};
 use wire::ethernet::{EXPERIMENTAL, Header, MAC_CONTROL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{self, Control, Pfc};
+
+pub mod memory;
+use memory::ChunkedMemory;
 
 /// The address of the host on port `n`.
 pub fn mac(n: usize) -> MacAddr {
@@ -75,7 +78,7 @@ pub struct Frame {
 /// The switch with all around it.
 pub struct Lab {
     pub switch: Switch,
-    pub memory: HeapMemory,
+    pub memory: ChunkedMemory,
     /// Frames of the memory.
     pub frames: usize,
     pub now: Instant,
@@ -102,11 +105,11 @@ impl Lab {
     /// … for frames of at most `frame_bytes`.
     pub fn with_frames(settings: &SwitchSettings, frame_bytes: usize) -> Self {
         let ports = settings.ports.len();
-        let frames = frames_needed(settings) + 64;
+        let frames = frames_needed(settings, usize::MAX) + 64;
         let macs: Vec<_> = (0..ports).map(mac).collect();
         let mut lab = Self {
             switch: Switch::new(settings, &macs, frames),
-            memory: HeapMemory::new(frames, frame_bytes),
+            memory: ChunkedMemory::new(frames, frame_bytes),
             frames,
             now: Instant(1_000_000),
             with_kernel: (0..ports).map(|_| Vec::new()).collect(),
@@ -147,7 +150,7 @@ impl Lab {
     /// A frame of these bytes comes in.
     pub fn arrive_bytes(&mut self, port: usize, bytes: &[u8]) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");
-        self.memory.bytes_mut(&frame, bytes.len()).copy_from_slice(bytes);
+        self.memory.fill(&frame, bytes);
         let received = Received { frame, len: bytes.len() as u16 };
         self.switch.receive(port, received, self.now, &mut self.memory);
     }
@@ -164,7 +167,7 @@ impl Lab {
         let mut out = Vec::new();
         self.switch.transmit(port, room, self.now, &mut self.memory, &mut out);
         for outgoing in &out {
-            let bytes = self.memory.bytes(&outgoing.frame, usize::from(outgoing.len));
+            let bytes = self.memory.all(&outgoing.frame, usize::from(outgoing.len));
             let header = Header::parse(bytes).expect("a whole frame");
             if header.ethertype == MAC_CONTROL {
                 match pause::decode(bytes) {
@@ -227,7 +230,7 @@ impl Lab {
     /// The first frame of `port` that is with the kernel.
     pub fn memory_of(&self, port: usize) -> &[u8] {
         let Outgoing { frame, len } = &self.with_kernel[port][0];
-        self.memory.bytes(frame, usize::from(*len))
+        self.memory.all(frame, usize::from(*len))
     }
 
     /// All that the switch counts.

@@ -127,7 +127,7 @@ impl Host {
 
     /// The next frame that another sent to this host, if one is there.
     pub fn receive(&self) -> Option<Vec<u8>> {
-        let mut frame = vec![0; 2048];
+        let mut frame = vec![0; 16384];
         loop {
             // SAFETY: buffer and address are as long as stated; all-zero bytes are a valid address.
             let (len, kind) = unsafe {
@@ -171,7 +171,7 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     until("frames arrive at the port", || {
         port.receive(umem, now(), count - frames.len(), &mut received);
         for Received { frame, len } in received.drain(..) {
-            frames.push(umem.bytes(&frame, len.into()).to_vec());
+            frames.push(bytes_of(umem, &frame, len.into()));
             umem.free(frame);
         }
         frames.len() == count
@@ -179,11 +179,30 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     frames
 }
 
+/// All bytes of a frame.
+pub fn bytes_of(umem: &mut Umem, frame: &FrameId, len: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    umem.whole(frame, len, |whole| {
+        bytes = whole.to_vec();
+        false
+    });
+    bytes
+}
+
+/// A new frame of these bytes.
+pub fn frame_of(umem: &mut Umem, bytes: &[u8]) -> FrameId {
+    let frame = umem.alloc_for(bytes.len()).expect("memory");
+    umem.whole(&frame, bytes.len(), |whole| {
+        whole.copy_from_slice(bytes);
+        true
+    });
+    frame
+}
+
 /// Puts one frame into the TX ring, without a kick.
 pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     assert!(port.transmit_room() > 0);
-    let frame = umem.alloc().expect("memory");
-    umem.bytes_mut(&frame, bytes.len()).copy_from_slice(bytes);
+    let frame = frame_of(umem, bytes);
     port.transmit(&mut vec![Outgoing { frame, len: bytes.len() as u16 }]);
 }
 

@@ -1,7 +1,7 @@
 //! Each way in which a port cannot be opened: a clear error, and nothing left behind.
 
 use nix::unistd::Uid;
-use xdp::{Error, PortSetup, Umem, XdpPort, frame_bytes_for};
+use xdp::{Error, MAX_MTU, MultiBuffer, PortSetup, Umem, XdpPort, frame_bytes_for};
 use xsk_rs::config::{BindFlags, LibxdpFlags, SocketConfig, UmemConfig};
 
 use crate::common::Space;
@@ -80,17 +80,19 @@ fn mtu_too_large() {
         space.ip(&format!("link set p0 mtu {port}"));
         space.ip(&format!("link set h0 mtu {host}"));
     };
-    // 2048 less 256 for XDP, 14 for the Ethernet header and 8 for two tags.
-    set_mtu(1771, 1771);
-    let error = refusal(&space, "p0");
-    assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, max_mtu: 1770, .. }), "{error:?}");
-    set_mtu(1770, 1770);
-    let open = |frame_bytes| {
+    let open_with = |frame_bytes, wanted| {
         space.inside(|| {
-            let mut umem = Umem::new(4096, frame_bytes).unwrap();
-            XdpPort::open(&mut umem, "p0", &PortSetup::default()).map(drop)
+            let mut umem = Umem::with(4096, frame_bytes, wanted).unwrap();
+            let result = XdpPort::open(&mut umem, "p0", &PortSetup::default()).map(drop);
+            result.inspect_err(|_| assert_eq!(umem.check().unwrap().free, 4096))
         })
     };
+    // Where frames lie in one chunk each: 2048 less 256 for XDP, 14 for the Ethernet header and 8 for two tags.
+    let open = |frame_bytes| open_with(frame_bytes, MultiBuffer::Never);
+    set_mtu(1771, 1771);
+    let error = open(2048).unwrap_err();
+    assert!(matches!(error, Error::MtuTooLarge { mtu: 1771, max_mtu: 1770, .. }), "{error:?}");
+    set_mtu(1770, 1770);
     assert!(open(2048).is_ok());
     space.inside(|| assert_eq!(frame_bytes_for(["p0", "h0"]).unwrap(), 2048));
 
@@ -104,6 +106,23 @@ fn mtu_too_large() {
     set_mtu(9000, 9000);
     let error = open(4096).unwrap_err();
     assert!(matches!(error, Error::MtuTooLarge { mtu: 9000, max_mtu: 3818, .. }), "{error:?}");
+    assert_eq!(
+        error.to_string(),
+        "interface p0: an MTU of 9000 is too large, 3818 is the most here, as frames in several pieces need Linux 6.6; \
+         `ip link set dev p0 mtu 3818` lowers it (on a veth, at both ends)"
+    );
+
+    // Where they may lie in several.
+    for frame_bytes in [2048, 4096] {
+        set_mtu(MAX_MTU, MAX_MTU);
+        assert!(open_with(frame_bytes, MultiBuffer::IfPossible).is_ok());
+        set_mtu(MAX_MTU + 1, MAX_MTU);
+        let error = open_with(frame_bytes, MultiBuffer::IfPossible).unwrap_err();
+        assert!(
+            matches!(error, Error::MtuTooLarge { mtu: 9217, max_mtu: 9216, because: "", .. }),
+            "{error:?}"
+        );
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod common;
 mod errors;
 mod frames;
+mod jumbo;
 mod life;
 mod loss;
 mod vlan;

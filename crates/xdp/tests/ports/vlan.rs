@@ -25,13 +25,15 @@ fn tag_out_of_band(interface: &str) {
 #[test]
 fn a_tag_held_out_of_band_is_put_back() {
     let space = Space::with_pairs(1);
+    space.ip("link set p0 mtu 9000");
+    space.ip("link set h0 mtu 9000");
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
         assert!(port.vlan_tags_restored());
         tag_out_of_band("h0");
         let host = Host::new("h0");
-        for len in [60, 500, 1514] {
+        for len in [60, 500, 1514, 1788, 1789, 3580, 9000, 9014] {
             let sent = frame(7, len);
             host.send(&sent);
             let tagged = [&sent[..12], &[0x81, 0x00, 3 << 5, 5], &sent[12..]].concat();

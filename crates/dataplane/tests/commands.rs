@@ -1,0 +1,224 @@
+//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings, to begin watermarks anew.
+
+mod lab;
+
+use dataplane::{Command, Reply, Wire};
+use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
+use switch::Snapshot;
+use switch::counters::DropReason;
+use switch::settings::Threshold;
+
+/// Told to stop while a port is paused and its neighbour in XOFF: what can leave leaves, the rest is counted, no XON is told
+/// for what would not be received, every frame is given back.
+#[test]
+fn a_stop_drains_tells_no_xon_and_says_the_totals() {
+    let mut lab = Lab::new();
+    let mut bytes = [0; 60];
+    xoff_3(65_535).encode(mac(1), &mut bytes);
+    lab.wires[1].inject(bytes);
+    lab.turns(1);
+    (0..6).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(2), mac(0), 0)));
+    lab.turns(1);
+    let snapshot = lab.stop();
+    let xoffs = lab.seen(0);
+    assert!((1..6).contains(&xoffs.len()), "XOFF and refreshes: {xoffs:?}");
+    assert!(xoffs.iter().all(|pfc| *pfc == Ok(xoff_3(65_535))), "and no XON: {xoffs:?}");
+    let sent: u64 = snapshot.ports.iter().map(|port| port.transmitted.frames).sum();
+    let flushed: u64 =
+        snapshot.ports.iter().map(|port| port.drops[DropReason::PortDown as usize].frames).sum();
+    assert_eq!((sent, flushed), (6 + 6 + 2, 0), "the pause ended by itself while the queues drained");
+    conserved(&snapshot);
+    assert_eq!((snapshot.memory_free_frames, snapshot.ingress_pools[0].level.cells), (FRAMES as u64, 0));
+}
+
+/// Nothing but PFC leaves a held port: frames for it stay, and whoever sends them is told to stop.
+#[test]
+fn a_held_port_keeps_its_frames_and_a_released_one_sends_them_in_order() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    let sent: Vec<_> = (0..10)
+        .map(|n| {
+            let mut bytes = frame(mac(1), mac(0), 3);
+            bytes[63] = n;
+            lab.wires[0].inject(bytes.clone());
+            bytes
+        })
+        .collect();
+    lab.wires[1].inject(frame(mac(2), mac(1), 3));
+    lab.turns(3);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    assert_eq!((lab.seen(1), lab.seen(2)), (vec![], vec![Err(64)]), "what it receives goes on");
+    let snapshot = lab.snapshot();
+    assert_eq!((snapshot.ports[0].held, snapshot.ports[1].held), (false, true));
+    assert_eq!(snapshot.ports[1].queues[3].waiting_frames, 10);
+
+    lab.hold(1, false);
+    lab.turns(5);
+    assert_eq!(lab.wires[1].take_sent(), sent);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    conserved(&lab.snapshot());
+}
+
+/// A port that tells its neighbour to stop tells it so, and XON later, though it is held itself.
+#[test]
+fn a_held_port_still_sends_pfc() {
+    let mut lab = Lab::new();
+    lab.hold(0, true);
+    lab.wires[1].block(true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.wires[1].inject(frame(mac(0), mac(1), 3));
+    lab.turns(3);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))], "PFC, and no data");
+    lab.wires[1].block(false);
+    lab.turns(5);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+}
+
+#[test]
+fn a_stop_releases_held_ports_so_that_they_drain() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    (0..6).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(3);
+    assert_eq!(lab.seen(1), []);
+    let totals = lab.stop();
+    let data: Vec<_> = lab.seen(1).into_iter().filter(Result::is_err).collect();
+    assert_eq!(data, vec![Err(64); 6]);
+    assert_eq!(lab.seen(0).last(), Some(&Ok(xoff_3(65_535))), "no XON for what nobody would forward");
+    assert_eq!(totals.ports[1].drops[DropReason::PortDown as usize].frames, 0);
+    conserved(&totals);
+}
+
+/// XOFF at 4 cells; 10 frames of a cell each are held: 4 shared, 6 in headroom. Then XOFF at 32, and at 2.
+#[test]
+fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    let more = |lab: &mut Lab, frames: u8| {
+        (0..frames).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        lab.turns(2);
+    };
+    let with_xoff = |cells| {
+        let mut settings = settings();
+        settings.ports[0].groups[3].xoff = Threshold::Static(cells);
+        settings
+    };
+    let group = |lab: &mut Lab| {
+        let group = lab.snapshot().ports[0].groups[3];
+        (group.threshold_cells, group.shared.cells, group.headroom.cells)
+    };
+    more(&mut lab, 10);
+    assert_eq!((lab.seen(0), group(&mut lab)), (vec![Ok(xoff_3(65_535))], (4, 4, 6)));
+
+    // Headroom that is in use drains before anything else does.
+    lab.apply(with_xoff(32));
+    assert_eq!(group(&mut lab), (32, 4, 6));
+    lab.wires[1].set_transmit_room(8); // a place is kept for PFC
+    lab.wires[1].hold_completions(true);
+    lab.hold(1, false);
+    lab.turns(2);
+    lab.hold(1, true);
+    lab.wires[1].hold_completions(false);
+    lab.turns(2);
+    assert_eq!((lab.seen(0), group(&mut lab)), (vec![Ok(xoff_3(0))], (32, 3, 0)), "XON: seven have left");
+    more(&mut lab, 20);
+    assert_eq!((lab.seen(0), group(&mut lab)), (vec![], (32, 23, 0)), "far from XOFF");
+
+    lab.apply(with_xoff(2));
+    lab.turns(2);
+    assert_eq!((lab.seen(0), group(&mut lab)), (vec![Ok(xoff_3(65_535))], (2, 23, 0)), "XOFF at once");
+
+    lab.hold(1, false);
+    lab.wires[1].set_transmit_room(2048);
+    lab.turns(5);
+    assert_eq!((lab.seen(0), lab.seen(1).len()), (vec![Ok(xoff_3(0))], 30), "nothing is lost");
+    assert_eq!(lab.wires.iter().map(Wire::min_posted).collect::<Vec<_>>(), [1, 2, 3]);
+    conserved(&lab.snapshot());
+}
+
+/// PFC off while the neighbour is in XOFF: it is told XON, and what is held leaves all the same.
+#[test]
+fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.apply(settings().without_pfc());
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    lab.apply(settings());
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))]);
+    lab.hold(1, false);
+    lab.turns(5);
+    assert_eq!((lab.seen(0), lab.seen(1).len()), (vec![Ok(xoff_3(0))], 10));
+    conserved(&lab.snapshot());
+}
+
+/// Reading begins one watermark anew right after the snapshot, clearing another, and both leave the third.
+#[test]
+fn watermarks_begin_anew_when_read_and_when_cleared() {
+    let mut lab = Lab::new();
+    let burst = |lab: &mut Lab, frames: u8| {
+        lab.hold(1, true);
+        (0..frames).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        lab.turns(2);
+        lab.hold(1, false);
+        lab.turns(3);
+    };
+    let peaks = |snapshot: &Snapshot| {
+        let level = snapshot.ports[1].queues[3].level;
+        (level.cells, level.peak_read_cells, level.peak_clear_cells, level.peak_cells)
+    };
+    burst(&mut lab, 8);
+    assert_eq!(peaks(&lab.look(false)), (0, 8, 8, 8));
+    assert_eq!(peaks(&lab.look(true)), (0, 8, 8, 8), "what is read is what was before");
+    assert_eq!(peaks(&lab.look(false)), (0, 0, 8, 8));
+    burst(&mut lab, 5);
+    assert!(matches!(lab.tell(Command::ClearWatermarks), Reply::Done));
+    assert_eq!(peaks(&lab.look(false)), (0, 5, 0, 8));
+    burst(&mut lab, 2);
+    assert_eq!(peaks(&lab.look(true)), (0, 5, 2, 8));
+    assert_eq!(peaks(&lab.look(true)), (0, 0, 2, 8));
+}
+
+/// Whoever waits for an answer gets it, however many events nobody has taken.
+#[test]
+fn events_leave_room_for_answers() {
+    let mut lab = Lab::new();
+    for _ in 0..600 {
+        lab.wires[1].block(true);
+        (0..6).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+        lab.turns(2);
+        lab.wires[1].block(false);
+        lab.turns(3);
+    }
+    let snapshot = lab.snapshot();
+    assert_eq!(snapshot.ports[0].groups[3].xoff_episodes, 600);
+    assert_eq!(snapshot.events_lost, 1200 - (1024 - 64), "all but those for which there was room");
+}
+
+/// While the loop ends, pauses are obeyed and data are dropped and counted.
+#[test]
+fn a_loop_that_ends_still_obeys() {
+    let mut lab = Lab::new();
+    lab.hold(1, true);
+    (0..3).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(1);
+    // Both come in when the end has begun: a pause for what is to leave, and more data.
+    let (to_0, to_1) = (lab.wires[0].clone(), lab.wires[1].clone());
+    let snapshot = lab.stop_while(|tick| {
+        if tick == 3 {
+            let mut bytes = [0; 60];
+            xoff_3(10).encode(mac(1), &mut bytes);
+            to_1.inject(bytes);
+            (0..5).for_each(|_| to_0.inject(frame(mac(1), mac(0), 3)));
+        }
+    });
+    assert_eq!(snapshot.ports[1].pfc_received.frames, 1, "the neighbour was heard");
+    assert_eq!(snapshot.ports[1].queues[3].pauses, 1);
+    assert_eq!(snapshot.ports[0].drops[DropReason::PortDown as usize].frames, 5);
+    conserved(&snapshot);
+}

@@ -1,0 +1,71 @@
+//! Memory of which only the first bytes of a frame lie together, as those of a jumbo frame do: what the switch reads or writes
+//! beyond them without asking for the whole frame is not there.
+
+use switch::{FrameId, HeapMemory, Memory};
+
+/// Bytes that lie together: room for the longest headers that the switch reads, and no more.
+pub const CHUNK_BYTES: usize = 160;
+
+/// Frames on the heap, of which `bytes` shows the first piece only.
+pub struct ChunkedMemory(HeapMemory);
+
+impl ChunkedMemory {
+    /// `frames` frames of `frame_bytes` bytes each, all free.
+    pub fn new(frames: usize, frame_bytes: usize) -> Self {
+        Self(HeapMemory::new(frames, frame_bytes))
+    }
+
+    /// Puts these bytes into a frame.
+    pub fn fill(&mut self, frame: &FrameId, bytes: &[u8]) {
+        self.0.bytes_mut(frame, bytes.len()).copy_from_slice(bytes);
+    }
+
+    /// All of a frame's bytes: a test looks at them without a trace.
+    pub fn all(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.0.bytes(frame, len)
+    }
+}
+
+impl Memory for ChunkedMemory {
+    fn alloc(&mut self) -> Option<FrameId> {
+        self.0.alloc()
+    }
+
+    fn free(&mut self, frame: FrameId) {
+        self.0.free(frame);
+    }
+
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.0.bytes(frame, len.min(CHUNK_BYTES))
+    }
+
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.0.bytes_mut(frame, len.min(CHUNK_BYTES))
+    }
+
+    fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        // A copy, written back if it was changed: who changes it and does not say so changes nothing.
+        let mut bytes = self.0.bytes(frame, len).to_vec();
+        let changed = work(&mut bytes);
+        if changed {
+            self.fill(frame, &bytes);
+        }
+        changed
+    }
+
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        self.0.copy(from, to, len);
+    }
+
+    fn max_len(&self) -> usize {
+        self.0.max_len()
+    }
+
+    fn chunk_bytes(&self) -> usize {
+        CHUNK_BYTES
+    }
+
+    fn free_frames(&self) -> usize {
+        self.0.free_frames()
+    }
+}

@@ -1,0 +1,116 @@
+//! Frames that lie in several chunks of the UMEM.
+//!
+//! Rule: a frame longer than a chunk lies in several, one behind the other; whoever holds the token of the first has them all. Each is
+//! full, but for the last that the frame's bytes reach; behind that one there may be another, empty.
+//! Source: docs/kernel.md, "Frames in several chunks".
+//!
+//! Which chunk lies behind which is written and read by the owner of the frame alone, so the order of changes by different cores
+//! is that of the rings that hand frames from one to the other, as with [`crate::owners`]. Nothing here is looked at for a frame of one chunk.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+
+/// Chunks that a frame may have: the longest, with a tag that is put on, in chunks of the small kind.
+pub(crate) const MAX_CHUNKS: usize = 6;
+/// In place of the chunk behind the last.
+const NONE: u32 = u32::MAX;
+
+/// The order of the chunks of each frame that has several.
+pub(crate) struct Chains {
+    /// By chunk: the one behind it.
+    next: Box<[AtomicU32]>,
+    /// By chunk: the first of its frame.
+    head: Box<[AtomicU32]>,
+    /// By first chunk: how many of the frame's are on their way out.
+    leaving: Box<[AtomicU8]>,
+}
+
+impl Chains {
+    /// For a memory of so many chunks; 0 if no frame will have several.
+    pub(crate) fn new(chunks: usize) -> Self {
+        Self {
+            next: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
+            head: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
+            leaving: (0..chunks).map(|_| AtomicU8::new(0)).collect(),
+        }
+    }
+
+    /// These chunks are a frame now, in this order.
+    pub(crate) fn link(&self, chunks: &[u32]) {
+        for (at, &chunk) in chunks.iter().enumerate() {
+            let behind = chunks.get(at + 1).copied().unwrap_or(NONE);
+            self.next[chunk as usize].store(behind, Relaxed);
+            self.head[chunk as usize].store(chunks[0], Relaxed);
+        }
+        self.leaving[chunks[0] as usize].store(0, Relaxed);
+    }
+
+    /// One more chunk for the frame that begins with `head`, behind all others.
+    pub(crate) fn append(&self, head: u32, chunk: u32) {
+        let last = self.of(head).last().expect("the first");
+        self.next[last as usize].store(chunk, Relaxed);
+        self.next[chunk as usize].store(NONE, Relaxed);
+        self.head[chunk as usize].store(head, Relaxed);
+    }
+
+    /// The chunks of the frame that begins with `head`, which has several.
+    pub(crate) fn of(&self, head: u32) -> impl Iterator<Item = u32> + '_ {
+        let behind =
+            |&chunk: &u32| Some(self.next[chunk as usize].load(Relaxed)).filter(|&next| next != NONE);
+        std::iter::successors(Some(head), behind).take(MAX_CHUNKS)
+    }
+
+    /// The first chunk of the frame that `chunk` is of, which has several.
+    pub(crate) fn head_of(&self, chunk: u32) -> u32 {
+        self.head[chunk as usize].load(Relaxed)
+    }
+
+    /// So many chunks of the frame that begins with `head` are on their way out.
+    pub(crate) fn send(&self, head: u32, chunks: u8) {
+        self.leaving[head as usize].store(chunks, Relaxed);
+    }
+
+    /// One of them has come back. True: it was the last.
+    pub(crate) fn complete(&self, head: u32) -> bool {
+        let leaving = &self.leaving[head as usize];
+        let left = leaving.load(Relaxed).saturating_sub(1);
+        leaving.store(left, Relaxed);
+        left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(chains: &Chains, head: u32) -> Vec<u32> {
+        chains.of(head).collect()
+    }
+
+    #[test]
+    fn chunks_lie_behind_each_other_in_the_order_that_they_came() {
+        let chains = Chains::new(8);
+        chains.link(&[5, 2, 7]);
+        chains.link(&[0, 1]);
+        assert_eq!((of(&chains, 5), of(&chains, 0)), (vec![5, 2, 7], vec![0, 1]));
+        assert_eq!([5, 2, 7, 0, 1].map(|chunk| chains.head_of(chunk)), [5, 5, 5, 0, 0]);
+        chains.append(0, 4);
+        assert_eq!((of(&chains, 0), chains.head_of(4)), (vec![0, 1, 4], 0));
+        // The same chunks, another time: nothing is left of what was.
+        chains.link(&[2, 5]);
+        assert_eq!((of(&chains, 2), chains.head_of(5)), (vec![2, 5], 2));
+        chains.link(&[7]);
+        assert_eq!(of(&chains, 7), [7]);
+    }
+
+    /// Whatever order the chunks come back in.
+    #[test]
+    fn a_frame_is_back_with_its_last_chunk() {
+        let chains = Chains::new(8);
+        chains.link(&[5, 2, 7]);
+        for sent in [3, 2, 1] {
+            chains.send(5, sent);
+            let back: Vec<bool> = (0..sent).map(|_| chains.complete(5)).collect();
+            assert_eq!(back.iter().position(|&last| last), Some(usize::from(sent) - 1), "{sent} chunks");
+        }
+    }
+}

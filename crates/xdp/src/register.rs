@@ -1,0 +1,143 @@
+//! Registers a UMEM with the kernel and binds its first socket.
+//!
+//! libxdp keeps the UMEM's own descriptor as the first socket bound on it, and that one stays bound as long as the UMEM
+//! lives. So that no port's interface is held that way, the first socket is bound to the loopback interface of a network
+//! namespace made for it alone; the kernel removes that with the socket.
+//!
+//! That socket says for all that share the UMEM whether frames of several chunks go through them (`XDP_USE_SG`, kernel 6.6).
+//! Source: docs/kernel.md, "Frames in several chunks".
+
+use std::num::NonZeroU32;
+
+use nix::sched::{CloneFlags, unshare};
+use xsk_rs::config::{BindFlags, FrameSize, LibxdpFlags, QueueSize, SocketConfig, UmemConfig};
+use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
+
+use crate::error::Error;
+use crate::umem::{COMPLETION_RING, FILL_RING, MultiBuffer};
+
+/// Refuses what would not fit: the kernel hands out more shared memory than there is, and then kills processes.
+fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
+    let no_memory = |reason| Error::NoMemory { frames, frame_bytes, reason };
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let available_kib = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .and_then(|kib| kib.parse::<u64>().ok());
+    match available_kib {
+        Some(kib) if (frames as u64).saturating_mul(frame_bytes as u64) > kib << 10 => {
+            Err(no_memory(format!("{} MiB are available", kib >> 10)))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first socket on a UMEM; see the top of the file.
+pub(crate) struct Anchor {
+    _tx: TxQueue,
+    _rx: RxQueue,
+    _rings: Option<(FillQueue, CompQueue)>,
+}
+
+/// A UMEM that the kernel knows.
+pub(crate) struct Registered {
+    pub(crate) umem: xsk_rs::Umem,
+    /// Each stands for all bytes of its chunk.
+    pub(crate) descs: Box<[FrameDesc]>,
+    /// Frames of several chunks go through the sockets on it.
+    pub(crate) multi_buffer: bool,
+    pub(crate) anchor: Anchor,
+}
+
+/// Registers a UMEM and binds its first socket, for frames of several chunks if that is wanted and can be had.
+pub(crate) fn register(
+    chunks: NonZeroU32,
+    frame_bytes: usize,
+    wanted: MultiBuffer,
+) -> Result<Registered, Error> {
+    check_available(chunks.get() as usize, frame_bytes)?;
+    if wanted == MultiBuffer::IfPossible {
+        match register_with(chunks, frame_bytes, true) {
+            // What libxdp keeps of a socket that failed is of no use to another: all of it is made again.
+            Err(Error::Kernel { source, .. }) if source.raw_os_error() == Some(libc::EINVAL) => {}
+            registered => return registered,
+        }
+    }
+    register_with(chunks, frame_bytes, false)
+}
+
+/// The same on a thread of its own, for the sake of its network namespace.
+fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> Result<Registered, Error> {
+    let work = move || {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|errno| Error::kernel("making a network namespace for the UMEM", errno.into()))?;
+        let config = umem_config(frame_bytes);
+        let (umem, descs) = xsk_rs::Umem::new(config, chunks, false)
+            .map_err(|error| not_registered(chunks.get() as usize, frame_bytes, &error))?;
+        let flags = if multi_buffer { BindFlags::XDP_USE_SG } else { BindFlags::empty() };
+        let loopback = "lo".parse().expect("no zero byte");
+        // SAFETY: no program is loaded by libxdp, so none is detached twice.
+        let (tx, rx, rings) = unsafe { Socket::new(socket_config(64, 64, flags), &umem, &loopback, 0) }
+            .map_err(|error| Error::kernel("binding the UMEM's first socket", os_error(&error)))?;
+        let anchor = Anchor { _tx: tx, _rx: rx, _rings: rings };
+        Ok(Registered { descs: with_full_length(&umem, descs), umem, multi_buffer, anchor })
+    };
+    std::thread::spawn(work).join().expect("it does not panic")
+}
+
+fn not_registered(frames: usize, frame_bytes: usize, error: &xsk_rs::umem::UmemCreateError) -> Error {
+    let error = os_error(error);
+    match error.raw_os_error() {
+        Some(libc::ENOMEM) => {
+            Error::NoMemory { frames, frame_bytes, reason: "the kernel has not got it".into() }
+        }
+        Some(libc::ENOBUFS) => {
+            let limit = nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_MEMLOCK);
+            let limit_kib = limit.map_or(0, |(soft, _)| soft >> 10);
+            let reason =
+                format!("locked memory is limited to {limit_kib} KiB (`ulimit -l`, or CAP_IPC_LOCK)");
+            Error::NoMemory { frames, frame_bytes, reason }
+        }
+        _ => Error::kernel("registering a UMEM", error),
+    }
+}
+
+/// What the kernel said, from an error of xsk-rs.
+pub(crate) fn os_error(error: &dyn std::error::Error) -> std::io::Error {
+    error
+        .source()
+        .and_then(|source| source.downcast_ref::<std::io::Error>())
+        .and_then(std::io::Error::raw_os_error)
+        .map_or_else(|| std::io::Error::other(error.to_string()), std::io::Error::from_raw_os_error)
+}
+
+fn umem_config(frame_bytes: usize) -> UmemConfig {
+    let ring = |entries| QueueSize::new(entries).expect("a power of two");
+    UmemConfig::builder()
+        .frame_size(FrameSize::new(frame_bytes as u32).expect("at least 2048"))
+        .fill_queue_size(ring(FILL_RING))
+        .comp_queue_size(ring(COMPLETION_RING))
+        .frame_headroom(0)
+        .build()
+        .expect("a power of two with room for the headroom")
+}
+
+/// Settings of a socket in copy mode, whose program is ours to load. Only a UMEM's first socket may have more flags.
+pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> SocketConfig {
+    SocketConfig::builder()
+        .rx_queue_size(QueueSize::new(rx_ring).expect("a power of two"))
+        .tx_queue_size(QueueSize::new(tx_ring).expect("a power of two"))
+        .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
+        .bind_flags(BindFlags::XDP_COPY | flags)
+        .build()
+}
+
+/// The descriptors with the length of the longest frame, so that each stands for all of its frame's bytes.
+fn with_full_length(umem: &xsk_rs::Umem, mut descs: Vec<FrameDesc>) -> Box<[FrameDesc]> {
+    for desc in &mut descs {
+        // SAFETY: the descriptor is of this UMEM, which nobody else knows yet.
+        unsafe { umem.data_mut(desc) }.cursor().set_pos(usize::MAX);
+    }
+    descs.into()
+}

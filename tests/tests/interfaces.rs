@@ -1,0 +1,110 @@
+//! What the daemon says of the interfaces of its ports, on real ones: what they are, what about them harms frames, and whether PFC
+//! frames get through.
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+use testbed::{Bed, Daemon, eventually};
+use tests::sluice;
+
+/// The `link` of a port, and its name.
+fn link(daemon: &Daemon, name: &str) -> Result<Value> {
+    let shown: Value = serde_json::from_str(&sluice(daemon, &["show", "ports", "--json"])?)?;
+    let ports = shown["ports"].as_array().context("a list of ports")?;
+    let port = ports.iter().find(|port| port["name"] == name).with_context(|| format!("port {name}"))?;
+    Ok(port["link"].clone())
+}
+
+/// What is blamed for harming frames on a port.
+fn blamed(daemon: &Daemon, name: &str) -> Result<Vec<String>> {
+    let link = link(daemon, name)?;
+    let cautions = link["cautions"].as_array().context("a list of cautions")?.clone();
+    Ok(cautions.iter().filter_map(|caution| caution["setting"].as_str().map(str::to_owned)).collect())
+}
+
+fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
+    let text = sluice(daemon, &["events", "--json"])?;
+    let all: Vec<Value> = text.lines().map(serde_json::from_str).collect::<Result<_, _>>()?;
+    Ok(all.into_iter().filter(|event| event["kind"] == kind).collect())
+}
+
+#[test]
+fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.macvlan_host(&switch, "m")?;
+    // A tap that nobody has the other end of: it is there, up, and without a carrier.
+    switch.ip("tuntap add dev t mode tap vnet_hdr")?;
+    switch.ip("link set dev t up")?;
+    switch.run("ethtool -K low-m gro off")?;
+    let ports: String =
+        ["a", "m", "t"].map(|name| format!("[port.{name}]\ninterface = \"{name}\"\n")).concat();
+    let daemon = bed.daemon(&switch, &ports)?;
+
+    let of_a = link(&daemon, "a")?;
+    assert_eq!((&of_a["kind"], &of_a["driver"]), (&"veth".into(), &"veth".into()), "{of_a:#}");
+    assert_eq!((&of_a["promiscuous"], &of_a["zero_copy"]), (&true.into(), &false.into()), "{of_a:#}");
+    assert!(of_a["rx_queues"].as_u64() >= Some(1), "{of_a:#}");
+    assert_eq!(blamed(&daemon, "a")?, [""; 0]);
+    assert_eq!(blamed(&daemon, "m")?, ["macvlan"]);
+    assert_eq!(blamed(&daemon, "t")?, ["vnet_hdr"]);
+    assert_eq!(link(&daemon, "m")?["kind"], "macvlan");
+
+    switch.run("ethtool -K low-m gro on")?;
+    eventually("GRO below the macvlan is blamed", || {
+        Ok((blamed(&daemon, "m")? == ["rx-gro", "macvlan"]).then_some(()))
+    })?;
+    let told = events(&daemon, "interface_harms_frames")?;
+    assert_eq!(told.len(), 1, "what there was at the start is in the log: {told:#?}");
+    assert_eq!(told[0]["port"], "m");
+    assert!(
+        told[0]["message"].as_str().unwrap_or_default().contains("`ethtool -K low-m gro off`"),
+        "{told:#?}"
+    );
+    let verbose = sluice(&daemon, &["show", "ports", "--verbose"])?;
+    println!("{verbose}");
+    assert!(verbose.contains("Kind         veth, driver veth"), "{verbose}");
+    assert!(verbose.contains("what helps: `ethtool -K low-m gro off`"), "{verbose}");
+    let plain = sluice(&daemon, &["show", "ports"])?;
+    assert!(plain.contains("Mind that on port m low-m, below it, merges"), "{plain}");
+
+    switch.run("ethtool -K low-m gro off")?;
+    eventually("it is blamed no more", || Ok((blamed(&daemon, "m")? == ["macvlan"]).then_some(())))?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// Two ports of a switch with a cable between them hear each other; a third, to a host, is heard by none.
+#[test]
+fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    bed.quiet_host(&switch, "a")?;
+    bed.cable((&switch, "x"), (&switch, "y"))?;
+    let mut config =
+        "[dataplane]\npfc_test = \"all\"\n[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n".to_owned();
+    for name in ["a", "x", "y"] {
+        config += &format!("[port.{name}]\ninterface = \"{name}\"\n");
+    }
+    let daemon = bed.daemon(&switch, &config)?;
+    let proved = eventually("both ends of the cable", || {
+        Ok(Some(events(&daemon, "pfc_proved")?).filter(|events| events.len() == 2))
+    })?;
+    let said: Vec<_> = proved.iter().map(|event| (&event["port"], &event["message"])).collect();
+    assert_eq!(
+        said,
+        [
+            (&"x".into(), &"a PFC frame sent by x was heard on port y".into()),
+            (&"y".into(), &"a PFC frame sent by y was heard on port x".into())
+        ]
+    );
+    let unproved = events(&daemon, "pfc_unproved")?;
+    assert_eq!((unproved.len(), &unproved[0]["port"]), (1, &"a".into()), "{unproved:#?}");
+    let snapshot = daemon.snapshot()?;
+    for port in &snapshot.ports {
+        let sent = port.pfc_sent.clone().unwrap_or_default();
+        assert_eq!(sent.frames, 0, "the switch itself has told nobody anything: {}", port.name);
+    }
+    daemon.stop()?;
+    Ok(())
+}
