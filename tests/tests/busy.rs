@@ -102,6 +102,22 @@ fn a_loop_that_stands_still_is_stood_in_for() -> Result<()> {
     Ok(())
 }
 
+/// Something of a higher priority than any guard has the loop's core, as a hypervisor would take it: a guard on another core stands
+/// in.
+#[test]
+fn a_core_that_is_taken_away_takes_no_guard_with_it() -> Result<()> {
+    let (busy, period) = (Duration::from_millis(300), Duration::from_millis(600));
+    let hog = |_| Hogs::new(&[CORE], Scheduling::Fifo(90), busy, period, SHORT.disturbed);
+    let (run, hog, _) = small_frames(SHORT, "pause", hog)?;
+    drop(hog);
+    let stall = Duration::from_nanos(run.snapshot.loop_worst_stall_ns);
+    println!("{:?}, {} XOFF frames, stall {stall:?}", run.total(3), xoffs(&run));
+    assert!(stall >= busy / 2, "the loop stood still for no more than {stall:?}");
+    run.switch_lost_nothing(3)?;
+    assert!(xoffs(&run) > 0);
+    Ok(())
+}
+
 /// Without the rule the same run loses frames in the kernel: they are counted, and an event says so.
 #[test]
 fn without_the_rule_the_kernel_drops_and_an_event_says_so() -> Result<()> {

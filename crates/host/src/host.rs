@@ -8,9 +8,9 @@
 //!                                     └───────▶ Stopping ───────────────────────────────────┘
 //! ```
 //!
-//! A turn: take completions and received frames, judge these (PFC frames among them), then send. So a pause that has
-//! come is known before anything is sent. What the kernel has is bounded: at most
-//! [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
+//! A turn: take completions and all received frames, judge these (PFC frames among them), then send. So a pause that has
+//! come is known before anything is sent, also behind a ring full of data: hardware hears it before its memory, too. What the kernel has is
+//! bounded: at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
 use crate::args::FlowArgs;
 use crate::egress::{Departure, Egress, FlowQueue};
@@ -29,8 +29,10 @@ use wire::MacAddr;
 use wire::ethernet::{Header, MAC_CONTROL, Tag};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
-/// Frames taken from the port in one turn.
+/// Frames taken from the port at once.
 const RECEIVE_BATCH: usize = 256;
+/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending for ever.
+const RECEIVE_MOST: usize = 16_384;
 /// Bytes of the longest frame that a host of an ordinary MTU sends.
 const ORDINARY_BYTES: usize = 1514;
 /// While frames are with the kernel, look again after this long: completions wake nobody.
@@ -215,10 +217,21 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// First part of a turn: completions, and the frames that have come.
-    pub fn collect(&mut self, now: Instant) {
+    /// First part of a turn: completions, and the frames that have come. Returns what time it is then.
+    pub fn receive(&mut self, clock: impl Fn() -> Instant) -> Instant {
         self.count_completed();
-        self.port.receive(&mut self.memory, now, RECEIVE_BATCH, &mut self.received);
+        let mut received_none = true;
+        for _ in 0..RECEIVE_MOST / RECEIVE_BATCH {
+            self.port.receive(&mut self.memory, clock(), RECEIVE_BATCH, &mut self.received);
+            received_none &= self.received.is_empty();
+            self.judge(clock());
+            if self.port.rx_waiting() == 0 {
+                break;
+            }
+        }
+        let now = clock();
+        self.change_stage(now, received_none);
+        now
     }
 
     fn count_completed(&mut self) {
@@ -239,9 +252,8 @@ impl<P: Port> Host<P> {
         }
     }
 
-    /// Second part: what came, as of `now`.
-    pub fn judge(&mut self, now: Instant) {
-        let received_none = self.received.is_empty();
+    /// What came, as of `now`.
+    fn judge(&mut self, now: Instant) {
         let mut received = std::mem::take(&mut self.received);
         for Received { frame, len } in received.drain(..) {
             let bytes = self.memory.bytes(&frame, usize::from(len));
@@ -269,7 +281,6 @@ impl<P: Port> Host<P> {
             self.memory.free(frame);
         }
         self.received = received;
-        self.change_stage(now, received_none);
     }
 
     /// Acts on what a received frame asks for.

@@ -115,9 +115,7 @@ fn drive(
     let mut report_at = Instant::NEVER;
     let mut announced = false;
     while !host.is_done() {
-        host.collect(now());
-        let at = now();
-        host.judge(at);
+        let at = host.receive(now);
         host.send(at);
 
         if !announced && host.is_ready() {

@@ -52,8 +52,7 @@ fn station(settings: HostSettings) -> Station {
 
 impl Station {
     fn turn(&mut self, now: Instant) -> Vec<Vec<u8>> {
-        self.host.collect(now);
-        self.host.judge(now);
+        self.host.receive(|| now);
         self.host.send(now);
         self.wire.take_sent()
     }
@@ -186,6 +185,22 @@ fn a_pause_stops_one_priority() {
     assert_eq!(alice.pauses[3].paused_ns, 50 * MILLISECOND + 5_120_000);
     assert_whole(&bob.received[0], 160);
     assert_whole(&bob.received[1], 160);
+}
+
+/// A host that was kept from running finds a ring full of data, and a pause behind it: it hears that before it sends anything.
+#[test]
+fn a_pause_behind_a_full_ring_is_heard_first() {
+    let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));
+    let mut bob = station(settings(BOB, vec![]));
+    let begun = start(&mut alice, &mut bob);
+    for _ in 0..8000 {
+        alice.wire.inject([0; 64]);
+    }
+    alice.pause(1 << 3, 3, u16::MAX);
+    let sent = alice.turn(begun + 5 * MILLISECOND);
+    assert!(sent.is_empty(), "{} frames although there is a pause", sent.len());
+    let report = alice.host.report(begun);
+    assert_eq!((report.other_received, report.pauses[3].xoff), (8000, 1));
 }
 
 /// Pauses of a priority that the host does not obey are counted, and change nothing.

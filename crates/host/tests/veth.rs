@@ -233,8 +233,7 @@ fn every_frame_arrives_both_ways() {
             let give_up = now() + PATIENCE.as_nanos() as u64;
             while !(alice.is_done() && bob.is_done()) {
                 for host in [&mut alice, &mut bob] {
-                    host.collect(now());
-                    host.judge(now());
+                    host.receive(now);
                     host.send(now());
                 }
                 if alice.is_waiting() && alice.is_ready() && bob.is_ready() {
@@ -245,8 +244,7 @@ fn every_frame_arrives_both_ways() {
             }
             // What was sent last has been received: it completed only then.
             for host in [&mut alice, &mut bob] {
-                host.collect(now());
-                host.judge(now());
+                host.receive(now);
                 host.close();
                 assert_eq!(host.free_frames(), 4096);
             }

@@ -1,12 +1,16 @@
-//! The guard: a thread of real-time priority that pauses the neighbours while the loop does not turn.
+//! The guard: threads of real-time priority that pause the neighbours while the loop does not turn.
 //!
-//! It only reads the loop's heartbeat, asks the kernel whether frames wait for a loop that sleeps, and sends PFC frames over
-//! packet sockets of its own. When to do so is [`dataplane::vigil`]'s rule; the loop takes back what was told when it turns
-//! again. It never waits for the loop, nor the loop for it.
+//! They only read the loop's heartbeat, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
+//! packet sockets of their own. When to do so is [`dataplane::vigil`]'s rule; the loop takes back what was told when it turns
+//! again. They never wait for the loop, nor the loop for them.
+//!
+//! There are two, each on a core of its own, and each by itself: no priority helps a thread on a core whose kernel carries frames
+//! (8 ms at a time where kernels are not preemptible) or that a hypervisor has taken away, and that rarely happens to two
+//! at once (docs/law.md, "A loop that stands still").
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
@@ -27,9 +31,9 @@ const PRIORITY: u32 = 60;
 /// A guard at work. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Guard {
-    words: Arc<Mutex<Words>>,
+    words: Arc<RwLock<Words>>,
     ends: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 /// What to tell each neighbour; settings may change it, and ports come and go.
@@ -91,45 +95,30 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
 }
 
 impl Guard {
-    /// Starts a guard over the loop of `heartbeat`, whose ports these are, all open.
+    /// Starts a guard over the loop of `heartbeat`, whose ports these are, all open: a thread on each of `cores`.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(
-        heartbeat: Arc<Heartbeat>,
+        heartbeat: &Arc<Heartbeat>,
         settings: &SwitchSettings,
         gates: Vec<Gate>,
-        clock: impl Fn() -> switch::Instant + Send + 'static,
+        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
+        cores: &[usize],
     ) -> Result<Self> {
-        let words = Arc::new(Mutex::new(Words::of(settings, gates.into_iter().map(Some))));
-        let ends = Arc::new(AtomicBool::new(false));
-        let (its_words, its_end) = (Arc::clone(&words), Arc::clone(&ends));
-        let watch = move || {
-            if let Err(error) = set_scheduling(Scheduling::Fifo(PRIORITY)) {
-                warn!(
-                    %error,
-                    "the guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may come too late"
-                );
-            }
-            let mut vigil = Vigil::default();
-            while !its_end.load(Relaxed) {
-                let pulse = heartbeat.pulse();
-                let words = its_words.lock().unwrap_or_else(PoisonError::into_inner);
-                let fds =
-                    || words.ports.iter().filter_map(|post| post.gate.as_ref()).flat_map(|gate| &gate.fds);
-                let frames_wait = || any_readable(&fds().copied().collect::<Vec<_>>());
-                if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
-                    stand_in(&words, &heartbeat, &clock);
-                }
-                drop(words);
-                if pulse == Pulse::Ended {
-                    return;
-                }
-                std::thread::sleep(Duration::from_nanos(vigil.next_look_ns(pulse)));
-            }
-        };
-        let thread = Builder::new().name("guard".to_owned()).spawn(watch).context("starting the guard")?;
-        Ok(Self { words, ends, thread: Some(thread) })
+        let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
+        let mut guard = Self { words, ends: Arc::default(), threads: Vec::new() };
+        for &core in cores {
+            let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
+            let (heartbeat, clock) = (Arc::clone(heartbeat), clock.clone());
+            let keep_watch = move || {
+                take_post(core);
+                watch(&words, &ends, &heartbeat, &clock);
+            };
+            let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
+            guard.threads.push(thread.context("starting the guard")?);
+        }
+        Ok(guard)
     }
 
     /// Other settings are in force.
@@ -149,17 +138,55 @@ impl Guard {
         words.renew(settings);
     }
 
-    fn words(&self) -> MutexGuard<'_, Words> {
-        self.words.lock().unwrap_or_else(PoisonError::into_inner)
+    fn words(&self) -> RwLockWriteGuard<'_, Words> {
+        self.words.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
-        if let Some(thread) = self.thread.take() {
+        for thread in self.threads.drain(..) {
             let _ = thread.join(); // it has nothing to say but what it has logged
         }
+    }
+}
+
+/// Puts the calling thread on a core, above what else runs there.
+fn take_post(core: usize) {
+    if let Err(error) = xdp::set_affinity(core) {
+        warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may come too late");
+    }
+    if let Err(error) = set_scheduling(Scheduling::Fifo(PRIORITY)) {
+        warn!(
+            %error,
+            core,
+            "a guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may come too late"
+        );
+    }
+}
+
+/// Looks at the loop again and again, until the guard or the loop ends.
+fn watch(
+    words: &RwLock<Words>,
+    ends: &AtomicBool,
+    heartbeat: &Heartbeat,
+    clock: &impl Fn() -> switch::Instant,
+) {
+    let mut vigil = Vigil::default();
+    while !ends.load(Relaxed) {
+        let pulse = heartbeat.pulse();
+        let words = words.read().unwrap_or_else(PoisonError::into_inner);
+        let fds = || words.ports.iter().filter_map(|post| post.gate.as_ref()).flat_map(|gate| &gate.fds);
+        let frames_wait = || any_readable(&fds().copied().collect::<Vec<_>>());
+        if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
+            stand_in(&words, heartbeat, clock);
+        }
+        drop(words);
+        if pulse == Pulse::Ended {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(vigil.next_look_ns(pulse)));
     }
 }
 

@@ -6,8 +6,6 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
-use nix::sched::{CpuSet, sched_getaffinity};
-use nix::unistd::Pid;
 
 use config::Scheduling;
 use dataplane::Core;
@@ -22,15 +20,19 @@ const FIFO_PRIORITY: u32 = 40;
 
 /// Fails if this process may not use `core`.
 pub fn check_core(core: usize) -> Result<()> {
-    let allowed = sched_getaffinity(Pid::from_raw(0)).context("asking which cores there are")?;
-    if allowed.is_set(core).unwrap_or(false) {
+    let cores = xdp::cores().context("asking which cores there are")?;
+    if cores.contains(&core) {
         return Ok(());
     }
-    let cores: Vec<String> = (0..CpuSet::count())
-        .filter(|&core| allowed.is_set(core).unwrap_or(false))
-        .map(|core| core.to_string())
-        .collect();
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
+}
+
+/// Where the loop on `core` is watched from: two cores, others than its own as far as this process may use as many.
+pub fn guard_cores(core: usize) -> Result<Vec<usize>> {
+    let cores = xdp::cores().context("asking which cores there are")?;
+    let others = cores.into_iter().filter(|&other| other != core);
+    Ok(others.chain([core]).take(2).collect())
 }
 
 /// What the kernel is asked for.
@@ -111,12 +113,12 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use nix::sched::CpuSet;
     use std::time::Instant;
 
     #[test]
     fn a_trial_is_no_longer_than_it_takes() {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let core = (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap()).unwrap();
+        let core = xdp::cores().unwrap()[0];
         let start = Instant::now();
         let longest = longest_stall(core, Scheduling::Normal, Duration::from_millis(10)).unwrap();
         assert!(!longest.is_zero() && longest <= start.elapsed());
@@ -124,9 +126,19 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_is_watched_from_other_cores_as_far_as_there_are_any() {
+        let cores = xdp::cores().unwrap();
+        for &core in &cores {
+            let posts = guard_cores(core).unwrap();
+            assert_eq!(posts.len(), cores.len().min(2));
+            assert_eq!(posts.contains(&core), cores.len() < 3, "{posts:?}");
+            assert!(posts.iter().all(|post| cores.contains(post)));
+        }
+    }
+
+    #[test]
     fn a_core_that_is_not_there_is_refused_with_those_that_are() {
-        let allowed = sched_getaffinity(Pid::from_raw(0)).unwrap();
-        let core = (0..CpuSet::count()).find(|&core| allowed.is_set(core).unwrap()).unwrap();
+        let core = xdp::cores().unwrap()[0];
         check_core(core).unwrap();
         let missing = check_core(CpuSet::count() - 1).unwrap_err().to_string();
         assert!(

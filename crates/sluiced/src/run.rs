@@ -28,7 +28,7 @@ use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
 use crate::lives::Lives;
 use crate::log::Log;
-use crate::machine::{Machine, check_core};
+use crate::machine::{Machine, check_core, guard_cores};
 use crate::ports::{self, OpenPorts};
 use crate::stall::Stalls;
 use crate::{pfc_test, report, socket};
@@ -88,7 +88,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     }
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
     let heartbeat = Arc::new(Heartbeat::default());
-    let guard = start_guard(&live, &interfaces, &open, &heartbeat, clock)?;
+    let guard = start_guard(&live, &interfaces, &open, &heartbeat, (core, clock))?;
     xdp::leave_core(core).context("keeping other threads off the loop's core")?;
     let keeper = Keeper::start(&mut open.ports)?;
     let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat)?;
@@ -181,13 +181,13 @@ fn assemble(
     Ok(Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings))
 }
 
-/// A guard over the loop, unless overload is to be left to the kernel.
+/// A guard over the loop on a core and on this clock, unless overload is to be left to the kernel.
 fn start_guard(
     live: &Live,
     interfaces: &[Interface],
     open: &OpenPorts,
     heartbeat: &Arc<Heartbeat>,
-    clock: impl Fn() -> switch::Instant + Send + 'static,
+    (core, clock): (usize, impl Fn() -> switch::Instant + Clone + Send + 'static),
 ) -> Result<Option<Guard>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
@@ -200,7 +200,7 @@ fn start_guard(
         Ok(Gate { mac: interface.mac, fds, packets })
     };
     let gates = open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>()?;
-    Guard::start(Arc::clone(heartbeat), &live.settings().switch, gates, clock).map(Some)
+    Guard::start(heartbeat, &live.settings().switch, gates, clock, &guard_cores(core)?).map(Some)
 }
 
 fn about(live: &Live, started: Instant) -> About {

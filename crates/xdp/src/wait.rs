@@ -128,15 +128,26 @@ pub fn any_readable(fds: &[RawFd]) -> bool {
     ready > 0 && fds.iter().any(|fd| fd.revents & libc::POLLIN != 0)
 }
 
+/// The cores that the calling thread may use.
+///
+/// # Errors
+/// None in practice.
+pub fn cores() -> io::Result<Vec<usize>> {
+    let cores = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&core| cores.is_set(core).unwrap_or(false)).collect())
+}
+
 /// Keeps the calling thread, and those that it starts from now on, off `core`, where there is another for it.
 ///
 /// # Errors
 /// None in practice.
 pub fn leave_core(core: usize) -> io::Result<()> {
+    if cores()? == [core] {
+        return Ok(());
+    }
     let mut cores = sched_getaffinity(Pid::from_raw(0))?;
     cores.unset(core)?;
-    let is_empty = (0..CpuSet::count()).all(|core| !cores.is_set(core).unwrap_or(false));
-    if is_empty { Ok(()) } else { Ok(sched_setaffinity(Pid::from_raw(0), &cores)?) }
+    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
 }
 
 /// Keeps the calling thread on `core`.
