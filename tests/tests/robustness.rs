@@ -1,10 +1,12 @@
 //! What goes wrong from outside: crashes, mistakes in the configuration, interfaces that are not as they should be. A
 //! clear error, a non-zero exit, nothing left behind; and one port's trouble is not the others'.
 
+use std::collections::HashMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -243,6 +245,39 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
     traffic(&bed, &daemon, &a, &b)?;
     daemon.stop()?;
     Ok(())
+}
+
+/// With hosts that say nothing, nobody in the daemon has a reason to run often: of 500 ms each thread has its core at most fifty times.
+#[test]
+fn an_idle_daemon_sleeps() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    for name in ["a", "b"] {
+        bed.quiet_host(&switch, name)?;
+    }
+    let mut daemon = bed.daemon(&switch, &two_ports())?;
+    let pid = daemon.process().pid();
+    eventually("every thread sleeps", || {
+        let before = times_run(pid)?;
+        std::thread::sleep(Duration::from_millis(500));
+        let after = times_run(pid)?;
+        let most = after.iter().map(|(thread, times)| times - before.get(thread).unwrap_or(&0)).max();
+        println!("the busiest thread ran {most:?} times");
+        Ok(most.is_some_and(|most| most <= 50).then_some(()))
+    })?;
+    daemon.stop()?;
+    Ok(())
+}
+
+/// How often each thread of a process has had a core (the third word of its `schedstat`).
+fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
+    let mut times = HashMap::new();
+    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+        let path = task?.path();
+        let words = std::fs::read_to_string(path.join("schedstat"))?;
+        times.insert(path, words.split_whitespace().nth(2).context("three words")?.parse()?);
+    }
+    Ok(times)
 }
 
 /// SIGTERM in the midst of an incast: forwarding stops, the queues drain, no XON is told for what nobody would forward (the pause

@@ -22,9 +22,17 @@ use crate::heartbeat::Pulse;
 pub const STALL_NS: Nanos = 1_000_000;
 /// A loop that has stood still for this long is dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
-/// How often to look while the loop is awake, and while it sleeps.
-const AWAKE_NS: Nanos = 500_000;
-const ASLEEP_NS: Nanos = 2_000_000;
+/// How often to look while the loop is awake, or frames wait for it.
+const LOOK_NS: Nanos = 1_000_000;
+
+/// When to look again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NextLook {
+    /// After so long.
+    After(Nanos),
+    /// When a frame comes in: the loop sleeps, and nothing waits for it.
+    WithFrames,
+}
 
 /// What the guard knows.
 #[derive(Debug, Default)]
@@ -71,11 +79,11 @@ impl Vigil {
         due
     }
 
-    /// How long to wait until the next look.
-    pub fn next_look_ns(&self, pulse: Pulse) -> Nanos {
+    /// When to look again, after a look at this.
+    pub fn next_look(&self, pulse: Pulse) -> NextLook {
         match (pulse, self.waiting_since) {
-            (Pulse::Asleep, None) => ASLEEP_NS,
-            _ => AWAKE_NS,
+            (Pulse::Asleep, None) => NextLook::WithFrames,
+            _ => NextLook::After(LOOK_NS),
         }
     }
 
@@ -126,6 +134,19 @@ mod tests {
         pulses.extend([(Pulse::Asleep, true); 5]);
         pulses.extend([(Pulse::Asleep, false), (Pulse::Asleep, true), (Pulse::Asleep, false)]);
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
+    }
+
+    #[test]
+    fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
+        let mut vigil = Vigil::default();
+        let mut next = |pulse, frames_wait| {
+            vigil.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
+            vigil.next_look(pulse)
+        };
+        assert_eq!(next(Pulse::Turned(Instant(10 * MS)), false), NextLook::After(LOOK_NS));
+        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
+        assert_eq!(next(Pulse::Asleep, true), NextLook::After(LOOK_NS), "it should be awake by then");
+        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
     }
 
     #[test]

@@ -15,7 +15,7 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dataplane::vigil::Vigil;
+use dataplane::vigil::{NextLook, Vigil};
 use dataplane::{Heartbeat, Pulse};
 use switch::pfc_sent::Timing;
 use switch::{Nanos, PortSettings, SwitchSettings};
@@ -23,17 +23,27 @@ use tracing::warn;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use wire::set::Set8;
-use xdp::{PacketSocket, Scheduling, any_readable, set_scheduling};
+use xdp::{FrameWatch, PacketSocket, Scheduling, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
+/// No sentry waits for longer, so that the end is not forgotten.
+const LONGEST_WAIT_MS: u8 = 100;
 
 /// A guard at work. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Guard {
     words: Arc<RwLock<Words>>,
     ends: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    sentries: Vec<Sentry>,
+}
+
+/// One of its threads.
+#[derive(Debug)]
+struct Sentry {
+    thread: JoinHandle<()>,
+    /// Wakes it when a frame comes in while the loop sleeps.
+    frames: Arc<FrameWatch>,
 }
 
 /// What to tell each neighbour; settings may change it, and ports come and go.
@@ -106,17 +116,20 @@ impl Guard {
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
         cores: &[usize],
     ) -> Result<Self> {
+        let fds: Vec<RawFd> = gates.iter().flat_map(|gate| &gate.fds).copied().collect();
         let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
-        let mut guard = Self { words, ends: Arc::default(), threads: Vec::new() };
+        let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
         for &core in cores {
+            let frames = Arc::new(FrameWatch::new().context("starting the guard")?);
+            frames.add(&fds).context("starting the guard")?;
             let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
-            let (heartbeat, clock) = (Arc::clone(heartbeat), clock.clone());
+            let (heartbeat, clock, its_frames) = (Arc::clone(heartbeat), clock.clone(), Arc::clone(&frames));
             let keep_watch = move || {
                 take_post(core);
-                watch(&words, &ends, &heartbeat, &clock);
+                watch(&words, &its_frames, &ends, &heartbeat, &clock);
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
-            guard.threads.push(thread.context("starting the guard")?);
+            guard.sentries.push(Sentry { thread: thread.context("starting the guard")?, frames });
         }
         Ok(guard)
     }
@@ -133,6 +146,11 @@ impl Guard {
 
     /// A port is open again.
     pub fn remember(&self, port: usize, gate: Gate, settings: &SwitchSettings) {
+        for sentry in &self.sentries {
+            if let Err(error) = sentry.frames.add(&gate.fds) {
+                warn!(%error, port, "the guard does not see what comes in on a port while the loop sleeps");
+            }
+        }
         let mut words = self.words();
         words.ports[port].gate = Some(gate);
         words.renew(settings);
@@ -146,8 +164,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         self.ends.store(true, Relaxed);
-        for thread in self.threads.drain(..) {
-            let _ = thread.join(); // it has nothing to say but what it has logged
+        for sentry in self.sentries.drain(..) {
+            let _ = sentry.thread.join(); // it has nothing to say but what it has logged
         }
     }
 }
@@ -169,6 +187,7 @@ fn take_post(core: usize) {
 /// Looks at the loop again and again, until the guard or the loop ends.
 fn watch(
     words: &RwLock<Words>,
+    frames: &FrameWatch,
     ends: &AtomicBool,
     heartbeat: &Heartbeat,
     clock: &impl Fn() -> switch::Instant,
@@ -177,16 +196,15 @@ fn watch(
     while !ends.load(Relaxed) {
         let pulse = heartbeat.pulse();
         let words = words.read().unwrap_or_else(PoisonError::into_inner);
-        let fds = || words.ports.iter().filter_map(|post| post.gate.as_ref()).flat_map(|gate| &gate.fds);
-        let frames_wait = || any_readable(&fds().copied().collect::<Vec<_>>());
-        if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
+        if vigil.look(pulse, || frames.wait(0), words.refresh_ns, clock()) {
             stand_in(&words, heartbeat, clock);
         }
         drop(words);
-        if pulse == Pulse::Ended {
-            return;
+        match vigil.next_look(pulse) {
+            _ if pulse == Pulse::Ended => return,
+            NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(nanos)),
+            NextLook::WithFrames => drop(frames.wait(LONGEST_WAIT_MS)),
         }
-        std::thread::sleep(Duration::from_nanos(vigil.next_look_ns(pulse)));
     }
 }
 

@@ -43,4 +43,4 @@ pub use prefetch::prefetch;
 pub use program::XdpMode;
 pub use schedule::{Scheduling, lock_memory, longest_gap, set_scheduling};
 pub use umem::{Census, LEAST_CHUNK_BYTES, MAX_MTU, MAX_POSTED, MultiBuffer, Umem, frame_bytes_for};
-pub use wait::{Waiter, any_readable, cores, leave_core, set_affinity, set_timer_slack};
+pub use wait::{FrameWatch, Waiter, cores, leave_core, set_affinity, set_timer_slack};

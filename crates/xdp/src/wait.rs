@@ -4,13 +4,14 @@
 //! wait only while no port has frames outstanding.
 
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
 use dataplane::{Port, Wait};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeSpec;
@@ -120,12 +121,38 @@ fn readable(fd: RawFd) -> libc::pollfd {
     libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
-/// Whether one of these descriptors is readable now. One that was closed meanwhile is not.
-pub fn any_readable(fds: &[RawFd]) -> bool {
-    let mut fds: Vec<libc::pollfd> = fds.iter().copied().map(readable).collect();
-    // SAFETY: the list outlives the call, which does not wait.
-    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) };
-    ready > 0 && fds.iter().any(|fd| fd.revents & libc::POLLIN != 0)
+/// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one that is closed is no longer watched.
+#[derive(Debug)]
+pub struct FrameWatch(Epoll);
+
+impl FrameWatch {
+    /// Of no socket yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Watches these sockets, too, as far as they are open. They are bound without `XDP_USE_NEED_WAKEUP`: with it, in copy mode, to ask
+    /// whether one is readable would send what is in its TX ring.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn add(&self, fds: &[RawFd]) -> io::Result<()> {
+        for &fd in fds {
+            // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing is read from it here.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until frames wait, for no longer than `longest_ms`. True: they do.
+    pub fn wait(&self, longest_ms: u8) -> bool {
+        // An interruption is no frame, and there is no other error of a set that is open.
+        self.0.wait(&mut [EpollEvent::empty()], longest_ms).is_ok_and(|ready| ready > 0)
+    }
 }
 
 /// The cores that the calling thread may use.
