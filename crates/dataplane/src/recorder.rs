@@ -4,7 +4,7 @@
 //! A recording is one or more segments. A segment begins with a checkpoint, the whole state of the switch at the beginning of a
 //! turn, and goes on with entries in the order in which the switch was called: a tag, a port number where there is
 //! one, then the entry's numbers, little-endian. Of a frame that came in it keeps the number of its memory, its length and
-//! its first [`header_bytes`], which is all that the switch ever reads; of frames that left, numbers and lengths, which
+//! its first [`header_bytes`] (or [`CONTROL_BYTES`]), which is all that the switch ever reads; of frames that left, numbers and lengths, which
 //! the replay compares.
 //!
 //! Rule: the loop never waits and never allocates for its recorder. It fills chunks that the daemon hands it by a [`Reel`]; if there
@@ -18,14 +18,17 @@ use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::settings::Trust;
 use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
+use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::set::Set8;
 use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
 use crate::turn::LOOK_AHEAD;
 
-/// Bytes of a frame that are kept: the Ethernet header, two tags and what follows, or a whole PFC frame without its padding.
-pub const HEADER_BYTES: usize = 40;
+/// Bytes of a frame that are kept: the Ethernet header, two tags, and the two bytes of an IP packet that its DSCP and ECN are in.
+pub const HEADER_BYTES: usize = 24;
+/// The same of a MAC control frame: all of PFC but its padding.
+pub const CONTROL_BYTES: usize = 34;
 /// The same of a frame that comes in where the tag inside a tunnel counts.
 pub const TUNNEL_HEADER_BYTES: usize = LONGEST_VXLAN_HEADERS_BYTES;
 /// Bytes of a chunk.
@@ -419,6 +422,12 @@ pub(crate) fn header_bytes(switch: &Switch, port: usize) -> usize {
     }
 }
 
+/// It is a MAC control frame, of which more is kept.
+#[inline]
+pub(crate) fn is_control(frame: &[u8]) -> bool {
+    frame.get(12..14) == Some(&MAC_CONTROL.to_be_bytes())
+}
+
 /// So many bytes more at the end, to be written.
 #[inline]
 fn more(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
@@ -429,14 +438,18 @@ fn more(out: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
 
 #[inline]
 fn put_header(out: &mut Vec<u8>, header_bytes: usize, frame: &FrameId, len: u16, bytes: &[u8]) {
-    if let (HEADER_BYTES, Some(header)) = (header_bytes, bytes.first_chunk::<HEADER_BYTES>()) {
+    let is_control = is_control(bytes);
+    if let (HEADER_BYTES, false, Some(header)) =
+        (header_bytes, is_control, bytes.first_chunk::<HEADER_BYTES>())
+    {
         // Of a length that the compiler knows: a few moves, no call.
         let mut entry = [0; 6 + HEADER_BYTES];
         entry[6..].copy_from_slice(header);
         put_name(&mut entry, frame, len);
         out.extend_from_slice(&entry);
     } else {
-        let header = &bytes[..bytes.len().min(header_bytes)];
+        let kept = if is_control { header_bytes.max(CONTROL_BYTES) } else { header_bytes };
+        let header = &bytes[..bytes.len().min(kept)];
         let entry = more(out, 6 + header.len());
         entry[6..].copy_from_slice(header);
         put_name(entry, frame, len);

@@ -15,11 +15,11 @@ use switch::{
 use wire::mac::MacAddr;
 use wire::set::Set8;
 
-use crate::recorder::{TUNNEL_HEADER_BYTES, Tag, header_bytes};
+use crate::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, Tag, header_bytes, is_control};
 
 /// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
 const FRAME_BYTES: usize = 128;
-const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES);
+const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES && FRAME_BYTES >= CONTROL_BYTES);
 
 /// Why a replay ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -452,6 +452,10 @@ impl Stage {
             bytes.fill(0);
             let header = bytes.len().min(header_bytes(&self.switch, port));
             rest.try_copy_to_slice(&mut bytes[..header])?;
+            if is_control(bytes) {
+                let control = bytes.len().min(CONTROL_BYTES).max(header);
+                rest.try_copy_to_slice(&mut bytes[header..control])?;
+            }
             arrivals.push(self.switch.look(port, Received { frame, len }, bytes));
         }
         self.memory.free_frames = free_frames;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use dataplane::recorder::HEADER_BYTES;
 use dataplane::replay::{Error, Replay, Totals, difference};
 use dataplane::{
     Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Recorder, Reel, Reply, Settings, Wire,
@@ -518,8 +519,9 @@ fn another_course_of_events_is_noticed() {
     let mut lab = Lab::new(64);
     incast(&mut lab, 400);
     let (mut recording, ..) = lab.end();
-    let header = frame(mac(2), mac(1), 3, 1000)[..40].to_vec();
-    let at = recording.windows(40).rposition(|window| window == header).expect("a frame of the incast");
+    let header = frame(mac(2), mac(1), 3, 1000)[..HEADER_BYTES].to_vec();
+    let at =
+        recording.windows(HEADER_BYTES).rposition(|window| window == header).expect("a frame of the incast");
     recording[at - 2] ^= 1; // 1001 bytes
     assert!(matches!(replay(&recording), Err(Error::Differs(_))), "{:?}", replay(&recording));
 }
