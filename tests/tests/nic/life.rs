@@ -2,7 +2,7 @@
 //! complain of (the rig looks for that itself, when all tests are done).
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -161,26 +161,34 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
 }
 
 /// Killed at any moment of an attachment: no kind stays registered, so the next attachment works, and once that is taken off
-/// nothing is left of either.
+/// nothing is left of either. The moments are spread over what an attachment takes here.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn killed_half_way() -> Result<()> {
+    const MOMENTS: u32 = 30;
     let cable = Cable::new(1)?;
     let namespace = &cable.near.namespace;
     let before = qdiscs(namespace)?;
+    let started = Instant::now();
+    attach(namespace, "--speed 100M")?;
+    let takes = started.elapsed();
+    nic(&format!("detach eth0 --netns {}", namespace.name()))?;
     let arguments = ["nic", "attach", "eth0", "--netns", namespace.name(), "--speed", "100M"];
-    let mut whole = 0;
-    for moment in 0..30 {
+    let (mut programs, mut whole) = (0, 0);
+    for moment in 0..MOMENTS {
         let mut attaching = Process::start("sluice", Command::new(binary("sluice")?).args(arguments))?;
-        std::thread::sleep(Duration::from_millis(moment * 20));
+        std::thread::sleep(takes * moment * 5 / MOMENTS / 4); // the last well after its end
         attaching.signal(Signal::SIGKILL).ok(); // it may be done
         attaching.wait(Duration::ZERO)?;
-        whole += u32::from(qdiscs(namespace)?.contains("sluice_nic"));
+        let left = qdiscs(namespace)?;
+        whole += u32::from(left.contains("sluice_nic"));
+        programs += u32::from(left != before);
         attach(namespace, "--speed 100M --replace")?;
         nic(&format!("detach eth0 --netns {}", namespace.name()))?;
         assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment}");
     }
-    println!("    {whole} of 30 had their qdisc when they were killed");
+    println!("    {programs} of {MOMENTS} had something attached when they were killed, {whole} their qdisc; {takes:?}");
+    ensure!(whole > 0 && programs < MOMENTS, "the moments miss the attachment: {programs}, {whole}");
     nothing_left()
 }
 

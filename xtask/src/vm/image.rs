@@ -36,10 +36,12 @@ const TOOLS: [&str; 16] = [
 const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
 /// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 24] = [
     "veth",
     "sch_ingress",
     "cls_bpf",
+    "cls_matchall",
+    "act_gact",
     "act_mirred",
     "8021q",
     "bridge",

@@ -38,9 +38,10 @@ pub struct Vm {
     #[arg(long, default_value_t = 3072)]
     memory: u32,
     /// Virtual time: an instruction takes 2 to this power of nanoseconds, and waiting takes none. So nothing in there depends
-    /// on what else this machine does.
-    #[arg(long, value_name = "POWER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=10))]
-    shift: u8,
+    /// on what else this machine does. With -3 the CPU is about as fast as a real one.
+    #[arg(long, value_name = "POWER", default_value_t = 2, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i8).range(-4..=10))]
+    shift: i8,
     /// The time of this machine instead, and all CPUs at once.
     #[arg(long)]
     real_time: bool,
