@@ -161,11 +161,13 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
 }
 
 /// Killed at any moment of an attachment: no kind stays registered, so the next attachment works, and once that is taken off
-/// nothing is left of either. The moments are spread over what an attachment takes here.
+/// nothing is left of either. The first moments are spread over what an attachment takes here, the others close in on
+/// the one when it is there.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn killed_half_way() -> Result<()> {
-    const MOMENTS: u32 = 30;
+    const SPREAD: u32 = 10;
+    const CLOSER: u32 = 20;
     let cable = Cable::new(1)?;
     let namespace = &cable.near.namespace;
     let before = qdiscs(namespace)?;
@@ -174,21 +176,32 @@ fn killed_half_way() -> Result<()> {
     let takes = started.elapsed();
     nic(&format!("detach eth0 --netns {}", namespace.name()))?;
     let arguments = ["nic", "attach", "eth0", "--netns", namespace.name(), "--speed", "100M"];
-    let (mut programs, mut whole) = (0, 0);
-    for moment in 0..MOMENTS {
+    let (mut half, mut whole) = (0, 0);
+    let (mut none, mut all) = (Duration::ZERO, takes * 5 / 4);
+    for number in 0..SPREAD + CLOSER {
+        let moment = if number < SPREAD { takes * number * 5 / SPREAD / 4 } else { (none + all) / 2 };
         let mut attaching = Process::start("sluice", Command::new(binary("sluice")?).args(arguments))?;
-        std::thread::sleep(takes * moment * 5 / MOMENTS / 4); // the last well after its end
+        std::thread::sleep(moment);
         attaching.signal(Signal::SIGKILL).ok(); // it may be done
         attaching.wait(Duration::ZERO)?;
         let left = qdiscs(namespace)?;
-        whole += u32::from(left.contains("sluice_nic"));
-        programs += u32::from(left != before);
+        if left.contains("sluice_nic") {
+            whole += 1;
+            all = all.min(moment);
+        } else {
+            half += u32::from(left != before);
+            none = none.max(moment);
+        }
         attach(namespace, "--speed 100M --replace")?;
         nic(&format!("detach eth0 --netns {}", namespace.name()))?;
-        assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment}");
+        assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment:?}");
     }
-    println!("    {programs} of {MOMENTS} had something attached when they were killed, {whole} their qdisc; {takes:?}");
-    ensure!(whole > 0 && programs < MOMENTS, "the moments miss the attachment: {programs}, {whole}");
+    println!("    an attachment takes {takes:?}; killed at {none:?} it was not there, at {all:?} it was");
+    println!(
+        "    {whole} of {} had their qdisc when they were killed, {half} the rest of it",
+        SPREAD + CLOSER
+    );
+    ensure!(whole > 0 && whole < SPREAD + CLOSER, "the moments miss the attachment");
     nothing_left()
 }
 

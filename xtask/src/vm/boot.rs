@@ -118,6 +118,19 @@ mod unit {
     use super::*;
 
     #[test]
+    fn instructions_of_less_than_a_nanosecond_are_the_kernels_matter() {
+        use clap::{Args, FromArgMatches};
+        let parse = |line: &str| {
+            let command = Vm::augment_args(clap::Command::new("vm"));
+            let matches = command.try_get_matches_from(line.split(' ')).expect("it is a command line");
+            Vm::from_arg_matches(&matches).expect("it is one of vm")
+        };
+        assert_eq!(clock(&parse("vm storm --shift -3")), " tsc_early_khz=8000000");
+        assert_eq!(clock(&parse("vm --shift 0")), "");
+        assert_eq!(clock(&parse("vm --shift -3 --real-time")), "");
+    }
+
+    #[test]
     fn the_verdict_is_read() {
         assert_eq!(parse("vm: exit 101 warnings 3"), Some(Verdict { status: 101, warnings: 3 }));
         assert_eq!(parse("vm: 7.3.4 is up after 3.21 s"), None);
