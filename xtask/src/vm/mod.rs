@@ -27,8 +27,8 @@ pub struct Vm {
     /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12, bookworm 6.1.
     #[arg(long, default_value = "trixie-backports")]
     suite: String,
-    /// Test programs, once or several times: files of tests/tests, without their endings. `nic`, the default, is made for the
-    /// machine that is booted; of others all tests are run that are not ignored.
+    /// Test programs, once or several times: files of tests/tests, or of the `tests` of a crate, without their endings. `nic`,
+    /// the default, is made for the machine that is booted; of others all tests are run that are not ignored.
     #[arg(long, default_value = "nic")]
     test: Vec<String>,
     /// Virtual CPUs.
@@ -82,7 +82,8 @@ fn command(vm: &Vm) -> String {
     let mut lines = "failed=0\n".to_owned();
     for test in &vm.test {
         let which = if test == "nic" { "--ignored" } else { "" };
-        lines += &format!("/tests/{test} --test-threads=1 --nocapture {which} {filter} || failed=1\n");
+        lines += &format!("for program in /tests/{test}.*; do\n");
+        lines += &format!("$program --test-threads=1 --nocapture {which} {filter} || failed=1\ndone\n");
     }
     lines + "[ $failed = 0 ]"
 }
