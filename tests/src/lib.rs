@@ -12,7 +12,7 @@ mod hogs;
 mod incast;
 mod stops;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -37,6 +37,11 @@ pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];
 
 /// Bytes of a frame, without FCS, in the tests of rates.
 pub const FRAME_BYTES: u64 = 1000;
+
+/// A rate in Mbit/s: a tenth of it in the machine of `cargo xtask vm`, whose one CPU does the work of all.
+pub fn mbps(rate: u64) -> u64 {
+    if std::env::var_os("SLUICE_RIG").is_some() { rate / 10 } else { rate }
+}
 
 /// The head of a configuration: PFC in `mode` (`on` or `off`) for priority 3 on all ports; untagged frames, which are the
 /// announcements of `sluice host`, have a priority of their own.
@@ -287,13 +292,22 @@ pub fn sluice(daemon: &Daemon, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Compiles `bpf/NAME.c` of this package for the kernel; the object file lies in the bed's directory.
-pub fn compile_bpf(bed: &Bed, name: &str) -> Result<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf").join(format!("{name}.c"));
-    let object = bed.dir().join(format!("{name}.o"));
-    let mut clang = Command::new("clang");
-    clang.args(["-O2", "-g", "-Wall", "-Werror", "-Wno-unused-parameter", "-target", "bpf", "-c"]);
-    let output = clang.arg(&source).arg("-o").arg(&object).output().context("cannot run clang")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+/// A BPF program of `bpf/`, as `tc` and `ip` load it.
+#[derive(Debug, Clone, Copy)]
+pub enum Bpf {
+    /// A classifier (section `classifier`) that gives each frame a VLAN tag out of band: VLAN 7, priority 5.
+    VlanPush,
+    /// An XDP program (section `xdp`) that passes everything.
+    XdpPass,
+}
+
+/// Writes an object file into the bed's directory; its path.
+pub fn bpf_object(bed: &Bed, program: Bpf) -> Result<PathBuf> {
+    let bytes: &[u8] = match program {
+        Bpf::VlanPush => include_bytes!(env!("VLAN_PUSH_BPF")),
+        Bpf::XdpPass => include_bytes!(env!("XDP_PASS_BPF")),
+    };
+    let object = bed.dir().join(format!("{program:?}.o"));
+    std::fs::write(&object, bytes)?;
     Ok(object)
 }

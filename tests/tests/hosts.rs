@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use testbed::{Bed, Daemon, Namespace, Process, Snapshot, Station, drops, eventually, idle, port};
-use tests::{Checksums, compile_bpf, frames};
+use tests::{Bpf, Checksums, bpf_object, frames};
 
 /// A switch with two plain hosts, no speed and no PFC: the smallest bridge.
 fn two_hosts(bed: &Bed) -> Result<(Namespace, Station, Station, Daemon)> {
@@ -147,7 +147,7 @@ fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     let eth = Station::INTERFACE;
     // B has no interface for VLAN 7 and answers nothing: A must know its address.
     a.namespace.ip(&format!("neigh replace {} lladdr {} dev {eth}", b.ipv4(), b.mac()))?;
-    let object = compile_bpf(&bed, "vlan_push")?;
+    let object = bpf_object(&bed, Bpf::VlanPush)?;
     a.namespace.run(&format!("tc qdisc add dev {eth} clsact"))?;
     let filter = format!("tc filter add dev {eth} egress bpf da obj {} sec classifier", object.display());
     a.namespace.run(&filter)?;

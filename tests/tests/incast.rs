@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Result;
 use testbed::{Bed, Snapshot, Station, conservation, drops, eventually, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, pause, port_config, run, slow_port_config,
-    switch_config, undisturbed,
+    AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, mbps, pause, port_config, run,
+    slow_port_config, switch_config, undisturbed,
 };
 
 const TEN_SECONDS: Duration = Duration::from_secs(10);
-const SLOW_BPS: f64 = 500e6;
+const SLOW_MBPS: u64 = 500;
 
 /// How the incast is run.
 struct Incast {
@@ -20,7 +20,7 @@ struct Incast {
     reaction_delay: &'static str,
 }
 
-/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s, for 10 s. The switch and its
+/// Two senders, 600 Mbit/s each on priority 3 and on priority 0, into a port of 500 Mbit/s (see [`mbps`]), for 10 s. The switch and its
 /// hosts must agree on every frame, whatever was lost. Returns the daemon's log too.
 fn incast(how: &Incast) -> Result<(Run, String)> {
     undisturbed(|| incast_once(how))
@@ -31,17 +31,18 @@ fn incast_once(how: &Incast) -> Result<(Run, String)> {
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
-    let mut config = switch_config(how.pfc) + &slow_port_config("receiver", 500);
+    let [fast, offered, slow] = [2000, 600, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
+    let mut config = switch_config(how.pfc) + &slow_port_config("receiver", mbps(SLOW_MBPS));
     for sender in &senders {
-        config += &port_config(&sender.name, "2G");
+        config += &port_config(&sender.name, &fast);
         config += &group_config(&sender.name, how.headroom_cells);
     }
     let daemon = bed.daemon(&switch, &config)?;
-    let flows = [flow(&receiver.mac(), 3, "600M"), flow(&receiver.mac(), 0, "600M")];
+    let flows = [flow(&receiver.mac(), 3, &offered), flow(&receiver.mac(), 0, &offered)];
     let arguments =
-        ["--speed", "2G", "--no-drop", "3", "--duration", "10s", "--reaction-delay", how.reaction_delay];
+        ["--speed", &fast, "--no-drop", "3", "--duration", "10s", "--reaction-delay", how.reaction_delay];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
-    let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
+    let receiving = bed.host(&receiver, &[], &["--speed", &slow, "--no-drop", "3"])?;
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
 
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
@@ -88,8 +89,9 @@ fn no_drop_loses_nothing_and_best_effort_loses_what_is_counted() -> Result<()> {
 
     let carried = run.carried_bps("receiver")?;
     println!("carried {:.1} Mbit/s; priority 3 {no_drop:?}; priority 0 {best_effort:?}", carried / 1e6);
-    assert!(carried >= 0.98 * SLOW_BPS, "the port carried {carried} bit/s");
-    assert!(carried <= 1.01 * SLOW_BPS, "the port carried {carried} bit/s");
+    let slow_bps = mbps(SLOW_MBPS) as f64 * 1e6;
+    assert!(carried >= 0.98 * slow_bps, "the port carried {carried} bit/s");
+    assert!(carried <= 1.01 * slow_bps, "the port carried {carried} bit/s");
     Ok(())
 }
 

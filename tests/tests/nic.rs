@@ -12,5 +12,7 @@ mod latency;
 mod life;
 #[path = "nic/rdma.rs"]
 mod rdma;
+#[path = "nic/storm.rs"]
+mod storm;
 #[path = "nic/traffic.rs"]
 mod traffic;

@@ -17,7 +17,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use testbed::{Bed, Daemon, Host, Namespace, Station, conservation, eventually, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, compile_bpf, flow, frames, group_config, pause, port_config, run, sluice,
+    AMPLE_HEADROOM_CELLS, Bpf, bpf_object, flow, frames, group_config, pause, port_config, run, sluice,
     switch_config,
 };
 
@@ -154,7 +154,7 @@ fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
-    let object = compile_bpf(&bed, "xdp_pass")?;
+    let object = bpf_object(&bed, Bpf::XdpPass)?;
     switch.ip(&format!("link set dev b xdpdrv obj {} sec xdp", object.display()))?;
     refuses(&bed, &switch, &two_ports(), &["b", "XDP program"])?;
     assert!(has_xdp(&switch, "b")?, "the other's program is still there");

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{AddressFamily, LinkAddr, MsgFlags, SockFlag, SockType, sendto, socket};
 use testbed::{Namespace, Process, eventually};
 
-use crate::lab::{Full, NO_DROP_TOS, attach, nic, send};
+use crate::lab::{Full, NO_DROP_TOS, attach, send};
 use crate::life::{Cable, FAR};
 
 /// Sends a PFC frame for one priority out of eth0 of a namespace.
@@ -177,57 +177,5 @@ fn latency_of_xoff_xon_and_the_timer() -> Result<()> {
     assert!(to_silence.iter().all(|ns| *ns <= 15_000), "{to_silence:?}");
     assert!(to_first.iter().all(|ns| *ns <= 30_000), "{to_first:?}");
     assert!(to_end.iter().all(|ns| *ns <= 100_000), "{to_end:?}");
-    Ok(())
-}
-
-/// As many PFC frames as the far end can send, every second of them an XON: what one costs the only CPU, sending included,
-/// and its program, by the kernel's own account of BPF run times; data of another priority arrive all the while.
-#[test]
-#[ignore = "needs BPF qdiscs and virtual time: cargo xtask vm --shift 0 latency"]
-fn latency_of_a_storm() -> Result<()> {
-    const FRAMES: u32 = 20_000;
-    let cable = Cable::new(1)?;
-    attach(&cable.near.namespace, "--speed 1G --trust dscp")?;
-    std::fs::write("/proc/sys/kernel/bpf_stats_enabled", "1")?;
-    let pfc = PfcSender::new(&cable.far)?;
-    let received = || -> Result<u64> {
-        let links: serde_json::Value = serde_json::from_str(&cable.far.ip("-s -j link show eth0")?)?;
-        links[0]["stats64"]["rx"]["packets"].as_u64().context("a counter")
-    };
-    let before = received()?;
-    let started = std::time::Instant::now();
-    let near = &cable.near;
-    let beside = std::thread::scope(|scope| -> Result<_> {
-        let short = Duration::from_millis(100);
-        let beside = scope.spawn(move || send(near, FAR, 0, Full::Block, short, Duration::from_millis(1)));
-        for number in 0..FRAMES {
-            pfc.send(3, if number % 2 == 0 { 65_535 } else { 0 })?;
-        }
-        beside.join().expect("a sender")
-    })?;
-    let elapsed = started.elapsed();
-    let shown = crate::lab::show(&cable.near.namespace)?;
-    println!(
-        "    {FRAMES} PFC frames in {elapsed:?}, sending included: {:.0} ns each; {}",
-        elapsed.as_nanos() as f64 / f64::from(FRAMES),
-        shown["heard"]
-    );
-    assert_eq!(shown["heard"]["pfc_frames"], FRAMES);
-    let listed = std::process::Command::new("bpftool").args(["-j", "prog", "list"]).output()?;
-    let programs: serde_json::Value = serde_json::from_slice(&listed.stdout)?;
-    for program in programs.as_array().context("a list")? {
-        let (Some(name), Some(ns), Some(count)) =
-            (program["name"].as_str(), program["run_time_ns"].as_u64(), program["run_cnt"].as_u64())
-        else {
-            continue;
-        };
-        if name.starts_with("sluice_nic") && count > 0 {
-            println!("    {name}: {} ns each, {count} times", ns / count);
-        }
-    }
-    eventually("data of another priority have all arrived", || {
-        Ok((received()? == before + beside.frames).then_some(()))
-    })?;
-    nic(&format!("detach eth0 --netns {}", cable.near.namespace.name()))?;
     Ok(())
 }

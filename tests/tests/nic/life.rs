@@ -2,7 +2,7 @@
 //! complain of (the rig looks for that itself, when all tests are done).
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
@@ -161,26 +161,47 @@ fn it_goes_with_its_interface_and_with_its_namespace() -> Result<()> {
 }
 
 /// Killed at any moment of an attachment: no kind stays registered, so the next attachment works, and once that is taken off
-/// nothing is left of either.
+/// nothing is left of either. The first moments are spread over what an attachment takes here, the others close in on
+/// the one when it is there.
 #[test]
 #[ignore = "needs BPF qdiscs: cargo xtask vm"]
 fn killed_half_way() -> Result<()> {
+    const SPREAD: u32 = 10;
+    const CLOSER: u32 = 20;
     let cable = Cable::new(1)?;
     let namespace = &cable.near.namespace;
     let before = qdiscs(namespace)?;
+    let started = Instant::now();
+    attach(namespace, "--speed 100M")?;
+    let takes = started.elapsed();
+    nic(&format!("detach eth0 --netns {}", namespace.name()))?;
     let arguments = ["nic", "attach", "eth0", "--netns", namespace.name(), "--speed", "100M"];
-    let mut whole = 0;
-    for moment in 0..30 {
+    let (mut half, mut whole) = (0, 0);
+    let (mut none, mut all) = (Duration::ZERO, takes * 5 / 4);
+    for number in 0..SPREAD + CLOSER {
+        let moment = if number < SPREAD { takes * number * 5 / SPREAD / 4 } else { (none + all) / 2 };
         let mut attaching = Process::start("sluice", Command::new(binary("sluice")?).args(arguments))?;
-        std::thread::sleep(Duration::from_millis(moment * 20));
+        std::thread::sleep(moment);
         attaching.signal(Signal::SIGKILL).ok(); // it may be done
         attaching.wait(Duration::ZERO)?;
-        whole += u32::from(qdiscs(namespace)?.contains("sluice_nic"));
+        let left = qdiscs(namespace)?;
+        if left.contains("sluice_nic") {
+            whole += 1;
+            all = all.min(moment);
+        } else {
+            half += u32::from(left != before);
+            none = none.max(moment);
+        }
         attach(namespace, "--speed 100M --replace")?;
         nic(&format!("detach eth0 --netns {}", namespace.name()))?;
-        assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment}");
+        assert_eq!(qdiscs(namespace)?, before, "as it was, after {moment:?}");
     }
-    println!("    {whole} of 30 had their qdisc when they were killed");
+    println!("    an attachment takes {takes:?}; killed at {none:?} it was not there, at {all:?} it was");
+    println!(
+        "    {whole} of {} had their qdisc when they were killed, {half} the rest of it",
+        SPREAD + CLOSER
+    );
+    ensure!(whole > 0 && whole < SPREAD + CLOSER, "the moments miss the attachment");
     nothing_left()
 }
 

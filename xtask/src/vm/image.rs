@@ -36,14 +36,17 @@ const TOOLS: [&str; 16] = [
 const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
 /// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
-const MODULES: [&str; 22] = [
+const MODULES: [&str; 25] = [
     "veth",
     "sch_ingress",
     "cls_bpf",
+    "cls_matchall",
+    "act_gact",
     "act_mirred",
     "8021q",
     "bridge",
     "dummy",
+    "macvlan",
     "tun",
     "af_packet",
     "ipv6",
@@ -68,7 +71,7 @@ const DATA: [&str; 3] = ["/etc/libibverbs.d", "/usr/lib/x86_64-linux-gnu/libibve
 pub struct Programs {
     /// The project's own.
     ours: Vec<PathBuf>,
-    /// Test programs, and their names.
+    /// Test programs, and their names. Two packages may have one of the same name.
     tests: Vec<(PathBuf, String)>,
 }
 
@@ -82,19 +85,25 @@ pub fn build_programs(tests: &[String]) -> Result<Programs> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot run cargo")?;
     ensure!(output.status.success(), "the programs do not build");
     let messages = String::from_utf8_lossy(&output.stdout);
-    let executable =
-        |name: &str| executable(&messages, name).context("cargo does not say where it put a program");
-    let ours = vec![executable("sluiced")?, executable("sluice")?];
-    let tests = tests.iter().map(|test| Ok((executable(test)?, test.clone())));
-    Ok(Programs { ours, tests: tests.collect::<Result<_>>()? })
+    let mut programs = Programs { ours: Vec::new(), tests: Vec::new() };
+    for name in ["sluiced", "sluice"] {
+        programs.ours.extend(executables(&messages, name));
+    }
+    ensure!(programs.ours.len() == 2, "cargo does not say where it put sluiced and sluice");
+    for test in tests {
+        let found = executables(&messages, test);
+        ensure!(!found.is_empty(), "cargo does not say where it put {test}");
+        programs.tests.extend(found.into_iter().map(|program| (program, test.clone())));
+    }
+    Ok(programs)
 }
 
-/// The program of this name among cargo's messages, one JSON object a line.
-fn executable(messages: &str, name: &str) -> Option<PathBuf> {
+/// The programs of this name among cargo's messages, one JSON object a line.
+fn executables(messages: &str, name: &str) -> Vec<PathBuf> {
     let named = format!("\"name\":\"{name}\"");
-    let line = messages.lines().find(|line| line.contains(&named) && line.contains("\"executable\":\""))?;
-    let (_, rest) = line.split_once("\"executable\":\"")?;
-    Some(PathBuf::from(rest.split_once('"')?.0))
+    let lines = messages.lines().filter(|line| line.contains(&named));
+    let paths = lines.filter_map(|line| line.split_once("\"executable\":\"")?.1.split_once('"'));
+    paths.map(|(path, _)| PathBuf::from(path)).collect()
 }
 
 /// Packs all of it; `command` runs inside. The file.
@@ -124,8 +133,8 @@ pub fn pack(kernel: &Kernel, programs: &Programs, command: &str) -> Result<PathB
         let name = program.file_name().context("a program has a name")?;
         copy_stripped(program, &root.join("bin").join(name), &mut libraries)?;
     }
-    for (program, name) in &programs.tests {
-        copy_stripped(program, &root.join("tests").join(name), &mut libraries)?;
+    for (number, (program, name)) in programs.tests.iter().enumerate() {
+        copy_stripped(program, &root.join(format!("tests/{name}.{number}")), &mut libraries)?;
     }
     for path in DATA.map(Path::new) {
         copy_data(path, &root, &mut libraries)?;
@@ -279,8 +288,8 @@ mod unit {
 {"reason":"compiler-artifact","target":{"kind":["bin"],"name":"sluice"},"executable":"/t/debug/sluice"}
 {"reason":"compiler-artifact","target":{"kind":["bin"],"name":"sluiced"},"executable":"/t/debug/sluiced"}
 {"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages, "sluice"), Some("/t/debug/sluice".into()));
-        assert_eq!(executable(messages, "sluiced"), Some("/t/debug/sluiced".into()));
-        assert_eq!(executable(messages, "nic"), None);
+        assert_eq!(executables(messages, "sluice"), [Path::new("/t/debug/sluice")]);
+        assert_eq!(executables(messages, "sluiced"), [Path::new("/t/debug/sluiced")]);
+        assert!(executables(messages, "nic").is_empty());
     }
 }

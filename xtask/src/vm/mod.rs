@@ -27,8 +27,8 @@ pub struct Vm {
     /// The Debian suite whose newest kernel is booted: trixie-backports, sid; trixie has 6.12, bookworm 6.1.
     #[arg(long, default_value = "trixie-backports")]
     suite: String,
-    /// Test programs, once or several times: files of tests/tests, without their endings. `nic`, the default, is made for the
-    /// machine that is booted; of others all tests are run that are not ignored.
+    /// Test programs, once or several times: files of tests/tests, or of the `tests` of a crate, without their endings. `nic`,
+    /// the default, is made for the machine that is booted; of others all tests are run that are not ignored.
     #[arg(long, default_value = "nic")]
     test: Vec<String>,
     /// Virtual CPUs.
@@ -38,9 +38,10 @@ pub struct Vm {
     #[arg(long, default_value_t = 3072)]
     memory: u32,
     /// Virtual time: an instruction takes 2 to this power of nanoseconds, and waiting takes none. So nothing in there depends
-    /// on what else this machine does.
-    #[arg(long, value_name = "POWER", default_value_t = 2, value_parser = clap::value_parser!(u8).range(0..=10))]
-    shift: u8,
+    /// on what else this machine does. With -3 the CPU is about as fast as a real one.
+    #[arg(long, value_name = "POWER", default_value_t = 2, allow_negative_numbers = true)]
+    #[arg(value_parser = clap::value_parser!(i8).range(-4..=10))]
+    shift: i8,
     /// The time of this machine instead, and all CPUs at once.
     #[arg(long)]
     real_time: bool,
@@ -81,7 +82,8 @@ fn command(vm: &Vm) -> String {
     let mut lines = "failed=0\n".to_owned();
     for test in &vm.test {
         let which = if test == "nic" { "--ignored" } else { "" };
-        lines += &format!("/tests/{test} --test-threads=1 --nocapture {which} {filter} || failed=1\n");
+        lines += &format!("for program in /tests/{test}.*; do\n");
+        lines += &format!("$program --test-threads=1 --nocapture {which} {filter} || failed=1\ndone\n");
     }
     lines + "[ $failed = 0 ]"
 }

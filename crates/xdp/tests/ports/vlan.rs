@@ -9,7 +9,8 @@ use crate::common::{Host, Space, frame, receive};
 
 /// Makes the kernel tag what leaves `interface` with VLAN 5, priority 3, out of band.
 fn tag_out_of_band(interface: &str) {
-    let object = ObjectBuilder::default().open_file(env!("VLAN_PUSH_BPF")).unwrap().load().unwrap();
+    let bytes = include_bytes!(env!("VLAN_PUSH_BPF"));
+    let object = ObjectBuilder::default().open_memory(bytes).unwrap().load().unwrap();
     let program = object.progs().next().unwrap();
     let index = if_nametoindex(interface).unwrap() as i32;
     let mut hook = TcHookBuilder::new(program.as_fd())
