@@ -1,12 +1,12 @@
 //! The guard's judgement: does the loop stand still, and must its neighbours be told to stop?
 //!
 //! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one that sleeps while frames have
-//! waited for it that long. While it does, the no-drop priorities of all neighbours are paused, and paused again before the
+//! waited for it that long; less where a pause that the loop would have refreshed by then is over sooner. While it does, the no-drop priorities of all neighbours are paused, and paused again before the
 //! pause has passed, in the loop's place; once the loop turns, it is the loop that says XON. After [`GIVE_UP_NS`] the loop
 //! is taken for dead, and neighbours are left alone: a pause without end would be a storm.
 //!
 //! ```text
-//!             turned > STALL_NS ago, or asleep with frames that long
+//!             turned > STALL_NS or refresh_ns ago, or asleep with frames that long
 //!   Quiet ──────────────────────────────────────────────────────▶ Standing in: XOFF now, and each refresh_ns
 //!     ◀───────────────────────────────────────────────────────────  │ GIVE_UP_NS
 //!             the loop turned                                        ▼
@@ -22,8 +22,10 @@ use crate::heartbeat::Pulse;
 pub const STALL_NS: Nanos = 1_000_000;
 /// A loop that has stood still for this long is dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
-/// How often to look while the loop is awake, or frames wait for it.
+/// How often to look while the loop is awake, or frames wait for it; as often as a pause is refreshed, if that is more often …
 const LOOK_NS: Nanos = 1_000_000;
+/// … but no more often than this.
+const SHORTEST_LOOK_NS: Nanos = 100_000;
 
 /// When to look again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +65,8 @@ impl Vigil {
         if pulse != Pulse::Asleep || still_since.is_none() {
             self.waiting_since = None;
         }
-        let Some(since) = still_since.filter(|&since| now.since(since) >= STALL_NS) else {
+        let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
+        let Some(since) = still_since.filter(|&since| now.since(since) >= stall_ns) else {
             self.standing_in = None;
             return false;
         };
@@ -80,10 +83,10 @@ impl Vigil {
     }
 
     /// When to look again, after a look at this.
-    pub fn next_look(&self, pulse: Pulse) -> NextLook {
+    pub fn next_look(&self, pulse: Pulse, refresh_ns: Nanos) -> NextLook {
         match (pulse, self.waiting_since) {
             (Pulse::Asleep, None) => NextLook::WithFrames,
-            _ => NextLook::After(LOOK_NS),
+            _ => NextLook::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
         }
     }
 
@@ -136,12 +139,24 @@ mod tests {
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
+    /// A neighbour at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
+    #[test]
+    fn a_short_pause_is_guarded_more_closely() {
+        let mut vigil = Vigil::default();
+        let turned = Pulse::Turned(Instant(10 * MS));
+        let mut look = |us: u64| vigil.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
+        let told: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
+        assert_eq!(told, [112, 224, 336, 448]);
+        assert_eq!(vigil.next_look(turned, 112_000), NextLook::After(112_000));
+        assert_eq!(vigil.next_look(turned, 1000), NextLook::After(SHORTEST_LOOK_NS));
+    }
+
     #[test]
     fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
         let mut vigil = Vigil::default();
         let mut next = |pulse, frames_wait| {
             vigil.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
-            vigil.next_look(pulse)
+            vigil.next_look(pulse, 2 * MS)
         };
         assert_eq!(next(Pulse::Turned(Instant(10 * MS)), false), NextLook::After(LOOK_NS));
         assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);

@@ -196,11 +196,12 @@ fn watch(
     while !ends.load(Relaxed) {
         let pulse = heartbeat.pulse();
         let words = words.read().unwrap_or_else(PoisonError::into_inner);
-        if vigil.look(pulse, || frames.wait(0), words.refresh_ns, clock()) {
+        let refresh_ns = words.refresh_ns;
+        if vigil.look(pulse, || frames.wait(0), refresh_ns, clock()) {
             stand_in(&words, heartbeat, clock);
         }
         drop(words);
-        match vigil.next_look(pulse) {
+        match vigil.next_look(pulse, refresh_ns) {
             _ if pulse == Pulse::Ended => return,
             NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(nanos)),
             NextLook::WithFrames => drop(frames.wait(LONGEST_WAIT_MS)),
