@@ -1,7 +1,7 @@
 //! An interface is made to obey PFC, and made to stop.
 //!
 //! ```text
-//! load ─▶ program at ingress ─▶ register the kind ─▶ root qdisc ─▶ unregister
+//! load ─▶ clsact and program at ingress ─▶ register the kind ─▶ root qdisc ─▶ unregister
 //! ```
 //! The qdisc comes last: an attachment that is killed half-way leaves at most a program that swallows PFC frames, which
 //! the kernel would have ignored, and the next attach or detach takes its place. The kernel takes back a registration
@@ -51,7 +51,7 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
         None => !qdiscs.has_clsact,
     };
     let mut loaded = Loaded::new(settings, ifindex, made_clsact)?;
-    loaded.hang(ifindex)?;
+    loaded.hang(ifindex, !qdiscs.has_clsact)?;
     let done = loaded.register().and_then(|kind| {
         let added = links.set_root(ifindex, qdiscs.free_number);
         drop(kind);
@@ -92,11 +92,8 @@ pub fn detach(device: &str) -> Result<(), Error> {
 
 /// Takes the program off, and clsact if we made it and nobody else uses it.
 fn clean(links: &Links, ifindex: u32, made_clsact: bool) -> Result<(), Error> {
-    unhang(ifindex, false)?;
-    if made_clsact && links.filters(ifindex)? == 0 {
-        remove_clsact(ifindex)?;
-    }
-    Ok(())
+    // In one call, so that nobody who is killed in between leaves a clsact that nothing hangs at.
+    if made_clsact && links.others(ifindex)? == 0 { remove_clsact(ifindex) } else { unhang(ifindex) }
 }
 
 fn made_clsact(settings: &[u8]) -> bool {

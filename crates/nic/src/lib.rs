@@ -11,6 +11,7 @@
 mod attach;
 mod check;
 mod error;
+mod hook;
 #[cfg(test)]
 mod ingress;
 mod layout;

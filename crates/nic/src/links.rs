@@ -10,6 +10,7 @@ use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use tokio::runtime::Runtime;
 
 use crate::error::Error;
+use crate::hook;
 use crate::object::KIND;
 
 /// A connection to the kernel's tables, in the network namespace of the thread that made it.
@@ -125,13 +126,14 @@ impl Links {
         Ok(qdiscs)
     }
 
-    /// How many programs and filters hang at clsact, at both ends.
-    pub(crate) fn filters(&self, index: u32) -> Result<usize, Error> {
+    /// How many programs and filters of others hang at clsact, at both ends.
+    pub(crate) fn others(&self, index: u32) -> Result<usize, Error> {
         let mut count = 0;
         let at = || self.handle.traffic_filter(index as i32).get();
-        for request in [at().ingress(), at().egress()] {
+        for (request, is_ingress) in [(at().ingress(), true), (at().egress(), false)] {
             let found = self.runtime.block_on(request.execute().try_collect::<Vec<TcMessage>>());
-            count += found.map_err(|error| Error::system("listing filters", error))?.len();
+            let found = found.map_err(|error| Error::system("listing filters", error))?;
+            count += found.iter().filter(|filter| !(is_ingress && hook::is_ours(filter))).count();
         }
         Ok(count)
     }

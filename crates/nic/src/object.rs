@@ -12,6 +12,7 @@ use libbpf_rs::{
 };
 
 use crate::error::Error;
+use crate::hook::{self, FILTER_HANDLE, FILTER_PRIORITY};
 use crate::settings::{PRIORITIES, Settings};
 
 /// The compiled programs.
@@ -22,10 +23,6 @@ pub const KIND: &str = "sluice_nic";
 
 const OPERATIONS: &str = "sluice_nic";
 const PROGRAM: &str = "sluice_nic_pfc";
-
-/// Where the program hangs among others at ingress: before them, since what it takes is for nobody else.
-const FILTER_PRIORITY: u32 = 1;
-const FILTER_HANDLE: u32 = 0x5c1ce;
 
 /// How long a registration of another process is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,32 +64,23 @@ impl Loaded {
         }
     }
 
-    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours.
-    pub(crate) fn hang(&self, ifindex: u32) -> Result<(), Error> {
+    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours; makes clsact too if
+    /// `with_clsact`.
+    pub(crate) fn hang(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
         let program = self.object.progs().find(|program| program.name() == PROGRAM).expect("in the object");
-        let fd = program.as_fd();
-        let failed = |action: &str, error: &libbpf_rs::Error| match error.kind() {
-            ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
+        let action = "adding the program at ingress (modules sch_ingress, cls_bpf)";
+        hook::hang(ifindex, program.as_fd(), PROGRAM, with_clsact).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
             _ => Error::system(action, error),
-        };
-        let mut clsact = TcHook::new(fd);
-        clsact.ifindex(ifindex as i32).attach_point(TC_INGRESS | TC_EGRESS);
-        clsact.create().map_err(|error| failed("adding clsact (module sch_ingress)", &error))?;
-        let mut hook = builder(fd, ifindex).hook(TC_INGRESS);
-        hook.attach().map_err(|error| failed("adding the program at ingress (module cls_bpf)", &error))?;
-        Ok(())
+        })
     }
 }
 
-/// Takes the program off, and clsact too if `with_clsact`.
-pub(crate) fn unhang(ifindex: u32, with_clsact: bool) -> Result<(), Error> {
+/// Takes the program off.
+pub(crate) fn unhang(ifindex: u32) -> Result<(), Error> {
     let nothing = io::stdin(); // a descriptor that is not used: what hangs is known by its numbers
     let failed = |error| Error::system("taking the program off", error);
-    builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).detach().map_err(failed)?;
-    if with_clsact {
-        remove_clsact(ifindex)?;
-    }
-    Ok(())
+    builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).detach().map_err(failed)
 }
 
 /// Removes clsact with all that hangs there.
