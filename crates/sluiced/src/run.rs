@@ -177,7 +177,7 @@ fn assemble(
     let switch = Switch::new(&settings, &macs, memory_frames);
     let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
     let watches_rings = live.config().dataplane.pauses_on_overload;
-    let settings = CoreSettings { finish_checksums, heartbeat, watches_rings };
+    let settings = CoreSettings { finish_checksums, heartbeat, watches_rings, ..CoreSettings::default() };
     Ok(Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings))
 }
 
