@@ -32,7 +32,7 @@ const OUTGOING: usize = 32;
 /// Batches that have left.
 const COMPLETED: usize = 16;
 /// Batches of free frames each way.
-const FREE: usize = 16;
+const FREE: usize = 8;
 /// Free frames in a batch.
 pub(crate) const FREE_BATCH: usize = 64;
 /// A line that has fewer free frames takes more.
@@ -115,6 +115,17 @@ pub(crate) struct Lane {
     /// The doorbell of the switching core, and that of the line.
     pub(crate) core: Arc<Doorbell>,
     pub(crate) line: Arc<Doorbell>,
+}
+
+/// Tells whether something is on a lane for the switching core, for whoever watches that it turns.
+#[derive(Debug, Clone)]
+pub struct LaneNews(pub(crate) Arc<Lane>);
+
+impl LaneNews {
+    /// There is something that the switching core has not taken yet.
+    pub fn is_there(&self) -> bool {
+        self.0.has_news()
+    }
 }
 
 impl Lane {

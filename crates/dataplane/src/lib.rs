@@ -36,7 +36,7 @@ pub use crate::core::{Core, CoreSettings};
 pub use core_port::CorePort;
 pub use doorbell::Doorbell;
 pub use heartbeat::{Heartbeat, Pulse};
-pub use lane::LANE_FRAMES;
+pub use lane::{LANE_FRAMES, LaneNews};
 pub use line::{Line, LinePort, remote};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
 pub use memory_port::{Calls, MemoryPort, Wire};

@@ -33,6 +33,8 @@ pub struct Line<P: Port> {
     heartbeat: Arc<Heartbeat>,
     last_turn: Option<Instant>,
     rest: Rest,
+    /// It has few free frames, and wants more.
+    is_short: bool,
     // Otherwise empty, and kept to allocate nothing.
     received: Vec<Received>,
     arrivals: Vec<Arrival>,
@@ -95,6 +97,7 @@ impl<P: Port> Line<P> {
             heartbeat,
             last_turn: None,
             rest: Rest::new(Instant::default()),
+            is_short: false,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             frames: Vec::with_capacity(FREE_BATCH),
@@ -176,11 +179,9 @@ impl<P: Port> Line<P> {
             port.answer_closed(unsent, if number == 0 { memory.free_frames() } else { 0 });
             has_news = true;
         }
+        has_news |= self.exchange(number, memory);
         if self.ports[number].is_open {
-            self.exchange(number, memory);
             has_news |= self.receive(number, memory, now);
-        } else {
-            self.exchange(number, memory);
         }
         if has_news {
             self.ports[number].lane.core.ring();
@@ -188,17 +189,22 @@ impl<P: Port> Line<P> {
         has_news
     }
 
-    /// Takes free frames from the switching core, or gives some back.
+    /// Takes free frames from the switching core, or gives some back. True if there were any.
     #[inline]
-    fn exchange(&mut self, number: usize, memory: &mut P::Memory) {
+    fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
         let lane = &self.ports[number].lane;
+        let mut moved = false;
         while memory.free_frames() < FEW_FREE && lane.fresh.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
+            moved = true;
         }
         while memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
             lane.spare.put(0, &mut self.frames);
+            moved = true;
         }
+        self.is_short = memory.free_frames() < FEW_FREE;
+        moved
     }
 
     /// Takes in what the lane has room for, and says what waits, and what the port has noticed. True if there is anything new.
@@ -250,7 +256,9 @@ impl<P: Port> Line<P> {
     }
 
     fn has_work(&self) -> bool {
-        self.ports.iter().any(|port| port.lane.has_work())
+        let has_work =
+            |port: &LinePort<P>| port.lane.has_work() || (self.is_short && !port.lane.fresh.is_empty());
+        self.ports.iter().any(has_work)
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
 
-use crate::lane::{Answer, FREE_BATCH, KEPT_FREE, Lane, Order, Report};
+use crate::lane::{Answer, FREE_BATCH, KEPT_FREE, Lane, LaneNews, Order, Report};
 use crate::port::{Port, Trouble};
 use crate::turn::{RX_BATCH, TX_BATCH};
 
@@ -65,6 +65,8 @@ pub struct RemotePort<M> {
     outstanding: usize,
     /// Frames that the kernel lost, not yet told.
     lost: u32,
+    /// There were more free frames than the line had room for.
+    has_frames: bool,
     /// As the line last said; and frames that were on the lane when the port was closed.
     report: Report,
     closed_frames: u64,
@@ -94,6 +96,7 @@ impl<M: Memory> RemotePort<M> {
             room,
             outstanding: 0,
             lost: 0,
+            has_frames: false,
             report: Report::default(),
             closed_frames: 0,
             closing: Question::None,
@@ -104,6 +107,11 @@ impl<M: Memory> RemotePort<M> {
             again: Vec::with_capacity(RX_BATCH),
             memory: PhantomData,
         }
+    }
+
+    /// Whether something is on the lane, for whoever watches that the switching core turns.
+    pub fn news(&self) -> LaneNews {
+        LaneNews(Arc::clone(&self.lane))
     }
 
     /// Tells the line what can wait, if there is room.
@@ -148,9 +156,15 @@ impl<M: Memory> RemotePort<M> {
         while self.lane.spare.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
         }
+        let mut gives = false;
         while self.lane.fresh.room() > 0 && memory.free_frames() >= KEPT_FREE + FREE_BATCH {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
             self.lane.fresh.put(0, &mut self.frames);
+            gives = true;
+        }
+        self.has_frames = memory.free_frames() >= KEPT_FREE + FREE_BATCH;
+        if gives {
+            self.lane.line.ring();
         }
     }
 
@@ -277,7 +291,12 @@ impl<M: Memory> Port for RemotePort<M> {
     }
 
     fn has_news(&self) -> bool {
-        !self.arrivals.is_empty() || self.is_up != self.is_up() || self.lane.has_news()
+        let Lane { fresh, spare, .. } = &*self.lane;
+        let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
+        !self.arrivals.is_empty()
+            || self.is_up != self.is_up()
+            || (self.is_up && wants_frames)
+            || self.lane.has_news()
     }
 
     fn take_stray(&mut self) -> u64 {

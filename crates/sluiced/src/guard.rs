@@ -1,6 +1,7 @@
-//! The guard: a thread of real-time priority that pauses the neighbours while the loop does not turn.
+//! The guard: a thread of real-time priority that pauses the neighbours while a loop does not turn: all of them while the switching
+//! core does not, those of a line's ports while that line does not.
 //!
-//! It only reads the loop's heartbeat, asks the kernel whether frames wait for a loop that sleeps, and sends PFC frames over
+//! It only reads the loops' heartbeats, asks the kernel whether frames wait for a loop that sleeps, and sends PFC frames over
 //! packet sockets of its own. When to do so is [`dataplane::vigil`]'s rule; the loop takes back what was told when it turns
 //! again. It never waits for the loop, nor the loop for it.
 
@@ -12,17 +13,32 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dataplane::vigil::Vigil;
-use dataplane::{Heartbeat, Pulse};
+use dataplane::{Heartbeat, LaneNews, Pulse};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
 use switch::pfc_sent::Timing;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use wire::set::Set8;
+use wire::set::{Set8, Set64};
 use xdp::{PacketSocket, Scheduling, any_readable, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
+
+/// A loop that a guard watches.
+#[derive(Debug)]
+pub struct Watched {
+    /// Where it says that it turns.
+    pub heartbeat: Arc<Heartbeat>,
+    /// The ports that it serves, whose sockets are readable when it should wake.
+    pub serves: Set64,
+    /// The ports whose neighbours are paused while it does not turn.
+    pub pauses: Set64,
+    /// The lanes that bring it something.
+    pub lanes: Vec<LaneNews>,
+}
 
 /// A guard at work. It ends when it is dropped.
 #[derive(Debug)]
@@ -74,6 +90,13 @@ impl Words {
         }
     }
 
+    /// Frames, or what another loop has left, wait for a loop.
+    fn frames_wait(&self, watched: &Watched) -> bool {
+        let gates = self.ports.iter().enumerate().filter(|(number, _)| watched.serves.contains(*number));
+        let fds = gates.filter_map(|(_, post)| post.gate.as_ref()).flat_map(|gate| &gate.fds);
+        watched.lanes.iter().any(LaneNews::is_there) || any_readable(&fds.copied().collect::<Vec<_>>())
+    }
+
     /// The same with other settings, or other gates.
     fn renew(&mut self, settings: &SwitchSettings) {
         let gates = std::mem::take(&mut self.ports).into_iter().map(|post| post.gate);
@@ -91,41 +114,46 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
 }
 
 impl Guard {
-    /// Starts a guard over the loop of `heartbeat`, whose ports these are, all open.
+    /// Starts a guard over these loops, of which the first is the switching core's; the ports are all open. It may run on
+    /// these cores: those of the loops, too, as it comes before them.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(
-        heartbeat: Arc<Heartbeat>,
+        loops: Vec<Watched>,
         settings: &SwitchSettings,
         gates: Vec<Gate>,
+        anywhere: CpuSet,
         clock: impl Fn() -> switch::Instant + Send + 'static,
     ) -> Result<Self> {
         let words = Arc::new(Mutex::new(Words::of(settings, gates.into_iter().map(Some))));
         let ends = Arc::new(AtomicBool::new(false));
         let (its_words, its_end) = (Arc::clone(&words), Arc::clone(&ends));
         let watch = move || {
+            let _ = sched_setaffinity(Pid::from_raw(0), &anywhere); // where it is refused, it runs where others do
             if let Err(error) = set_scheduling(Scheduling::Fifo(PRIORITY)) {
                 warn!(
                     %error,
                     "the guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may come too late"
                 );
             }
-            let mut vigil = Vigil::default();
+            let mut vigils: Vec<_> = loops.iter().map(|_| Vigil::default()).collect();
+            let Some(switching) = loops.first() else { return };
             while !its_end.load(Relaxed) {
-                let pulse = heartbeat.pulse();
-                let words = its_words.lock().unwrap_or_else(PoisonError::into_inner);
-                let fds =
-                    || words.ports.iter().filter_map(|post| post.gate.as_ref()).flat_map(|gate| &gate.fds);
-                let frames_wait = || any_readable(&fds().copied().collect::<Vec<_>>());
-                if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
-                    stand_in(&words, &heartbeat, &clock);
+                let mut next_look_ns = Nanos::MAX;
+                for (watched, vigil) in loops.iter().zip(&mut vigils) {
+                    let pulse = watched.heartbeat.pulse();
+                    let words = its_words.lock().unwrap_or_else(PoisonError::into_inner);
+                    let frames_wait = || words.frames_wait(watched);
+                    if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
+                        stand_in(&words, watched.pauses, &switching.heartbeat, &clock);
+                    }
+                    next_look_ns = next_look_ns.min(vigil.next_look_ns(pulse));
                 }
-                drop(words);
-                if pulse == Pulse::Ended {
+                if switching.heartbeat.pulse() == Pulse::Ended {
                     return;
                 }
-                std::thread::sleep(Duration::from_nanos(vigil.next_look_ns(pulse)));
+                std::thread::sleep(Duration::from_nanos(next_look_ns));
             }
         };
         let thread = Builder::new().name("guard".to_owned()).spawn(watch).context("starting the guard")?;
@@ -163,10 +191,11 @@ impl Drop for Guard {
     }
 }
 
-/// Tells every neighbour that has been heard of to stop.
-fn stand_in(words: &Words, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+/// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
+fn stand_in(words: &Words, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
         if let Post { frame: Some(frame), gate: Some(gate) } = post
+            && ports.contains(number)
             && heartbeat.has_heard(number)
             && gate.packets.send(frame).is_ok()
         {
