@@ -22,6 +22,8 @@ use crate::rest::Rest;
 use crate::turn::{RX_BATCH, TX_BATCH};
 use crate::wait::Wait;
 
+/// A report is given after so many turns at the latest, though frames are moving.
+const REPORT_TURNS: u8 = 8;
 /// No sleep is longer: an interface that went away is found out when the loop turns.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 
@@ -35,6 +37,8 @@ pub struct Line<P: Port> {
     rest: Rest,
     /// It has few free frames, and wants more.
     is_short: bool,
+    /// Free frames have come or gone in this turn.
+    exchanged: bool,
     // Otherwise empty, and kept to allocate nothing.
     received: Vec<Received>,
     arrivals: Vec<Arrival>,
@@ -61,6 +65,8 @@ pub struct LinePort<P: Port> {
     unsent: Vec<FrameId>,
     /// Where to say so, once all that did leave is on the lane.
     closing: Option<Vec<FrameId>>,
+    /// A report is to be given, at the end of a turn; within so many turns.
+    report_within: u8,
 }
 
 /// Hands a port to a line: the switching core's end, and the line's. Each wakes the other by these doorbells, the switching core's first.
@@ -84,6 +90,7 @@ pub fn remote<P: Port>(
         lost: 0,
         unsent: Vec::with_capacity(4096),
         closing: None,
+        report_within: 0,
     };
     (remote, of_line)
 }
@@ -98,6 +105,7 @@ impl<P: Port> Line<P> {
             last_turn: None,
             rest: Rest::new(Instant::default()),
             is_short: false,
+            exchanged: false,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             frames: Vec::with_capacity(FREE_BATCH),
@@ -155,8 +163,15 @@ impl<P: Port> Line<P> {
             self.rest.note_turn(now.since(last));
         }
         let mut moved = false;
+        self.exchanged = false;
         for number in 0..self.ports.len() {
             moved |= self.serve(number, memory, now);
+        }
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            if port.report_within > 0 {
+                port.say_report(self.exchanged, if number == 0 { memory.free_frames() } else { 0 });
+                moved = true;
+            }
         }
         moved
     }
@@ -167,8 +182,7 @@ impl<P: Port> Line<P> {
         let mut moved = false;
         while let Some(order) = port.lane.orders.pop() {
             moved = true;
-            let free = if number == 0 { memory.free_frames() } else { 0 };
-            port.obey(order, memory, free);
+            port.obey(order, memory);
         }
         if port.is_open {
             moved |= port.send();
@@ -176,7 +190,7 @@ impl<P: Port> Line<P> {
         }
         let mut has_news = moved | port.put_completed();
         if let Some(unsent) = port.closing.take_if(|_| port.completed.is_empty() && port.lost == 0) {
-            port.answer_closed(unsent, if number == 0 { memory.free_frames() } else { 0 });
+            port.answer_closed(unsent);
             has_news = true;
         }
         has_news |= self.exchange(number, memory);
@@ -198,12 +212,14 @@ impl<P: Port> Line<P> {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
-        while memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
+        // The switching core takes nothing off the lane of a port that is closed.
+        while self.ports[number].is_open && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
             lane.spare.put(0, &mut self.frames);
             moved = true;
         }
         self.is_short = memory.free_frames() < FEW_FREE;
+        self.exchanged |= moved;
         moved
     }
 
@@ -298,7 +314,7 @@ impl<P: Port> LinePort<P> {
         moved
     }
 
-    fn obey(&mut self, order: Order, memory: &mut P::Memory, free: usize) {
+    fn obey(&mut self, order: Order, memory: &mut P::Memory) {
         match order {
             Order::Rules(rules, looker) => (self.rules, self.looker) = (rules, Some(looker)),
             Order::MinPosted(frames) => self.port.set_min_posted(frames),
@@ -323,7 +339,7 @@ impl<P: Port> LinePort<P> {
                 self.lane.answer(Answer::Reopened(self.is_open.then(|| self.port.transmit_room())));
             }
             Order::CountAnew => drop(self.port.count_anew()),
-            Order::Report => self.lane.answer(Answer::Report(self.report(free))),
+            Order::Report => self.report_within = REPORT_TURNS,
         }
     }
 
@@ -338,13 +354,24 @@ impl<P: Port> LinePort<P> {
 
     /// The port is closed, and all that left it is on the lane.
     #[cold]
-    fn answer_closed(&mut self, mut unsent: Vec<FrameId>, free: usize) {
+    fn answer_closed(&mut self, mut unsent: Vec<FrameId>) {
         unsent.append(&mut self.unsent);
         while !self.outgoing.is_empty() || self.lane.outgoing.take(&mut self.outgoing).is_some() {
             unsent.extend(self.outgoing.drain(..).map(|outgoing| outgoing.frame));
         }
-        let report = self.report(free);
+        let report = self.report(0);
         self.lane.answer(Answer::Closed(unsent, report));
+    }
+
+    /// Says how the port stands, once free frames have come to rest or it has been asked for long enough: then they are counted once.
+    #[cold]
+    fn say_report(&mut self, exchanged: bool, free: usize) {
+        self.report_within -= 1;
+        if !exchanged || self.report_within == 0 {
+            self.report_within = 0;
+            self.lane.answer(Answer::Report(self.report(free)));
+            self.lane.core.ring();
+        }
     }
 
     fn report(&self, free: usize) -> Report {

@@ -138,7 +138,7 @@ impl<M: Memory> RemotePort<M> {
         while let Some(answer) = self.lane.answers.pop() {
             match answer {
                 Answer::Closed(unsent, report) => {
-                    self.report = report;
+                    self.report = Report { free: self.report.free, ..report };
                     self.closing = Question::Answered(unsent);
                 }
                 Answer::Reopened(room) => self.opening = Question::Answered(room),

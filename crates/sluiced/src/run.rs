@@ -144,7 +144,8 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     );
 
     let pfc_test = pfc_test::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
-    let lives = Lives::new(keeper, guard, facts.into_iter().zip(queues).collect(), interfaces, &links);
+    let lives =
+        Lives::new((keeper, guard), cores, facts.into_iter().zip(queues).collect(), interfaces, &links);
     let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;
