@@ -13,7 +13,7 @@ pub enum CorePort<P: Port> {
     /// By the switching core.
     Own(P),
     /// By a line.
-    Remote(RemotePort<P::Memory>),
+    Remote(Box<RemotePort<P::Memory>>),
 }
 
 impl<M: Memory, P: Port<Memory = M>> CorePort<P> {
@@ -21,7 +21,7 @@ impl<M: Memory, P: Port<Memory = M>> CorePort<P> {
     fn port(&self) -> &dyn Port<Memory = M> {
         match self {
             CorePort::Own(port) => port,
-            CorePort::Remote(port) => port,
+            CorePort::Remote(port) => &**port,
         }
     }
 
@@ -29,7 +29,7 @@ impl<M: Memory, P: Port<Memory = M>> CorePort<P> {
     fn port_mut(&mut self) -> &mut dyn Port<Memory = M> {
         match self {
             CorePort::Own(port) => port,
-            CorePort::Remote(port) => port,
+            CorePort::Remote(port) => &mut **port,
         }
     }
 }

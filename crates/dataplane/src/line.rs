@@ -74,10 +74,10 @@ pub fn remote<P: Port>(
     port: P,
     core: &Arc<Doorbell>,
     line: &Arc<Doorbell>,
-) -> (RemotePort<P::Memory>, LinePort<P>) {
+) -> (Box<RemotePort<P::Memory>>, LinePort<P>) {
     let lane = Lane::new(Arc::clone(core), Arc::clone(line));
     let is_open = port.is_up();
-    let remote = RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room());
+    let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
     let of_line = LinePort {
         port,
         lane,
