@@ -30,7 +30,7 @@ pub use datagrams::datagrams;
 pub use fetch::fetch;
 pub use hogs::Hogs;
 pub use incast::Incast;
-pub use stops::{Stops, loop_thread, stop_thread};
+pub use stops::{Stops, loop_thread, stop_thread, thread_named};
 
 /// The queue of each priority as the default map has it.
 pub const QUEUE_OF_PRIORITY: [usize; 8] = [2, 0, 1, 3, 4, 5, 6, 7];

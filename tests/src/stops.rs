@@ -13,11 +13,16 @@ use testbed::{Daemon, eventually};
 
 /// The thread of a daemon's loop, which gives itself its name when it first runs.
 pub fn loop_thread(daemon: &mut Daemon) -> Result<Pid> {
+    thread_named(daemon, "poll-")
+}
+
+/// The thread of a daemon whose name begins so.
+pub fn thread_named(daemon: &mut Daemon, name: &str) -> Result<Pid> {
     let tasks = format!("/proc/{}/task", daemon.process().pid());
-    eventually("a thread called poll-…", || {
+    eventually(&format!("a thread called {name}…"), || {
         for task in std::fs::read_dir(&tasks)? {
             let task = task?;
-            if std::fs::read_to_string(task.path().join("comm"))?.starts_with("poll-") {
+            if std::fs::read_to_string(task.path().join("comm"))?.starts_with(name) {
                 return Ok(Some(Pid::from_raw(task.file_name().to_string_lossy().parse()?)));
             }
         }

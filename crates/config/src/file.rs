@@ -1,5 +1,6 @@
 //! The configuration as a whole: the settings of the switch, its ports, and what they must be together.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use switch::SwitchSettings;
@@ -55,7 +56,7 @@ pub struct Config {
 /// The poll loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataplane {
-    /// CPU of each loop.
+    /// CPU of each loop: the first switches. All serve ports, in turn.
     pub cores: Vec<usize>,
     /// How the loop's thread is scheduled.
     pub scheduling: Scheduling,
@@ -290,9 +291,22 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     let Some(mut section) = file.section("dataplane", report) else { return dataplane };
     if let Some(cores) = section.numbers("cores", 0..=1023, report) {
         match cores.value.len() {
-            1 => dataplane.cores = cores.value,
             0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
-            _ => report.add(&cores.place, "several cores do not work yet", "name one, as in cores = [0]"),
+            count if cores.value.iter().collect::<BTreeSet<_>>().len() < count => {
+                report.add(
+                    &cores.place,
+                    "a core is named twice",
+                    "name each once: a loop keeps its core busy",
+                );
+            }
+            count if count > MAX_PORTS => {
+                report.add(
+                    &cores.place,
+                    format!("{count} cores"),
+                    format!("at most {MAX_PORTS}: one a port"),
+                );
+            }
+            _ => dataplane.cores = cores.value,
         }
     }
     let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));

@@ -5,7 +5,7 @@
 //! name = "lab"                     # "sluice" when left out
 //!
 //! [dataplane]
-//! cores = [0]                      # several cores do not work yet
+//! cores = [0]                      # the first switches; all serve ports, in turn (docs/cores.md)
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each

@@ -24,6 +24,17 @@ fn defaults() {
     }
 }
 
+/// docs/cores.md: the first switches, all serve ports; each is named once.
+#[test]
+fn cores() {
+    assert_eq!(parse("[dataplane]\ncores = [2, 0, 1]").dataplane.cores, [2, 0, 1]);
+    for (cores, words) in [("[]", "no core"), ("[1, 0, 1]", "a core is named twice")] {
+        let text = format!("[dataplane]\ncores = {cores}\n[port.a]\ninterface = \"veth0\"\n");
+        let mistakes = config::parse("test.toml", &text).expect_err("a mistake").to_string();
+        assert!(mistakes.contains(words), "{mistakes}");
+    }
+}
+
 #[test]
 fn scheduling() {
     for (name, expected) in [

@@ -242,7 +242,7 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\n[swich]\nname = \"x\"",
     "[port.a]\ninterface = \"veth0\"\n[switch]\nname = \"a/b\"",
     "[port.a]\ninterface = \"veth0\"\n[switch]\nname = 7",
-    "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = [0, 1]",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = [0, 1, 0]",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = []",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = 1",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = \"short_slices\"\noverload = \"drops\"\ncore = 1",

@@ -55,8 +55,9 @@ impl Port for Busy {
     fn outstanding(&self) -> usize {
         self.left.len()
     }
-    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) -> bool {
         unsent.append(&mut self.left);
+        true
     }
 }
 

@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::doorbell::Doorbell;
 use crate::heartbeat::Heartbeat;
 use crate::mailbox::{Command, Mailbox, Reply};
 use crate::port::Port;
@@ -29,6 +30,8 @@ const DRAIN_NS: Nanos = 1_000_000_000;
 pub struct CoreSettings {
     /// Where it says that it turns.
     pub heartbeat: Arc<Heartbeat>,
+    /// What lines wake it by.
+    pub bell: Arc<Doorbell>,
     /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its neighbours.
     pub watches_rings: bool,
     /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
@@ -45,9 +48,16 @@ pub struct Core<P: Port> {
     memory_frames: usize,
     mailbox: Mailbox,
     heartbeat: Arc<Heartbeat>,
+    bell: Arc<Doorbell>,
+    /// A command that could not be carried out yet, since a line has still to answer: the others wait behind it.
+    unfinished: Option<Command>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed elsewhere.
     let_go: Set64,
+    /// Ports that are being closed by their lines.
+    closing: Set64,
+    /// Ports that have said how they stand, for the snapshot that is to be made.
+    reported: Set64,
     /// What the kernel counted for ports whose place others have now.
     removed: KernelCounters,
     /// Frames of a port that closes; otherwise empty.
@@ -77,7 +87,7 @@ impl<P: Port> Core<P> {
         switch.set_frame_room(FrameRoom::of(&memory));
         let mut turn = Turn::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
-        Self {
+        let mut core = Self {
             switch,
             ports,
             turn,
@@ -85,8 +95,12 @@ impl<P: Port> Core<P> {
             memory_frames,
             mailbox,
             heartbeat: settings.heartbeat,
+            bell: settings.bell,
+            unfinished: None,
             stop: None,
             let_go: Set64::EMPTY,
+            closing: Set64::EMPTY,
+            reported: Set64::EMPTY,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             turns: 0,
@@ -95,7 +109,22 @@ impl<P: Port> Core<P> {
             worst_stall_ns: 0,
             awake_ns: 0,
             turns_by_time: [0; TURN_TIMES],
+        };
+        core.say_how_to_look(Set64::first_of(core.switch.places()));
+        core
+    }
+
+    /// Says how frames of these ports are looked at, to whoever else does.
+    fn say_how_to_look(&mut self, ports: Set64) {
+        for port in ports {
+            let finishes = self.turn.finishes_checksums(port);
+            self.ports[port].look_by(self.switch.looker(port), finishes);
         }
+    }
+
+    /// Its memory, for lines that take their turns on the same thread.
+    pub fn memory(&mut self) -> &mut P::Memory {
+        &mut self.memory
     }
 
     /// Turns until told to stop, sleeping in `waiter` when nothing moves; then drains, closes the ports and says the
@@ -123,9 +152,13 @@ impl<P: Port> Core<P> {
             if moved {
                 self.rest.note_move(now);
             } else if let Some(nanos) = self.may_sleep(now) {
-                self.heartbeat.sleep();
-                waiter.wait(nanos)?;
-                self.last_turn = None; // a sleep is no stall
+                self.bell.lie_down();
+                if !self.ports.iter().any(Port::has_news) {
+                    self.heartbeat.sleep();
+                    waiter.wait(nanos)?;
+                    self.last_turn = None; // a sleep is no stall
+                }
+                self.bell.get_up();
             }
         }
         self.wind_up(clock);
@@ -161,9 +194,15 @@ impl<P: Port> Core<P> {
     /// Commands from the daemon, events to it, and ports that went away by themselves.
     fn answer(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        while let Some(command) = self.mailbox.next_command() {
+        while let Some(command) = self.unfinished.take().or_else(|| self.mailbox.next_command()) {
             moved = true;
-            self.obey(command, now);
+            self.unfinished = self.obey(command, now);
+            if self.unfinished.is_some() {
+                break;
+            }
+        }
+        for port in self.closing {
+            self.close_rings(port, now);
         }
         for (at, event) in self.switch.drain_events() {
             if let Some(recorder) = self.turn.recorder() {
@@ -182,9 +221,12 @@ impl<P: Port> Core<P> {
         moved
     }
 
-    fn obey(&mut self, command: Command, now: Instant) {
+    /// Carries out a command. Given back, it is to be tried again: a line has still to do its part.
+    fn obey(&mut self, command: Command, now: Instant) -> Option<Command> {
         match command {
+            Command::Snapshot { .. } if !self.hear_reports() => return Some(command),
             Command::Snapshot { mut snapshot, read_watermarks } => {
+                self.reported = Set64::EMPTY;
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
                     self.mark_watermarks(Mark::Read);
@@ -215,13 +257,15 @@ impl<P: Port> Core<P> {
             }
             Command::Apply(settings) => {
                 if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
-                    return self.mailbox.answer(Reply::NotApplied(settings, port));
+                    self.mailbox.answer(Reply::NotApplied(settings, port));
+                    return None;
                 }
                 self.make_places(&settings.switch, now);
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.apply(&settings.switch, now);
                 }
                 self.switch.apply(&settings.switch, now);
+                self.say_how_to_look(self.turn.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
                     port.set_min_posted(frames);
                 }
@@ -233,13 +277,27 @@ impl<P: Port> Core<P> {
                 self.mailbox.answer(Reply::Recorded(before));
             }
             Command::PortDown(port) => self.close(port, now),
-            Command::PortClosed(port) => self.reclaim(port, now),
+            Command::PortClosed(port) => {
+                if !self.reclaim(port, now) {
+                    return Some(command);
+                }
+            }
             Command::PortUp { port, mac, finish_checksums } => {
-                let is_up = self.reopen(port, mac, finish_checksums, now);
+                let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
             Command::Stop(snapshot) => self.stop = Some(snapshot),
         }
+        None
+    }
+
+    /// Hears how each port stands that a line serves. False: some line has still to say.
+    fn hear_reports(&mut self) -> bool {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            let has_reported = self.reported.contains(number) || port.report();
+            self.reported.set(number, has_reported);
+        }
+        self.reported == Set64::first_of(self.ports.len())
     }
 
     /// Closes the ports that these settings remove, and lets those count anew whose place others will have.
@@ -293,38 +351,46 @@ impl<P: Port> Core<P> {
         }
     }
 
-    /// Closes what a closed port is made of; what it had not sent is counted.
+    /// Closes what a closed port is made of; what it had not sent is counted, once that is known.
     fn close_rings(&mut self, port: usize, now: Instant) {
-        self.ports[port].close(&mut self.memory, &mut self.unsent);
+        let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);
+        self.closing.set(port, !is_closed);
         self.take_back(port, now);
         self.tell_troubles(port);
     }
 
-    /// What a port was made of has been closed elsewhere.
-    fn reclaim(&mut self, port: usize, now: Instant) {
-        if port < self.ports.len() && self.let_go.contains(port) {
-            self.let_go.set(port, false);
-            self.ports[port].reclaim(&mut self.memory, &mut self.unsent);
-            self.take_back(port, now);
+    /// What a port was made of has been closed elsewhere. False: its line has still to say what it had not sent.
+    fn reclaim(&mut self, port: usize, now: Instant) -> bool {
+        if port >= self.ports.len() || !self.let_go.contains(port) {
+            return true;
         }
+        let is_done = self.ports[port].reclaim(&mut self.memory, &mut self.unsent);
+        self.let_go.set(port, !is_done);
+        self.take_back(port, now);
+        is_done
     }
 
-    /// A closed port begins anew. False if there is nothing for it to begin with.
-    fn reopen(&mut self, port: usize, mac: MacAddr, finish_checksums: bool, now: Instant) -> bool {
+    /// A closed port begins anew. False if there is nothing for it to begin with; nothing where its line has still to say.
+    fn reopen(&mut self, port: usize, mac: MacAddr, finish_checksums: bool, now: Instant) -> Option<bool> {
         let is_closed = !self.switch.is_vacant(port) && !self.turn.open_ports().contains(port);
-        if !is_closed || self.let_go.contains(port) || !self.ports[port].reopen(&mut self.memory) {
-            return false;
+        if !is_closed || self.let_go.contains(port) || self.closing.contains(port) {
+            return Some(false);
+        }
+        if !self.ports[port].reopen(&mut self.memory)? {
+            return Some(false);
         }
         self.turn.open(port, finish_checksums);
+        self.say_how_to_look(Set64::of(port));
         if let Some(recorder) = self.turn.recorder() {
             recorder.port_up(port, mac, now);
         }
         self.switch.port_up(port, Some(mac), now);
-        true
+        Some(true)
     }
 
-    /// Counts and drops what a port had not sent.
+    /// Counts what a closed port had sent after all, and counts and drops what it had not.
     fn take_back(&mut self, port: usize, now: Instant) {
+        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
         for frame in self.unsent.drain(..) {
             if let Some(recorder) = self.turn.recorder() {
                 recorder.unsent(port, &frame, now);
@@ -342,7 +408,7 @@ impl<P: Port> Core<P> {
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        if !self.rest.may_sleep(now) || of_switch.iter().any(|port| port.outstanding() > 0) {
+        if !self.rest.may_sleep(now) || of_switch.iter().any(Port::must_kick) {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {
@@ -376,6 +442,13 @@ impl<P: Port> Core<P> {
                 self.close_rings(port, clock());
             }
         }
+        if !self.closing.is_empty() {
+            self.turn_until(&clock, |core| core.closing.is_empty());
+        }
+        self.reported = Set64::EMPTY;
+        if !self.hear_reports() {
+            self.turn_until(&clock, Self::hear_reports);
+        }
         let now = clock();
         let mut snapshot = self.stop.take().unwrap_or_default();
         self.snapshot(now, &mut snapshot);
@@ -383,7 +456,7 @@ impl<P: Port> Core<P> {
         self.mailbox.answer(Reply::Stopped(snapshot));
     }
 
-    fn turn_until(&mut self, clock: &impl Fn() -> Instant, done: impl Fn(&Self) -> bool) {
+    fn turn_until(&mut self, clock: &impl Fn() -> Instant, mut done: impl FnMut(&mut Self) -> bool) {
         let end = clock() + DRAIN_NS;
         loop {
             let now = clock();
@@ -409,7 +482,8 @@ impl<P: Port> Core<P> {
             }
         }
         snapshot.memory_frames = self.memory_frames as u64;
-        snapshot.memory_free_frames = self.memory.free_frames() as u64;
+        let elsewhere: usize = self.ports.iter().map(Port::free_frames).sum();
+        snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
         snapshot.loop_turns = self.turns;
         snapshot.loop_worst_stall_ns = self.worst_stall_ns;

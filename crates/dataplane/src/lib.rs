@@ -13,12 +13,19 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod belt;
 pub mod core;
+mod core_port;
+mod doorbell;
 pub mod heartbeat;
+mod lane;
+mod line;
+mod look;
 pub mod mailbox;
 pub mod memory_port;
 pub mod port;
 pub mod recorder;
+mod remote_port;
 pub mod replay;
 mod rest;
 pub mod turn;
@@ -26,11 +33,21 @@ pub mod vigil;
 pub mod wait;
 
 pub use crate::core::{Core, CoreSettings};
+pub use core_port::CorePort;
+pub use doorbell::Doorbell;
 pub use heartbeat::{Heartbeat, Pulse};
+pub use lane::{LANE_FRAMES, LaneNews};
+pub use line::{Line, LinePort, remote};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
 pub use memory_port::{Calls, MemoryPort, Wire};
 pub use port::{Port, Trouble};
 pub use recorder::{Chunk, Recorder, Reel};
+pub use remote_port::RemotePort;
 pub use replay::Replay;
 pub use turn::{RX_BATCH, TX_BATCH, Turn};
 pub use wait::Wait;
+
+/// What the doorbell is made of. Its test tries the same file with atomics of another make.
+mod atomics {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+}

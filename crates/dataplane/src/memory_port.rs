@@ -6,6 +6,7 @@
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::rc::Rc;
 
 use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
@@ -14,9 +15,10 @@ use crate::port::{Port, Trouble};
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
-pub struct MemoryPort {
+pub struct MemoryPort<M = HeapMemory> {
     shared: Rc<RefCell<Shared>>,
     closed: bool,
+    memory: PhantomData<fn(&mut M)>,
 }
 
 /// The test's end.
@@ -84,7 +86,7 @@ impl Shared {
     }
 
     /// Puts what was sent on the wire.
-    fn copy_leaving(&mut self, memory: &HeapMemory) {
+    fn copy_leaving(&mut self, memory: &impl Memory) {
         while let Some(Outgoing { frame, len }) = self.leaving.pop_front() {
             self.sent.push(memory.bytes(&frame, len.into()).to_vec());
             self.completed.push_back(frame);
@@ -92,9 +94,9 @@ impl Shared {
     }
 }
 
-impl MemoryPort {
+impl<M> MemoryPort<M> {
     /// A port and the wire on it, with room for 2048 frames to transmit.
-    pub fn new() -> (MemoryPort, Wire) {
+    pub fn new() -> (Self, Wire) {
         let shared = Rc::new(RefCell::new(Shared {
             incoming: VecDeque::new(),
             ring: VecDeque::new(),
@@ -115,7 +117,7 @@ impl MemoryPort {
             calls: None,
             number: 0,
         }));
-        (MemoryPort { shared: Rc::clone(&shared), closed: false }, Wire { shared })
+        (Self { shared: Rc::clone(&shared), closed: false, memory: PhantomData }, Wire { shared })
     }
 
     fn shared(&self) -> RefMut<'_, Shared> {
@@ -214,10 +216,10 @@ impl Wire {
     }
 }
 
-impl Port for MemoryPort {
-    type Memory = HeapMemory;
+impl<M: Memory> Port for MemoryPort<M> {
+    type Memory = M;
 
-    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut M, _now: Instant, max: usize, out: &mut Vec<Received>) {
         let mut shared = self.shared();
         shared.copy_leaving(memory);
         for _ in 0..max {
@@ -323,14 +325,15 @@ impl Port for MemoryPort {
         is_kept
     }
 
-    fn reclaim(&mut self, memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+    fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.close(memory, unsent);
         let mut shared = self.shared();
         shared.counters.rx_closed_frames += shared.incoming.len() as u64;
         shared.incoming.clear();
+        true
     }
 
-    fn reopen(&mut self, _memory: &mut HeapMemory) -> bool {
+    fn reopen(&mut self, _memory: &mut M) -> Option<bool> {
         let mut shared = self.shared();
         let is_ready = shared.keeper == Some(Kept::Ready);
         if is_ready {
@@ -338,10 +341,10 @@ impl Port for MemoryPort {
         }
         drop(shared);
         self.closed &= !is_ready;
-        is_ready
+        Some(is_ready)
     }
 
-    fn close(&mut self, memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+    fn close(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.closed = true;
         let mut shared = self.shared();
         shared.copy_leaving(memory);
@@ -349,6 +352,7 @@ impl Port for MemoryPort {
         let Shared { ring, completed, .. } = &mut *shared;
         unsent.extend(completed.drain(..));
         unsent.extend(ring.drain(..).map(|outgoing| outgoing.frame));
+        true
     }
 
     fn kernel_counters(&self) -> KernelCounters {

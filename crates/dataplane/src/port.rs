@@ -2,7 +2,7 @@
 
 use std::os::fd::RawFd;
 
-use switch::{FrameId, Instant, KernelCounters, Memory, Outgoing, Received};
+use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
 
 /// What went wrong with a port, for the log: the loop itself logs nothing, since a log can make it wait. Numbers are the
 /// operating system's of errors.
@@ -29,6 +29,13 @@ pub trait Port {
     /// Takes at most `max` received frames, appended to `out`. Posts fresh frames to the fill ring *before* it takes
     /// any, and takes no more than it could replace (or a few, lest it stop for good).
     fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<Received>);
+
+    /// Takes at most `max` frames in all that another core received for this port and looked at, appended to `out`; none where none does.
+    #[inline]
+    fn take_arrivals(&mut self, _memory: &Self::Memory, _max: usize, _out: &mut Vec<Arrival>) {}
+
+    /// How the frames of this port are looked at from now on, for whoever else does; and whether transport checksums are finished.
+    fn look_by(&mut self, _looker: Looker, _finish_checksums: bool) {}
 
     /// The fewest frames posted for receipt from now on, whatever the need, as far as the rings allow; nothing to a port
     /// that posts none.
@@ -60,12 +67,22 @@ pub trait Port {
     /// Frames that the kernel is done with, appended to `out`.
     fn complete(&mut self, out: &mut Vec<FrameId>);
 
-    /// Frames transmitted and not yet completed. While there are any, kick again rather than wait.
+    /// Frames transmitted and not yet completed.
     fn outstanding(&self) -> usize;
+
+    /// Kick again rather than wait: frames may wait for that.
+    fn must_kick(&self) -> bool {
+        self.outstanding() > 0
+    }
 
     /// False once the interface is gone or down, until the port is opened again.
     fn is_up(&self) -> bool {
         true
+    }
+
+    /// There is something that no call has taken yet, and that no descriptor tells of.
+    fn has_news(&self) -> bool {
+        false
     }
 
     /// Frames that the kernel gave back and did not have, or gave back before, since this was last asked. The port has kept them out
@@ -85,22 +102,30 @@ pub trait Port {
         false
     }
 
-    /// What was let go is closed: frames as for [`Port::close`].
-    fn reclaim(&mut self, _memory: &mut Self::Memory, _unsent: &mut Vec<FrameId>) {}
+    /// What was let go is closed: frames as for [`Port::close`]. False: they are not there yet, so ask again.
+    fn reclaim(&mut self, _memory: &mut Self::Memory, _unsent: &mut Vec<FrameId>) -> bool {
+        true
+    }
 
-    /// The port, which is closed, begins anew with what the other thread opened for it. False: there is nothing.
-    fn reopen(&mut self, _memory: &mut Self::Memory) -> bool {
-        false
+    /// The port, which is closed, begins anew with what the other thread opened for it. False: there is nothing. Nothing: that is not
+    /// known yet, so ask again.
+    fn reopen(&mut self, _memory: &mut Self::Memory) -> Option<bool> {
+        Some(false)
     }
 
     /// Closes the port: frames that the fill and RX rings held are freed; those in the TX ring that never
-    /// completed are appended to `unsent`.
-    fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>);
+    /// completed are appended to `unsent`. False: that is not done yet, so call again.
+    fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>) -> bool;
 
     /// Another port of the switch takes the place of this one, which is closed: what the kernel counted until now, and from now on
     /// it counts anew.
     fn count_anew(&mut self) -> KernelCounters {
         KernelCounters::default()
+    }
+
+    /// Finds out what the kernel counted and what the port holds. False: that is not known yet, so ask again.
+    fn report(&mut self) -> bool {
+        true
     }
 
     /// What the kernel counted since the port was first opened; nothing where there is no kernel.
@@ -111,6 +136,11 @@ pub trait Port {
     /// Frames that this port holds in its rings (fill, RX, TX, completion), for conservation checks.
     fn frames_held(&self) -> usize {
         self.outstanding()
+    }
+
+    /// Free frames that are not in the loop's memory, but with whoever else serves this port.
+    fn free_frames(&self) -> usize {
+        0
     }
 
     /// Appends the descriptors that become readable when a frame comes in, if it has any; see [`crate::Wait`].

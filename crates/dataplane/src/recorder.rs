@@ -17,13 +17,13 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::settings::Trust;
-use switch::{Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Received, Switch, SwitchSettings};
+use switch::{Arrival, Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::set::Set8;
 use wire::tunnel::LONGEST_VXLAN_HEADERS_BYTES;
 
-use crate::turn::LOOK_AHEAD;
+use crate::look::LOOK_AHEAD;
 
 /// Bytes of a frame that are kept: the Ethernet header, two tags, and the two bytes of an IP packet that its DSCP and ECN are in.
 pub const HEADER_BYTES: usize = 24;
@@ -277,17 +277,17 @@ impl Recorder {
         &mut self,
         port: usize,
         header_bytes: usize,
-        frames: &[Received],
+        arrivals: &[Arrival],
         memory: &M,
     ) {
         self.of_port(Tag::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
-            out.put_u16_le(frames.len() as u16);
-            for (place, Received { frame, len }) in frames.iter().enumerate() {
-                if let Some(ahead) = frames.get(place + LOOK_AHEAD) {
+            out.put_u16_le(arrivals.len() as u16);
+            for (place, Arrival { frame, charge, .. }) in arrivals.iter().enumerate() {
+                if let Some(ahead) = arrivals.get(place + LOOK_AHEAD) {
                     memory.prefetch(&ahead.frame);
                 }
-                put_header(out, header_bytes, frame, *len, memory.bytes(frame, usize::from(*len)));
+                put_header(out, header_bytes, frame, charge.len, memory.bytes(frame, charge.len.into()));
             }
         });
     }

@@ -11,10 +11,9 @@
 
 use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
-use wire::checksum;
-use wire::ip::DsField;
 use wire::set::Set64;
 
+use crate::look::look_at_all;
 use crate::port::Port;
 use crate::recorder::{Recorder, header_bytes};
 
@@ -24,8 +23,6 @@ pub const RX_BATCH: usize = 64;
 pub const TX_BATCH: usize = 256;
 /// Places in a TX ring that data leave to PFC.
 const PFC_ROOM: usize = 1;
-/// Headers are fetched into the cache so many frames before they are read.
-pub(crate) const LOOK_AHEAD: usize = 6;
 /// Completions for which there is room from the start: two full TX rings.
 const COMPLETIONS: usize = 4096;
 
@@ -73,6 +70,11 @@ impl Turn {
     /// The ports that are open.
     pub fn open_ports(&self) -> Set64 {
         self.open
+    }
+
+    /// Transport checksums of a port are finished.
+    pub(crate) fn finishes_checksums(&self, port: usize) -> bool {
+        self.finish_checksums[port]
     }
 
     /// The ports that frames have come in on: the others have no neighbour that could be told anything.
@@ -185,31 +187,15 @@ impl Turn {
         now: Instant,
     ) -> bool {
         port.receive(memory, now, RX_BATCH, &mut self.received);
-        let moved = !self.received.is_empty();
-        self.heard.set(number, moved || self.heard.contains(number));
+        let look = |received, bytes: &[u8]| switch.look(number, received, bytes);
         let finish_checksums = self.finish_checksums[number];
+        look_at_all(&mut self.received, memory, finish_checksums, look, &mut self.arrivals);
+        port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
+        let moved = !self.arrivals.is_empty();
+        self.heard.set(number, moved || self.heard.contains(number));
         if let (Some(recorder), true) = (&mut self.recorder, moved) {
-            recorder.received(number, header_bytes(switch, number), &self.received, memory);
+            recorder.received(number, header_bytes(switch, number), &self.arrivals, memory);
         }
-        let mut batch = self.received.drain(..);
-        while let Some(received) = batch.next() {
-            if let Some(ahead) = batch.as_slice().get(LOOK_AHEAD) {
-                memory.prefetch(&ahead.frame);
-            }
-            let len = usize::from(received.len);
-            let bytes = memory.bytes_mut(&received.frame, len);
-            let is_together = bytes.len() == len;
-            let arrival = switch.look(number, received, bytes);
-            if let (true, Some(field)) = (finish_checksums, arrival.charge.ds_field) {
-                if is_together {
-                    checksum::finish_transport(bytes, field);
-                } else {
-                    finish_long(memory, &arrival, field);
-                }
-            }
-            self.arrivals.push(arrival);
-        }
-        drop(batch);
         if self.forwards {
             switch.receive_all(&mut self.arrivals, now, memory);
         } else {
@@ -285,7 +271,7 @@ impl Turn {
         if moved {
             port.transmit(&mut self.outgoing);
         }
-        if port.outstanding() > 0 {
+        if port.must_kick() {
             self.kick(number, port, switch);
         }
         moved
@@ -302,14 +288,6 @@ impl Turn {
             switch.kernel_lost(number, lost);
         }
     }
-}
-
-/// Finishes the transport checksum of a frame whose bytes do not all lie together.
-#[cold]
-fn finish_long<M: Memory>(memory: &mut M, arrival: &Arrival, field: DsField) {
-    memory.whole(&arrival.frame, usize::from(arrival.charge.len), |bytes| {
-        checksum::finish_transport(bytes, field)
-    });
 }
 
 /// The order of the ports in a turn: round the ring from any port, in either direction, by chance, so that each of two ports

@@ -27,8 +27,8 @@ const LOOK_NS: Nanos = 1_000_000;
 /// … but no more often than this.
 const SHORTEST_LOOK_NS: Nanos = 100_000;
 
-/// When to look again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// When to look again, the sooner the less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum NextLook {
     /// After so long.
     After(Nanos),

@@ -6,8 +6,8 @@ use std::task::Waker;
 use dataplane::recorder::HEADER_BYTES;
 use dataplane::replay::{Error, Replay, Totals, difference};
 use dataplane::{
-    Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Recorder, Reel, Reply, Settings, Wire,
-    mailbox,
+    Command, Core, CorePort, CoreSettings, Handle, Heartbeat, Line, MemoryPort, Recorder, Reel, Reply,
+    Settings, Wire, mailbox, remote,
 };
 use proptest::prelude::*;
 use switch::settings::{
@@ -174,7 +174,8 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// A loop over ports in memory, recorded from its second turn on.
 struct Lab {
-    core: Core<MemoryPort>,
+    core: Core<CorePort<MemoryPort>>,
+    lines: Vec<Line<MemoryPort>>,
     wires: Vec<Wire>,
     handle: Handle,
     heartbeat: Arc<Heartbeat>,
@@ -189,19 +190,38 @@ struct Lab {
 
 impl Lab {
     fn new(chunks: usize) -> Self {
+        Self::with_lines(chunks, [false; PORTS])
+    }
+
+    /// Where `of_line` says so, a port is served by a line of its own, which takes its turn before the switching core.
+    fn with_lines(chunks: usize, of_line: [bool; PORTS]) -> Self {
         let heartbeat = Arc::new(Heartbeat::default());
         let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
-        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
+        let (mut ports, mut wires, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        for of_line in of_line {
+            let (port, wire) = MemoryPort::new();
+            wires.push(wire);
+            ports.push(if of_line {
+                let bell = Arc::default();
+                let (port, of_line) = remote(port, &Arc::default(), &bell);
+                lines.push(Line::new(vec![of_line], bell, Arc::default()));
+                CorePort::Remote(port)
+            } else {
+                CorePort::Own(port)
+            });
+        }
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let settings = CoreSettings {
             finish_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
+            ..CoreSettings::default()
         };
         let core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
         let reel = Reel::new(chunks);
         let mut lab = Self {
             core,
+            lines,
             wires,
             handle,
             heartbeat,
@@ -224,20 +244,26 @@ impl Lab {
     fn turns(&mut self, turns: usize, pace_ns: Nanos) {
         for _ in 0..turns {
             self.now = self.now + pace_ns;
+            for line in &mut self.lines {
+                line.turn(self.core.memory(), self.now);
+            }
             self.core.turn(self.now);
         }
     }
 
     fn tell(&mut self, command: Command) -> Reply {
         self.handle.send(command).expect("room for a command");
-        self.turns(1, 700);
-        loop {
-            match self.handle.receive().expect("an answer") {
-                Reply::Event(at, event) => self.events.push((at, event)),
-                Reply::Trouble(..) => {}
-                answer => return answer,
+        for _ in 0..10 {
+            self.turns(1, 700);
+            while let Some(reply) = self.handle.receive() {
+                match reply {
+                    Reply::Event(at, event) => self.events.push((at, event)),
+                    Reply::Trouble(..) => {}
+                    answer => return answer,
+                }
             }
         }
+        panic!("no answer");
     }
 
     fn take(&mut self, step: &Step) {
@@ -355,8 +381,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_replay_comes_to_the_same_in_every_field(steps in prop::collection::vec(step(), 1..60)) {
-        let mut lab = Lab::new(64);
+    fn a_replay_comes_to_the_same_in_every_field(
+        of_line in prop::array::uniform3(any::<bool>()),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
+        let mut lab = Lab::with_lines(64, of_line);
         steps.iter().for_each(|step| lab.take(step));
         let (recording, last, events) = lab.end();
         let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");

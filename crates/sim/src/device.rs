@@ -381,10 +381,11 @@ impl Port for PortLine {
         usize::from(self.sending.is_some()) + self.with_line.len() + self.landed.len()
     }
 
-    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) {
+    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) -> bool {
         self.complete(unsent);
         unsent.extend(self.sending.take().into_iter().chain(self.with_line.drain(..)).map(|sent| sent.frame));
         self.arrived.clear();
+        true
     }
 }
 

@@ -1,6 +1,7 @@
-//! The guard: threads of real-time priority that pause the neighbours while the loop does not turn.
+//! The guard: threads of real-time priority that pause the neighbours while a loop does not turn: all of them while the switching
+//! core does not, those of a line's ports while that line does not.
 //!
-//! They only read the loop's heartbeat, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
+//! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
 //! packet sockets of their own. When to do so is [`dataplane::vigil`]'s rule; the loop takes back what was told when it turns
 //! again. They never wait for the loop, nor the loop for them.
 //!
@@ -16,19 +17,39 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use dataplane::vigil::{NextLook, Vigil};
-use dataplane::{Heartbeat, Pulse};
+use dataplane::{Heartbeat, LaneNews, Pulse};
 use switch::pfc_sent::Timing;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use wire::set::Set8;
+use wire::set::{Set8, Set64};
 use xdp::{FrameWatch, PacketSocket, Scheduling, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
 /// No sentry waits for longer, so that the end is not forgotten.
 const LONGEST_WAIT_MS: u8 = 100;
+
+/// A loop that a guard watches.
+#[derive(Debug)]
+pub struct Watched {
+    /// Where it says that it turns.
+    pub heartbeat: Arc<Heartbeat>,
+    /// The ports that it serves, whose sockets are readable when it should wake.
+    pub serves: Set64,
+    /// The ports whose neighbours are paused while it does not turn.
+    pub pauses: Set64,
+    /// The lanes that bring it something.
+    pub lanes: Vec<LaneNews>,
+}
+
+impl Watched {
+    /// Frames, or what another loop has left, wait for it; `ports` have frames.
+    fn is_waited_for(&self, ports: Set64) -> bool {
+        !ports.and(self.serves).is_empty() || self.lanes.iter().any(LaneNews::is_there)
+    }
+}
 
 /// A guard at work. It ends when it is dropped.
 #[derive(Debug)]
@@ -105,28 +126,32 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
 }
 
 impl Guard {
-    /// Starts a guard over the loop of `heartbeat`, whose ports these are, all open: a thread on each of `cores`.
+    /// Starts a guard over these loops, of which the first is the switching core's; the ports are all open. It has a thread on each of
+    /// `cores`.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(
-        heartbeat: &Arc<Heartbeat>,
+        loops: Vec<Watched>,
         settings: &SwitchSettings,
         gates: Vec<Gate>,
-        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
         cores: &[usize],
+        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
-        let fds: Vec<RawFd> = gates.iter().flat_map(|gate| &gate.fds).copied().collect();
+        let fds: Vec<Vec<RawFd>> = gates.iter().map(|gate| gate.fds.clone()).collect();
         let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
+        let loops = Arc::new(loops);
         let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
         for &core in cores {
             let frames = Arc::new(FrameWatch::new().context("starting the guard")?);
-            frames.add(&fds).context("starting the guard")?;
+            for (port, fds) in fds.iter().enumerate() {
+                frames.add(port, fds).context("starting the guard")?;
+            }
             let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
-            let (heartbeat, clock, its_frames) = (Arc::clone(heartbeat), clock.clone(), Arc::clone(&frames));
+            let (loops, clock, its_frames) = (Arc::clone(&loops), clock.clone(), Arc::clone(&frames));
             let keep_watch = move || {
                 take_post(core);
-                watch(&words, &its_frames, &ends, &heartbeat, &clock);
+                watch(&words, &its_frames, &ends, &loops, &clock);
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.sentries.push(Sentry { thread: thread.context("starting the guard")?, frames });
@@ -147,7 +172,7 @@ impl Guard {
     /// A port is open again.
     pub fn remember(&self, port: usize, gate: Gate, settings: &SwitchSettings) {
         for sentry in &self.sentries {
-            if let Err(error) = sentry.frames.add(&gate.fds) {
+            if let Err(error) = sentry.frames.add(port, &gate.fds) {
                 warn!(%error, port, "the guard does not see what comes in on a port while the loop sleeps");
             }
         }
@@ -184,35 +209,39 @@ fn take_post(core: usize) {
     }
 }
 
-/// Looks at the loop again and again, until the guard or the loop ends.
+/// Looks at the loops again and again, until the guard or the switching core's loop ends.
 fn watch(
     words: &RwLock<Words>,
     frames: &FrameWatch,
     ends: &AtomicBool,
-    heartbeat: &Heartbeat,
+    loops: &[Watched],
     clock: &impl Fn() -> switch::Instant,
 ) {
-    let mut vigil = Vigil::default();
-    while !ends.load(Relaxed) {
-        let pulse = heartbeat.pulse();
-        let words = words.read().unwrap_or_else(PoisonError::into_inner);
-        let refresh_ns = words.refresh_ns;
-        if vigil.look(pulse, || frames.wait(0), refresh_ns, clock()) {
-            stand_in(&words, heartbeat, clock);
+    let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
+    let mut vigils: Vec<Vigil> = loops.iter().map(|_| Vigil::default()).collect();
+    while !ends.load(Relaxed) && switching.pulse() != Pulse::Ended {
+        let mut next_look = NextLook::WithFrames;
+        for (watched, vigil) in loops.iter().zip(&mut vigils) {
+            let pulse = watched.heartbeat.pulse();
+            let words = words.read().unwrap_or_else(PoisonError::into_inner);
+            let frames_wait = || watched.is_waited_for(frames.wait(0));
+            if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
+                stand_in(&words, watched.pauses, switching, clock);
+            }
+            next_look = next_look.min(vigil.next_look(pulse, words.refresh_ns));
         }
-        drop(words);
-        match vigil.next_look(pulse, refresh_ns) {
-            _ if pulse == Pulse::Ended => return,
+        match next_look {
             NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(nanos)),
-            NextLook::WithFrames => drop(frames.wait(LONGEST_WAIT_MS)),
+            NextLook::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
         }
     }
 }
 
-/// Tells every neighbour that has been heard of to stop.
-fn stand_in(words: &Words, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+/// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
+fn stand_in(words: &Words, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
         if let Post { frame: Some(frame), gate: Some(gate) } = post
+            && ports.contains(number)
             && heartbeat.has_heard(number)
             && gate.packets.send(frame).is_ok()
         {

@@ -182,6 +182,7 @@ pub fn link(interface: &str, mode: XdpMode) -> v1::Link {
         link_speed_bps: 0, // as the MTU
         promiscuous: facts.promiscuous,
         zero_copy: false, // sockets are bound to copy
+        core: 0,          // that of its place
         cautions: cautions.into_iter().map(caution).collect(),
     }
 }

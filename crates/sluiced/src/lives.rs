@@ -17,6 +17,7 @@ use crate::carrier::{Change, Seen};
 use crate::guard::{Gate, Guard};
 use crate::keeper::{Answer, Assignment, Keeper};
 use crate::life::{Happening, Life, Step};
+use crate::lines::server;
 use crate::links::{Interface, Links, Notice};
 
 /// How often interfaces are looked at.
@@ -32,6 +33,8 @@ pub struct Lives {
     altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
+    /// Those that serve ports, in turn.
+    cores: Vec<usize>,
     /// When interfaces are to be looked at again.
     next_look: Instant,
     /// For the loop.
@@ -61,10 +64,10 @@ struct Coming {
 }
 
 impl Lives {
-    /// Of ports that have just been opened on these interfaces, each with so many RX queues.
+    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served by these cores in turn.
     pub fn new(
-        keeper: Keeper,
-        guard: Option<Guard>,
+        (keeper, guard): (Keeper, Option<Guard>),
+        cores: &[usize],
         facts: Vec<(PortFacts, u32)>,
         interfaces: Vec<Interface>,
         links: &Links,
@@ -81,6 +84,7 @@ impl Lives {
             keeper,
             altered: true,
             guard,
+            cores: cores.to_vec(),
             next_look: now + LOOK_PACE,
             commands: Vec::new(),
             events: Vec::new(),
@@ -92,6 +96,7 @@ impl Lives {
         let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
         let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
         facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
+        facts.link.core = self.cores[server(place, self.cores.len())] as u32;
         Some(facts)
     }
 

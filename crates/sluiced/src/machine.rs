@@ -1,16 +1,20 @@
 //! The poll loop on its thread: pinned to its core, ended by a command, never waited for without bound.
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use config::Scheduling;
-use dataplane::Core;
+use dataplane::{Core, CorePort};
 use tracing::warn;
 use xdp::{Waiter, XdpPort};
+
+use crate::lines::NewLine;
 
 /// How late a sleep of the loop may end: its deadlines are pause times and shapers.
 const TIMER_SLACK_NS: u64 = 1_000;
@@ -28,11 +32,11 @@ pub fn check_core(core: usize) -> Result<()> {
     bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
 }
 
-/// Where the loop on `core` is watched from: two cores, others than its own as far as this process may use as many.
-pub fn guard_cores(core: usize) -> Result<Vec<usize>> {
+/// Where the loops on these cores are watched from: two cores, others than theirs as far as this process may use as many.
+pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
     let cores = xdp::cores().context("asking which cores there are")?;
-    let others = cores.into_iter().filter(|&other| other != core);
-    Ok(others.chain([core]).take(2).collect())
+    let others = cores.into_iter().filter(|core| !loops.contains(core));
+    Ok(others.chain(loops.iter().copied()).take(2).collect())
 }
 
 /// What the kernel is asked for.
@@ -57,55 +61,95 @@ pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) ->
     longest.context("a trial of the loop's core")
 }
 
-/// A running loop.
+/// The running loops.
 #[derive(Debug)]
 pub struct Machine {
     thread: JoinHandle<io::Result<()>>,
+    lines: Vec<(JoinHandle<io::Result<()>>, Waker)>,
+    /// The lines are to end.
+    ends: Arc<AtomicBool>,
 }
 
 impl Machine {
-    /// Starts the loop on `core`, on this clock.
+    /// Starts the lines, and the loop on `core`, on this clock.
     pub fn start(
-        mut loop_of_core: Core<XdpPort>,
-        mut waiter: Waiter,
+        mut loop_of_core: Core<CorePort<XdpPort>>,
+        waiter: Waiter,
         core: usize,
+        lines: Vec<NewLine>,
         scheduling: Scheduling,
-        clock: impl Fn() -> switch::Instant + Send + 'static,
+        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
         let scheduling = as_asked(scheduling);
-        let (tell, told) = mpsc::sync_channel(1);
-        let run = move || {
-            xdp::set_affinity(core)?;
-            xdp::set_timer_slack(TIMER_SLACK_NS)?;
-            if scheduling == xdp::Scheduling::ShortSlices {
-                waiter.schedule(xdp::Scheduling::Modest, scheduling);
-            }
-            let _ = tell.send(xdp::set_scheduling(scheduling));
-            loop_of_core.run(clock, &mut waiter)
-        };
-        let thread =
-            Builder::new().name(format!("poll-{core}")).spawn(run).context("starting the poll loop")?;
-        // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it has ended.
-        if let Ok(Err(error)) = told.recv() {
-            warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut started = Vec::new();
+        for NewLine { core, mut line, mut memory, waiter } in lines {
+            let (waker, ends, clock) = (waiter.waker(), Arc::clone(&ends), clock.clone());
+            let run = move |waiter: &mut Waiter| line.run(&mut memory, clock, waiter, &ends);
+            started.push((start(format!("line-{core}"), core, scheduling, waiter, run)?, waker));
         }
-        Ok(Self { thread })
+        let run = move |waiter: &mut Waiter| loop_of_core.run(clock, waiter);
+        let thread = start(format!("poll-{core}"), core, scheduling, waiter, run)?;
+        Ok(Self { thread, lines: started, ends })
     }
 
-    /// The loop is at its end, for better or worse.
+    /// The loop is at its end, for better or worse; or a line is, which no other does the work of.
     pub fn has_ended(&self) -> bool {
-        self.thread.is_finished()
+        self.thread.is_finished() || self.lines.iter().any(|(line, _)| line.is_finished())
     }
 
-    /// Waits for the end of the thread; what it died of, if it did.
+    /// Waits for the end of the threads; what one died of, if it did.
     pub fn join(self) -> Result<()> {
-        match self.thread.join() {
-            Ok(end) => end.context("the poll loop failed"),
-            Err(panic) => {
-                let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-                let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-                Err(anyhow!("the poll loop panicked: {text}"))
-            }
+        let failed_line = self.lines.iter().position(|(line, _)| line.is_finished());
+        let mut lines = self.lines;
+        if let Some(number) = failed_line {
+            // The switching core waits for it in vain: it ends with the process.
+            return joined(lines.swap_remove(number).0);
+        }
+        let end = joined(self.thread);
+        self.ends.store(true, Relaxed);
+        for (line, waker) in lines {
+            waker.wake();
+            joined(line)?;
+        }
+        end
+    }
+}
+
+/// Starts the thread of a loop on its core.
+fn start(
+    name: String,
+    core: usize,
+    scheduling: xdp::Scheduling,
+    mut waiter: Waiter,
+    run: impl FnOnce(&mut Waiter) -> io::Result<()> + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let run = move || {
+        xdp::set_affinity(core)?;
+        xdp::set_timer_slack(TIMER_SLACK_NS)?;
+        if scheduling == xdp::Scheduling::ShortSlices {
+            waiter.schedule(xdp::Scheduling::Modest, scheduling);
+        }
+        let _ = tell.send(xdp::set_scheduling(scheduling));
+        run(&mut waiter)
+    };
+    let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;
+    // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it has ended.
+    if let Ok(Err(error)) = told.recv() {
+        warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
+    }
+    Ok(thread)
+}
+
+/// Waits for the end of a loop's thread; what it died of, if it did.
+fn joined(thread: JoinHandle<io::Result<()>>) -> Result<()> {
+    match thread.join() {
+        Ok(end) => end.context("the poll loop failed"),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(anyhow!("the poll loop panicked: {text}"))
         }
     }
 }
@@ -129,7 +173,7 @@ mod tests {
     fn a_loop_is_watched_from_other_cores_as_far_as_there_are_any() {
         let cores = xdp::cores().unwrap();
         for &core in &cores {
-            let posts = guard_cores(core).unwrap();
+            let posts = guard_cores(&[core]).unwrap();
             assert_eq!(posts.len(), cores.len().min(2));
             assert_eq!(posts.contains(&core), cores.len() < 3, "{posts:?}");
             assert!(posts.iter().all(|post| cores.contains(post)));

@@ -9,6 +9,7 @@ mod file;
 mod guard;
 mod keeper;
 mod life;
+mod lines;
 mod links;
 mod live;
 mod lives;

@@ -10,6 +10,7 @@ use tracing::{info, warn};
 use xdp::{PortSetup, Umem, XdpPort};
 
 use crate::keeper::{link, mode_name};
+use crate::lines::server;
 use crate::links::Interface;
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
@@ -103,7 +104,8 @@ pub fn queues_set_aside(config: &Config) -> Result<usize> {
 /// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
 /// memory does.
 fn memory_for(config: &Config) -> Result<Umem> {
-    let frames = switch_frames(config) + queues_set_aside(config)? * xdp::FRAMES_OF_A_QUEUE;
+    let on_lane = if config.dataplane.cores.len() > 1 { dataplane::LANE_FRAMES } else { 0 };
+    let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_lane);
     let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
     let memory = Umem::new(frames, frame_bytes).context("buffer")?;
     info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");
@@ -112,7 +114,10 @@ fn memory_for(config: &Config) -> Result<Umem> {
 
 /// Logs what was found at each port.
 pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
-    for ((settings, interface), facts) in config.switch.ports.iter().zip(interfaces).zip(facts) {
+    let cores = &config.dataplane.cores;
+    for (place, ((settings, interface), facts)) in
+        config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
+    {
         let no_drop: Vec<String> =
             (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
         info!(
@@ -120,6 +125,7 @@ pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
             kind = interface.kind.name(),
             driver = facts.link.driver,
             queues = facts.link.rx_queues,
+            core = cores[server(place, cores.len())],
             mac = %interface.mac,
             mtu = interface.mtu,
             xdp = facts.xdp_mode,

@@ -12,18 +12,19 @@ use anyhow::{Context, Result};
 use config::Config;
 use control::Journal;
 use control::server::{self, About, MAX_REQUESTS};
-use dataplane::{Core, CoreSettings, Heartbeat, Port, mailbox};
+use dataplane::{Core, CorePort, CoreSettings, Heartbeat, Port, mailbox};
 use switch::Switch;
 use telemetry::{Device, Settings, Telemetry};
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
-use xdp::{PacketSocket, Waiter};
+use xdp::{PacketSocket, Umem, Waiter, XdpPort};
 
 use crate::conductor::{self, Conductor, Signals};
 use crate::events::Events;
 use crate::guard::{Gate, Guard};
 use crate::keeper::Keeper;
+use crate::lines::{SharedOut, share_out, watched};
 use crate::links::{Interface, Links, look_up};
 use crate::live::Live;
 use crate::lives::Lives;
@@ -59,8 +60,9 @@ pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
 async fn run_live(live: Live, log: &Log) -> Result<End> {
     let started = Instant::now();
     let config = &live.config().clone();
-    let core = config.dataplane.cores.first().copied().context("dataplane.cores names no core")?;
-    check_core(core)?;
+    let cores = &config.dataplane.cores;
+    let core = cores.first().copied().context("dataplane.cores names no core")?;
+    cores.iter().try_for_each(|&core| check_core(core))?;
     socket::must_be_free(&config.control_socket)?;
     telemetry::check(Settings::of(config, live.file()))?;
     let interfaces = look_up(&config.interfaces).await?;
@@ -68,7 +70,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     for (place, interface) in interfaces.iter().enumerate() {
         live.set_interface(place, interface);
     }
-    let stalls = Stalls::try_core(&live.settings().switch, core, config.dataplane.scheduling)?;
+    let stalls = Stalls::try_core(&live.settings().switch, cores, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
@@ -87,13 +89,31 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         warn!(%error, "memory is not locked: the loop stands still when the kernel swaps it out");
     }
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
-    let heartbeat = Arc::new(Heartbeat::default());
-    let guard = start_guard(&live, &interfaces, &open, &heartbeat, (core, clock))?;
-    xdp::leave_core(core).context("keeping other threads off the loop's core")?;
+    let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
+    let gates = gates(&live, &interfaces, &open)?;
+    let posts = guard_cores(cores)?;
+    for &core in cores {
+        xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
+    }
     let keeper = Keeper::start(&mut open.ports)?;
-    let loop_of_core = assemble(&live, &interfaces, open, core_mailbox, heartbeat)?;
-    let machine = Machine::start(loop_of_core, waiter, core, config.dataplane.scheduling, clock)?;
-    log.leave_core(core);
+    let SharedOut { ports, lines, bell } =
+        share_out(open.ports, &open.memory, cores, &heartbeats, waiter.waker())?;
+    let guard = match gates {
+        Some(gates) => {
+            let watched = watched(&heartbeats, &ports);
+            Some(Guard::start(watched, &live.settings().switch, gates, &posts, clock)?)
+        }
+        None => None,
+    };
+    let of_core = CoreSettings {
+        finish_checksums: interfaces.iter().map(|interface| interface.kind.is_virtual()).collect(),
+        watches_rings: config.dataplane.pauses_on_overload,
+        heartbeat: Arc::clone(&heartbeats[0]),
+        bell,
+    };
+    let loop_of_core = assemble(&live, &interfaces, (ports, open.memory), core_mailbox, of_core)?;
+    let machine = Machine::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
+    cores.iter().for_each(|&core| log.leave_core(core));
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
     let (end_api, api_ends) = oneshot::channel::<()>();
@@ -116,13 +136,14 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     info!(
         switch = config.name,
         ports = config.interfaces.len(),
-        core,
+        ?cores,
         socket = %config.control_socket.display(),
         "sluiced is ready"
     );
 
     let pfc_test = pfc_test::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
-    let lives = Lives::new(keeper, guard, facts.into_iter().zip(queues).collect(), interfaces, &links);
+    let lives =
+        Lives::new((keeper, guard), cores, facts.into_iter().zip(queues).collect(), interfaces, &links);
     let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;
@@ -166,29 +187,20 @@ async fn print(totals: String, signals: &mut Signals) -> End {
 fn assemble(
     live: &Live,
     interfaces: &[Interface],
-    open: OpenPorts,
+    (ports, memory): (Vec<CorePort<XdpPort>>, Umem),
     mailbox: dataplane::Mailbox,
-    heartbeat: Arc<Heartbeat>,
-) -> Result<Core<xdp::XdpPort>> {
+    of_core: CoreSettings,
+) -> Result<Core<CorePort<XdpPort>>> {
     let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
-    let memory_frames = open.memory.frames();
+    let memory_frames = memory.frames();
     let mut settings = live.settings().switch;
     settings.bridge.key = getrandom::u64().context("a key for the bridge table")?;
     let switch = Switch::new(&settings, &macs, memory_frames);
-    let finish_checksums = interfaces.iter().map(|interface| interface.kind.is_virtual()).collect();
-    let watches_rings = live.config().dataplane.pauses_on_overload;
-    let settings = CoreSettings { finish_checksums, heartbeat, watches_rings };
-    Ok(Core::new(switch, open.ports, open.memory, memory_frames, mailbox, settings))
+    Ok(Core::new(switch, ports, memory, memory_frames, mailbox, of_core))
 }
 
-/// A guard over the loop on a core and on this clock, unless overload is to be left to the kernel.
-fn start_guard(
-    live: &Live,
-    interfaces: &[Interface],
-    open: &OpenPorts,
-    heartbeat: &Arc<Heartbeat>,
-    (core, clock): (usize, impl Fn() -> switch::Instant + Clone + Send + 'static),
-) -> Result<Option<Guard>> {
+/// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to the kernel.
+fn gates(live: &Live, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<Gate>>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
         return Ok(None);
@@ -199,8 +211,7 @@ fn start_guard(
         let packets = PacketSocket::open(&interface.name).context("guard")?;
         Ok(Gate { mac: interface.mac, fds, packets })
     };
-    let gates = open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>()?;
-    Guard::start(heartbeat, &live.settings().switch, gates, clock, &guard_cores(core)?).map(Some)
+    open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>().map(Some)
 }
 
 fn about(live: &Live, started: Instant) -> About {

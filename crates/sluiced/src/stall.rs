@@ -31,24 +31,26 @@ pub struct Stalls {
 }
 
 impl Stalls {
-    /// Tries the loop's core, if there is headroom to compare with, and says what comes of it.
+    /// Tries the cores of the loops, if there is headroom to compare with, and says what comes of it.
     ///
     /// # Errors
     /// No thread may run there.
-    pub fn try_core(settings: &SwitchSettings, core: usize, scheduling: Scheduling) -> Result<Self> {
+    pub fn try_core(settings: &SwitchSettings, cores: &[usize], scheduling: Scheduling) -> Result<Self> {
         let mut stalls = Self { seen_ns: 0, told_ns: 0, next_look: Instant::now() + PACE };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
         }
         headrooms.iter().for_each(|headroom| info!("{headroom}"));
-        let stall_ns = longest_stall(core, scheduling, TRIAL)?.as_nanos() as Nanos;
-        info!(
-            "in a trial of {} ms, a loop on core {core} was held up for {}",
-            TRIAL.as_millis(),
-            spell_time(stall_ns)
-        );
-        stalls.see(stall_ns, || settings.clone());
+        for core in cores {
+            let stall_ns = longest_stall(*core, scheduling, TRIAL)?.as_nanos() as Nanos;
+            info!(
+                "in a trial of {} ms, a loop on core {core} was held up for {}",
+                TRIAL.as_millis(),
+                spell_time(stall_ns)
+            );
+            stalls.see(stall_ns, || settings.clone());
+        }
         Ok(stalls)
     }
 

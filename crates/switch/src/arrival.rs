@@ -86,6 +86,22 @@ impl Arrival {
     }
 }
 
+/// All that a look at the frames of one port needs, for whoever takes it on another core.
+#[derive(Debug, Clone)]
+pub struct Looker {
+    pub(crate) port: usize,
+    pub(crate) classifier: Classifier,
+    pub(crate) cell: CellSize,
+}
+
+impl Looker {
+    /// Looks at a frame that came in on the port, as [`crate::Switch::look`] does.
+    #[inline]
+    pub fn look(&self, received: Received, bytes: &[u8]) -> Arrival {
+        Arrival::look(received, bytes, self.port, &self.classifier, self.cell)
+    }
+}
+
 /// In place of what a header says that cannot be read.
 const NO_FIELDS: Fields = Fields { dst: 0, src: 0, ethertype: 0, pcp_and_dei: None, payload_offset: 0 };
 

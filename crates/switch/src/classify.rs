@@ -43,7 +43,7 @@ pub struct Class {
 }
 
 /// One port's classifier: the answers for every input, worked out beforehand.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Classifier {
     /// Frames without tag.
     untagged: Class,
@@ -55,7 +55,7 @@ pub struct Classifier {
 }
 
 /// What counts of an IP packet.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Packets {
     /// Nothing.
     Ignored,

@@ -47,7 +47,7 @@ pub mod watermark;
 pub mod wred;
 
 pub use self::switch::Switch;
-pub use arrival::Arrival;
+pub use arrival::{Arrival, Looker};
 pub use counters::{DropReason, KernelCounters, Snapshot};
 pub use event::{Description, Event, Severity};
 pub use frame::{FrameId, Outgoing, Received};

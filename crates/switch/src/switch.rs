@@ -9,7 +9,7 @@
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
 //! [`Switch::complete`] for each frame that has left, and [`Switch::tick`] once a turn.
 
-use crate::arrival::{Arrival, Kind};
+use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
@@ -133,6 +133,11 @@ impl Switch {
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
         Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
+    }
+
+    /// What a look at the frames of `port` needs, until other settings are in force.
+    pub fn looker(&self, port: usize) -> Looker {
+        Looker { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
     }
 
     /// A frame came in on `port`: looked at and received at once.

@@ -47,7 +47,7 @@ fn main() {
         println!("{}: {} frames held, {:?}", port.interface(), port.frames_held(), port.kernel_counters());
     }
     let mut unsent = Vec::new();
-    ports.iter_mut().for_each(|port| port.close(&mut umem, &mut unsent));
+    ports.iter_mut().for_each(|port| _ = port.close(&mut umem, &mut unsent));
     unsent.into_iter().for_each(|frame| umem.free(frame));
     assert_eq!(umem.check().map(|census| census.free), Ok(umem.frames()));
 }

@@ -380,13 +380,14 @@ impl Port for XdpPort {
         true
     }
 
-    fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
+    fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         self.counters += self.dock.as_ref().and_then(|dock| dock.take_counted()).unwrap_or_default();
         (self.let_go, self.away) = (KernelCounters::default(), 0);
         umem.reclaim(self.place.number, unsent);
+        true
     }
 
-    fn reopen(&mut self, umem: &mut Umem) -> bool {
+    fn reopen(&mut self, umem: &mut Umem) -> Option<bool> {
         let ready = self.dock.as_ref().and_then(|dock| dock.take_ready());
         let is_ready = ready.is_some();
         if let Some((interface, mut sockets)) = ready {
@@ -399,7 +400,7 @@ impl Port for XdpPort {
             self.sockets = Some(sockets);
             self.up = true;
         }
-        is_ready
+        Some(is_ready)
     }
 
     fn count_anew(&mut self) -> KernelCounters {
@@ -410,10 +411,11 @@ impl Port for XdpPort {
         counted
     }
 
-    fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) {
+    fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         if self.shut() {
             umem.remove_port(self.place.number, unsent);
         }
+        true
     }
 
     fn kernel_counters(&self) -> KernelCounters {

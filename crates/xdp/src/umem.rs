@@ -11,7 +11,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use switch::{FrameId, LONGEST_RECEIVED_BYTES, Memory, Received, chunks_of};
 use xsk_rs::FrameDesc;
@@ -57,7 +57,7 @@ pub struct Census {
     pub transmit: usize,
 }
 
-/// Memory for the frames of all ports.
+/// Memory for the frames of all ports, as one loop sees it: the frames are common to all loops, those that are free are each loop's own.
 pub struct Umem {
     pub(crate) frames: Arc<Frames>,
     /// Indices of free frames, the one freed last on top.
@@ -66,7 +66,8 @@ pub struct Umem {
     pub(crate) scratch: Box<[u8]>,
     /// Bit i: port number i is taken.
     ports: u128,
-    _anchor: Anchor,
+    /// Only kept: the UMEM lives as long.
+    anchor: Arc<Mutex<Anchor>>,
 }
 
 impl fmt::Debug for Umem {
@@ -102,7 +103,15 @@ impl Umem {
         let frames = Frames::new((umem, descs), frame_bytes, multi_buffer);
         let free = (0..count.get()).rev().collect();
         let scratch = vec![0; frames.max_len()].into();
-        Ok(Umem { frames: Arc::new(frames), free, scratch, ports: 0, _anchor: anchor })
+        Ok(Umem { frames: Arc::new(frames), free, scratch, ports: 0, anchor: Arc::new(Mutex::new(anchor)) })
+    }
+
+    /// The same memory for another loop, with no free frames of its own yet. Frames go from one to the other as tokens, over a ring
+    /// that orders what both do with them. Ports are opened on the first.
+    pub fn share(&self) -> Umem {
+        let scratch = vec![0; self.frames.max_len()].into();
+        let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
+        Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: 0, anchor }
     }
 
     /// Frames may lie in several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
@@ -115,7 +124,7 @@ impl Umem {
         self.frames.count()
     }
 
-    /// Counts the frames by owner; those of several chunks count as so many.
+    /// Counts the frames by owner, where one loop has all that are free; those of several chunks count as so many.
     ///
     /// # Errors
     /// A frame has two owners or none: says which.
@@ -260,7 +269,7 @@ impl Umem {
     pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
         let mut desc = self.frames.desc(index);
         // SAFETY: the descriptor is of this UMEM. The caller holds the frame's token (or is `settle`, on a frame in
-        // nobody's hands), so nobody else writes it, and `&mut self` keeps other slices of this memory away.
+        // nobody's hands), so nobody else writes it, on whatever core, and `&mut self` keeps this loop's other slices away.
         let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
         let contents = data.contents_mut();
         let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));

@@ -17,6 +17,7 @@ use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use switch::Nanos;
+use wire::set::Set64;
 
 use crate::schedule::{Scheduling, set_scheduling};
 
@@ -134,24 +135,26 @@ impl FrameWatch {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches these sockets, too, as far as they are open. They are bound without `XDP_USE_NEED_WAKEUP`: with it, in copy mode, to ask
+    /// Watches these sockets of a port, too, as far as they are open. They are bound without `XDP_USE_NEED_WAKEUP`: with it, in copy mode, to ask
     /// whether one is readable would send what is in its TX ring.
     ///
     /// # Errors
     /// There is no memory for it.
-    pub fn add(&self, fds: &[RawFd]) -> io::Result<()> {
+    pub fn add(&self, port: usize, fds: &[RawFd]) -> io::Result<()> {
         for &fd in fds {
             // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing is read from it here.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+            self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, port as u64))?;
         }
         Ok(())
     }
 
-    /// Waits until frames wait, for no longer than `longest_ms`. True: they do.
-    pub fn wait(&self, longest_ms: u8) -> bool {
+    /// Waits until frames wait, for no longer than `longest_ms`: the ports that have some.
+    pub fn wait(&self, longest_ms: u8) -> Set64 {
+        let mut events = [EpollEvent::empty(); 64];
         // An interruption is no frame, and there is no other error of a set that is open.
-        self.0.wait(&mut [EpollEvent::empty()], longest_ms).is_ok_and(|ready| ready > 0)
+        let ready = self.0.wait(&mut events, longest_ms).unwrap_or(0);
+        events[..ready].iter().map(|event| event.data() as usize).collect()
     }
 }
 

@@ -27,6 +27,7 @@ fn of_port(port: &Port) -> String {
     let mut line = |what: &str, is: String| lines.push(format!("  {what:<12} {is}"));
     line("Kind", kind(link));
     line("Queues", format!("{} to receive, {} to send", link.rx_queues, link.tx_queues));
+    line("Core", link.core.to_string());
     let copies = if link.zero_copy { "zero-copy" } else { "the kernel copies each frame" };
     line("XDP", format!("{}, {copies}", port.xdp_mode));
     line("MTU", mtu(port.mtu_bytes));

@@ -210,12 +210,13 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
             assert_eq!(umem.free_frames(), FRAMES - other.frames_held());
             assert_eq!(port.kernel_counters().rx_closed_frames, u64::from(round) + 1);
 
-            assert!(!port.reopen(&mut umem), "there is nothing to take");
+            assert_eq!(port.reopen(&mut umem), Some(false), "there is nothing to take");
             let missing = keeper.open().unwrap_err().to_string();
             assert!(missing.contains("there is no such interface"), "{missing}");
             space.add_pair("p0", "h0", "");
             keeper.open().unwrap();
-            assert!(port.reopen(&mut umem) && port.is_up() && port.frames_held() > 0);
+            assert_eq!(port.reopen(&mut umem), Some(true));
+            assert!(port.is_up() && port.frames_held() > 0);
             assert_eq!(state(&space), (false, "noqueue"), "nothing comes in yet");
             assert_eq!(keeper.attach().unwrap().len(), port.queues());
             assert_eq!((state(&space), keeper.vlan_tags_restored()), ((true, "pfifo"), true));

@@ -1,0 +1,83 @@
+//! The doorbell, in every order of its two sides, as memory models allow: the very file that the loops use, with atomics of `loom`.
+
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::{Condvar, Mutex};
+use loom::thread;
+
+mod atomics {
+    pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
+}
+
+#[path = "../src/doorbell.rs"]
+#[allow(dead_code, reason = "a part of it is enough here")]
+mod doorbell;
+
+use doorbell::Doorbell;
+
+/// A sleep that a call ends, now or later, as an eventfd does.
+#[derive(Default)]
+struct Sleep {
+    is_called: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Sleep {
+    fn sleep(&self) {
+        let mut is_called = self.is_called.lock().unwrap();
+        while !*is_called {
+            is_called = self.condvar.wait(is_called).unwrap();
+        }
+        *is_called = false;
+    }
+}
+
+impl Wake for Sleep {
+    fn wake(self: Arc<Self>) {
+        *self.is_called.lock().unwrap() = true;
+        self.condvar.notify_one();
+    }
+}
+
+/// With at most so many preemptions, so many threads each leave one thing and ring; the loop takes them all, and sleeps whenever it finds nothing. If it ever slept
+/// beside something, nobody would wake it, and `loom` would say so.
+fn all_is_taken(threads: usize, preemptions: Option<usize>) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = preemptions;
+    model.check(move || {
+        let sleep = Arc::new(Sleep::default());
+        let bell = Arc::new(Doorbell::new(Waker::from(Arc::clone(&sleep))));
+        let left = Arc::new(AtomicUsize::new(0));
+        let leaving: Vec<_> = (0..threads)
+            .map(|_| {
+                let (bell, left) = (Arc::clone(&bell), Arc::clone(&left));
+                thread::spawn(move || {
+                    left.fetch_add(1, Ordering::Release);
+                    bell.ring();
+                })
+            })
+            .collect();
+        let mut taken = 0;
+        while taken < threads {
+            let now = left.load(Ordering::Acquire);
+            if now > taken {
+                taken = now;
+                continue;
+            }
+            bell.lie_down();
+            if left.load(Ordering::Acquire) == taken {
+                sleep.sleep();
+            }
+            bell.get_up();
+        }
+        leaving.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn nothing_is_left_beside_a_sleeper() {
+    all_is_taken(1, None);
+    all_is_taken(2, Some(2)); // of all orders there are too many
+}

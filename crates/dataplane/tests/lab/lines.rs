@@ -1,0 +1,198 @@
+//! A switching core with lines, all on one thread: each turns when it is told to.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use dataplane::{
+    Command, Core, CorePort, CoreSettings, Doorbell, Handle, Heartbeat, Line, MemoryPort, Reply, Settings,
+    Wire, mailbox, remote,
+};
+use switch::{Event, FrameId, HeapMemory, Instant, Memory, Snapshot, Switch, SwitchSettings};
+use wire::mac::MacAddr;
+use wire::pause::{Control, Pfc, decode};
+
+/// Memory that several loops share: the bytes are common, the free frames are each loop's own.
+#[derive(Debug)]
+pub struct Shared {
+    heap: HeapMemory,
+    free: Vec<Vec<FrameId>>,
+    /// The loop whose turn it is: 0 is the switching core.
+    pub turn_of: usize,
+}
+
+impl Shared {
+    /// All frames are free, and the switching core's.
+    pub fn new(frames: usize, frame_bytes: usize, lines: usize) -> Self {
+        let mut heap = HeapMemory::new(frames, frame_bytes);
+        let mut free = vec![std::iter::from_fn(|| heap.alloc()).collect::<Vec<_>>()];
+        free[0].reverse();
+        free.resize_with(lines + 1, Vec::new);
+        Self { heap, free, turn_of: 0 }
+    }
+}
+
+impl Memory for Shared {
+    fn alloc(&mut self) -> Option<FrameId> {
+        self.free[self.turn_of].pop()
+    }
+    fn free(&mut self, frame: FrameId) {
+        self.free[self.turn_of].push(frame);
+    }
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.heap.bytes(frame, len)
+    }
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.heap.bytes_mut(frame, len)
+    }
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        self.heap.copy(from, to, len);
+    }
+    fn max_len(&self) -> usize {
+        self.heap.max_len()
+    }
+    fn free_frames(&self) -> usize {
+        self.free[self.turn_of].len()
+    }
+}
+
+type SharedPort = MemoryPort<Shared>;
+
+pub struct Loops {
+    pub core: Core<CorePort<SharedPort>>,
+    pub lines: Vec<Line<SharedPort>>,
+    pub wires: Vec<Wire>,
+    pub handle: Handle,
+    pub now: Instant,
+    pub events: Vec<Event>,
+    frames: usize,
+}
+
+impl Loops {
+    /// Of so many frames of memory; port n is served by loop `served_by[n]`, of which 0 is the switching core. Ports are closed and
+    /// opened by the test.
+    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], frames: usize, served_by: &[usize]) -> Self {
+        let count = served_by.iter().max().map_or(0, |&last| last);
+        let bell = Arc::new(Doorbell::default());
+        let bells: Vec<_> = (0..count).map(|_| Arc::new(Doorbell::default())).collect();
+        let (mut ports, mut wires) = (Vec::new(), Vec::new());
+        let mut of_lines: Vec<_> = (0..count).map(|_| Vec::new()).collect();
+        for &at in served_by {
+            let (port, wire) = MemoryPort::new();
+            wire.keep();
+            wires.push(wire);
+            ports.push(if at == 0 {
+                CorePort::Own(port)
+            } else {
+                let (port, of_line) = remote(port, &bell, &bells[at - 1]);
+                of_lines[at - 1].push(of_line);
+                CorePort::Remote(port)
+            });
+        }
+        let lines = of_lines.into_iter().zip(&bells);
+        let lines =
+            lines.map(|(ports, bell)| Line::new(ports, Arc::clone(bell), Arc::new(Heartbeat::default())));
+        let (handle, mailbox) = mailbox(Waker::noop().clone());
+        let of_core = CoreSettings {
+            finish_checksums: vec![true; served_by.len()],
+            watches_rings: true,
+            bell,
+            ..CoreSettings::default()
+        };
+        let switch = Switch::new(settings, macs, frames);
+        let memory = Shared::new(frames, 128, count);
+        Self {
+            lines: lines.collect(),
+            core: Core::new(switch, ports, memory, frames, mailbox, of_core),
+            wires,
+            handle,
+            now: Instant(1_000_000),
+            events: Vec::new(),
+            frames,
+        }
+    }
+
+    /// Loop number `at` takes a turn; 0 is the switching core.
+    pub fn turn(&mut self, at: usize) -> bool {
+        match at.checked_sub(1) {
+            None => self.core.turn(self.now),
+            Some(line) => {
+                self.core.memory().turn_of = at;
+                let moved = self.lines[line].turn(self.core.memory(), self.now);
+                self.core.memory().turn_of = 0;
+                moved
+            }
+        }
+    }
+
+    /// All lines take a turn, then the switching core does.
+    pub fn rounds(&mut self, rounds: usize) {
+        (0..rounds).for_each(|_| self.round(|_| {}));
+    }
+
+    /// The same once. In `between` what wires do to frames that leave may change: those that leave now, whichever loop sends them,
+    /// meet the change.
+    pub fn round(&mut self, between: impl FnOnce(&[Wire])) {
+        self.now = self.now + 1000;
+        (1..=self.lines.len()).for_each(|line| _ = self.turn(line));
+        between(&self.wires);
+        self.turn(0);
+    }
+
+    /// What the switching core answers, once all loops have done their part.
+    pub fn tell(&mut self, command: Command) -> Reply {
+        self.handle.send(command).expect("room for a command");
+        for _ in 0..10 {
+            self.rounds(1);
+            if let Some(answer) = self.hear() {
+                return answer;
+            }
+        }
+        panic!("no answer");
+    }
+
+    /// An answer, if there is one; events on the way are kept.
+    pub fn hear(&mut self) -> Option<Reply> {
+        while let Some(reply) = self.handle.receive() {
+            match reply {
+                Reply::Event(_, event) => self.events.push(event),
+                Reply::Trouble(..) => {}
+                answer => return Some(answer),
+            }
+        }
+        None
+    }
+
+    pub fn apply(&mut self, settings: &SwitchSettings) {
+        let min_posted = vec![1; settings.ports.len()];
+        let settings = Settings { switch: settings.clone(), min_posted };
+        assert!(matches!(self.tell(Command::Apply(Box::new(settings))), Reply::Applied(_)));
+    }
+
+    pub fn snapshot(&mut self) -> Snapshot {
+        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
+            Reply::Snapshot(snapshot) => *snapshot,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Every frame of the memory is somewhere, and every one that came in has gone somewhere; the snapshot that says so.
+    pub fn conserved(&mut self) -> Snapshot {
+        let snapshot = self.snapshot();
+        super::balanced(&snapshot);
+        let somewhere = snapshot.memory_free_frames + snapshot.memory_in_rings_frames;
+        assert_eq!(somewhere, self.frames as u64, "{snapshot:#?}");
+        snapshot
+    }
+
+    /// Data frames that left a wire.
+    pub fn data(&self, port: usize) -> Vec<Vec<u8>> {
+        self.wires[port].take_sent().into_iter().filter(|bytes| decode(bytes).is_err()).collect()
+    }
+
+    /// PFC frames that left a wire.
+    pub fn pfc(&self, port: usize) -> Vec<Pfc> {
+        let sent = self.wires[port].take_sent();
+        let pfc = |bytes: &Vec<u8>| if let Ok(Control::Pfc(pfc)) = decode(bytes) { Some(pfc) } else { None };
+        sent.iter().filter_map(pfc).collect()
+    }
+}
