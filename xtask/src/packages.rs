@@ -43,12 +43,13 @@ const PACKAGES: [Package; 20] = [
 ];
 
 /// Programs of others that tests hold Sluice against.
-const PEERS: [Package; 8] = [
+const PEERS: [Package; 9] = [
     package("prometheus", "promtool", "tests of metrics"),
     package("chromium", "chromium", "tests of the live page"),
     package("g++", "g++", "tests of collectors in C++"),
     package("protobuf-compiler", "protoc", "tests of collectors in C++ and Python"),
     package("protobuf-compiler-grpc", "grpc_cpp_plugin", "tests of collectors in C++ and Python"),
+    package("libprotobuf-dev", "/usr/include/google/protobuf/message.h", "tests of collectors in C++"),
     package("libgrpc++-dev", "/usr/include/grpcpp/grpcpp.h", "tests of collectors in C++"),
     package(
         "python3-grpcio",
