@@ -154,7 +154,7 @@ fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
     settings.ports[0].classify.trust = Trust::None;
     loops.apply(&settings);
     loops.rounds(5);
-    let groups = loops.conserved().ports[0].groups.clone().map(|group| group.received.frames);
+    let groups = loops.conserved().ports[0].groups.map(|group| group.received.frames);
     let batch = RX_BATCH as u64;
     assert_eq!((groups[5], groups[0]), (batch, 2 * batch + 1), "one batch before, and the announcement");
 }
