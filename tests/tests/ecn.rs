@@ -290,7 +290,7 @@ fn hosts_that_react_to_marks_are_hardly_ever_paused() -> Result<()> {
     }
     assert!(pfc.xoff_episodes >= 100, "without pauses there is nothing to save: {}", pfc.xoff_episodes);
     assert!(ecn.xoff_episodes * 10 <= pfc.xoff_episodes, "{} of {}", ecn.xoff_episodes, pfc.xoff_episodes);
-    // Nothing is said of frames: a guard sends some, too, whenever the machine keeps the loop waiting.
+    assert!(ecn.xoff_frames * 10 <= pfc.xoff_frames, "{} of {}", ecn.xoff_frames, pfc.xoff_frames);
     // Equal goodput: the line always had a frame to send, as with PFC alone, and carries what it then does. Its average
     // also tells when the machine had no time for the switch.
     let (with, without) = (ecn.typical_bps, pfc.typical_bps);
