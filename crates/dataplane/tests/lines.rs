@@ -50,16 +50,7 @@ fn numbered(to: usize, from: usize, priority: u8, number: u64) -> Vec<u8> {
 /// Without what is a loop's and not the switch's, and how often the kernel was called.
 fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| (port.kernel.tx_kicks, port.kernel.tx_again) = (0, 0));
-    Snapshot {
-        at_ns: 0,
-        memory_free_frames: 0,
-        memory_in_rings_frames: 0,
-        loop_turns: 0,
-        loop_worst_stall_ns: 0,
-        loop_awake_ns: 0,
-        loop_turns_by_time: Default::default(),
-        ..snapshot
-    }
+    Snapshot { at_ns: 0, ..snapshot.without_loop() }
 }
 
 /// What happens to frames that leave.

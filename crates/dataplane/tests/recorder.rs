@@ -344,16 +344,7 @@ impl Lab {
 fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
     snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
     snapshot.removed_ports.kernel_dropped_frames = 0;
-    Snapshot {
-        memory_frames: 0,
-        memory_free_frames: 0,
-        memory_in_rings_frames: 0,
-        loop_turns: 0,
-        loop_worst_stall_ns: 0,
-        loop_awake_ns: 0,
-        loop_turns_by_time: Default::default(),
-        ..snapshot
-    }
+    Snapshot { memory_frames: 0, ..snapshot.without_loop() }
 }
 
 /// Events with their times.

@@ -193,6 +193,21 @@ pub struct Snapshot {
     pub loop_turns_by_time: [u64; TURN_TIMES],
 }
 
+impl Snapshot {
+    /// Without what the loop adds of itself, its turns and where memory is: what two loops of one switch agree on.
+    pub fn without_loop(self) -> Self {
+        Self {
+            memory_free_frames: 0,
+            memory_in_rings_frames: 0,
+            loop_turns: 0,
+            loop_worst_stall_ns: 0,
+            loop_awake_ns: 0,
+            loop_turns_by_time: [0; TURN_TIMES],
+            ..self
+        }
+    }
+}
+
 /// Times that turns of a loop are told apart by.
 pub const TURN_TIMES: usize = 24;
 

@@ -100,11 +100,9 @@ impl Daemon {
         let mut replies = std::iter::from_fn(|| self.handle.receive());
         let found =
             replies.find_map(|reply| if let Reply::Snapshot(found) = reply { Some(found) } else { None });
-        let mut snapshot = *found.expect("an answer");
         // What only a loop with a kernel under it counts.
-        (snapshot.loop_turns, snapshot.loop_worst_stall_ns, snapshot.loop_awake_ns) = (0, 0, 0);
-        (snapshot.loop_turns_by_time, snapshot.events_lost) = (Default::default(), 0);
-        (snapshot.memory_frames, snapshot.memory_free_frames, snapshot.memory_in_rings_frames) = (0, 0, 0);
+        let mut snapshot = found.expect("an answer").without_loop();
+        (snapshot.memory_frames, snapshot.events_lost) = (0, 0);
         snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
         snapshot
     }
