@@ -11,6 +11,9 @@ use switch::Instant;
 use switch::settings::MAX_PORTS;
 use wire::set::Set64;
 
+use crate::times::{LoopTimes, Times};
+use crate::vigil::{GIVE_UP_NS, STALL_NS};
+
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
 const ASLEEP: u64 = u64::MAX;
 /// … or has ended.
@@ -31,6 +34,7 @@ pub enum Pulse {
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
+    pub(crate) times: Times,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
     /// The guard has left something.
@@ -51,6 +55,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
+            times: Times::default(),
             heard: AtomicU64::new(0),
             has_news: AtomicBool::new(false),
             ports: std::array::from_fn(|_| Told::default()),
@@ -93,6 +98,18 @@ impl Heartbeat {
             ENDED => Pulse::Ended,
             nanos => Pulse::Turned(Instant(nanos)),
         }
+    }
+
+    /// The loop stands still: it began its last turn long ago, and does not sleep; nor has it been given up.
+    #[inline]
+    pub(crate) fn stands_still(&self, now: Instant) -> bool {
+        let still_ns = |at| now.since(at);
+        matches!(self.pulse(), Pulse::Turned(at) if (STALL_NS..GIVE_UP_NS).contains(&still_ns(at)))
+    }
+
+    /// How the loop has turned so far.
+    pub fn times(&self) -> LoopTimes {
+        self.times.read()
     }
 
     /// The guard has sent an XOFF for the no-drop priorities of a port.

@@ -180,8 +180,9 @@ impl<M: Memory> RemotePort<M> {
         self.looked_at_by = self.rules;
     }
 
-    /// The line's port is closed, once it says so: what is left on the lane comes back.
+    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then so does what its rings held.
     fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+        self.exchange(memory);
         self.hear();
         let Some(mut never_sent) = self.closing.take() else { return false };
         self.outstanding -= never_sent.len();
@@ -295,7 +296,7 @@ impl<M: Memory> Port for RemotePort<M> {
         let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
         !self.arrivals.is_empty()
             || self.is_up != self.is_up()
-            || (self.is_up && wants_frames)
+            || ((self.is_up || matches!(self.closing, Question::Asked)) && wants_frames)
             || self.lane.has_news()
     }
 
