@@ -168,7 +168,10 @@ impl<P: Port> Core<P> {
             recorder.turn(now, forwards, &self.switch);
         }
         self.hear_guard();
-        self.turn.hold_back(self.lines.iter().any(|line| line.stands_still(now)));
+        if !self.lines.is_empty() {
+            let is_stuck = |port: usize| self.ports[port].is_stuck();
+            self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
+        }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.heartbeat.hear(self.turn.heard_ports());
         self.answer(now) || moved

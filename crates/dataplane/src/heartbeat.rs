@@ -12,7 +12,7 @@ use switch::settings::MAX_PORTS;
 use wire::set::Set64;
 
 use crate::times::{LoopTimes, Times};
-use crate::vigil::{GIVE_UP_NS, STALL_NS};
+use crate::vigil::STALL_NS;
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
 const ASLEEP: u64 = u64::MAX;
@@ -100,11 +100,9 @@ impl Heartbeat {
         }
     }
 
-    /// The loop stands still: it began its last turn long ago, and does not sleep; nor has it been given up.
-    #[inline]
-    pub(crate) fn stands_still(&self, now: Instant) -> bool {
-        let still_ns = |at| now.since(at);
-        matches!(self.pulse(), Pulse::Turned(at) if (STALL_NS..GIVE_UP_NS).contains(&still_ns(at)))
+    /// The loop has begun a turn lately.
+    pub(crate) fn turns(&self, now: Instant) -> bool {
+        matches!(self.pulse(), Pulse::Turned(at) if now.since(at) < STALL_NS)
     }
 
     /// How the loop has turned so far.

@@ -69,13 +69,15 @@ pub struct LinePort<P: Port> {
     report_within: u8,
 }
 
-/// Hands a port to a line: the switching core's end, and the line's. Each wakes the other by these doorbells, the switching core's first.
+/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and the line's. Each wakes the other by these
+/// doorbells, the switching core's first.
 pub fn remote<P: Port>(
     port: P,
     core: &Arc<Doorbell>,
     line: &Arc<Doorbell>,
+    heartbeat: &Arc<Heartbeat>,
 ) -> (Box<RemotePort<P::Memory>>, LinePort<P>) {
-    let lane = Lane::new(Arc::clone(core), Arc::clone(line));
+    let lane = Lane::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
     let is_open = port.is_up();
     let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
     let of_line = LinePort {

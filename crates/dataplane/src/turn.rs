@@ -40,7 +40,7 @@ pub struct Turn {
     forwards: bool,
     /// What waits in RX rings is ingress use.
     watches_rings: bool,
-    /// A line stands still, so what is for its ports cannot leave.
+    /// A line stands still, so what waits for its ports cannot leave.
     holds_back: bool,
     /// Writes down what the switch is given, while somebody wants that.
     recorder: Option<Box<Recorder>>,

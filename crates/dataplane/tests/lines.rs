@@ -282,22 +282,27 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     loops.conserved();
 }
 
-/// A line that stands still sends nothing, so whoever may send to its ports is paused, long before cells run out; not while it sleeps, and
-/// not for ever. Ports of the line itself are the guard's.
+/// A line that stands still sends nothing of what it has, so whoever may send to its ports is paused, long before cells run out; not for
+/// ever, nor where nothing waits. Ports of the line itself are the guard's.
 #[test]
-fn while_a_line_stands_still_all_neighbours_are_paused() {
+fn while_frames_wait_for_a_line_that_stands_still_all_neighbours_are_paused() {
     let mut loops = loops(&settings(), [0, 1, 0]);
     let step = |loops: &mut Loops, nanos: u64| {
         loops.now = loops.now + nanos;
-        loops.turn(0);
-        loops.turn(0); // a wire is read in the turn after
+        // One turn finds out, the next one tells, and a wire is read in the turn after.
+        (0..3).for_each(|_| _ = loops.turn(0));
         [0, 2].map(|port| loops.pfc(port))
     };
     let quiet = || [Vec::new(), Vec::new()];
+    assert_eq!(step(&mut loops, 2 * STALL_NS), quiet(), "nothing waits");
+    loops.wires[0].inject(numbered(1, 0, 0, 0));
+    assert_eq!(step(&mut loops, 1000), quiet());
     assert_eq!(step(&mut loops, STALL_NS - 1), quiet());
     assert_eq!(step(&mut loops, 1), [vec![xoff_3(65_535)], vec![xoff_3(65_535)]]);
     loops.turn(1);
     assert_eq!(step(&mut loops, 1000), [vec![xoff_3(0)], vec![xoff_3(0)]]);
+    loops.wires[0].inject(numbered(1, 0, 0, 0));
+    step(&mut loops, 1000);
     step(&mut loops, STALL_NS);
     let refreshed = step(&mut loops, GIVE_UP_NS / 2);
     assert_eq!(refreshed, [vec![xoff_3(65_535)], vec![xoff_3(65_535)]]);

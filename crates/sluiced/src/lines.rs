@@ -123,7 +123,7 @@ pub fn share_out(
     let place = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
         None => CorePort::Own(port),
         Some(line) => {
-            let (port, of_line) = remote(port, &bell, &waiters[line].0);
+            let (port, of_line) = remote(port, &bell, &waiters[line].0, &heartbeats[line + 1]);
             of_lines[line].push(of_line);
             CorePort::Remote(port)
         }

@@ -81,6 +81,7 @@ impl Loops {
         let count = served_by.iter().max().map_or(0, |&last| last);
         let bell = Arc::new(Doorbell::default());
         let bells: Vec<_> = (0..count).map(|_| Arc::new(Doorbell::default())).collect();
+        let heartbeats: Vec<_> = (0..count).map(|_| Arc::new(Heartbeat::default())).collect();
         let (mut ports, mut wires) = (Vec::new(), Vec::new());
         let mut of_lines: Vec<_> = (0..count).map(|_| Vec::new()).collect();
         for &at in served_by {
@@ -90,12 +91,11 @@ impl Loops {
             ports.push(if at == 0 {
                 CorePort::Own(port)
             } else {
-                let (port, of_line) = remote(port, &bell, &bells[at - 1]);
+                let (port, of_line) = remote(port, &bell, &bells[at - 1], &heartbeats[at - 1]);
                 of_lines[at - 1].push(of_line);
                 CorePort::Remote(port)
             });
         }
-        let heartbeats: Vec<_> = (0..count).map(|_| Arc::new(Heartbeat::default())).collect();
         let lines = of_lines.into_iter().zip(&bells).zip(&heartbeats);
         let lines =
             lines.map(|((ports, bell), heartbeat)| Line::new(ports, Arc::clone(bell), Arc::clone(heartbeat)));
