@@ -147,7 +147,7 @@ impl<P: Port> Core<P> {
             }
             let moved = self.turn(now);
             if self.rest.asks(now) {
-                self.rest.note_core(now, waiter.others_had_core());
+                self.rest.note_core(now, waiter.core_taken_ns());
             }
             if moved {
                 self.rest.note_move(now);
