@@ -25,7 +25,7 @@ use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::vlan::Vlans;
 use crate::wred::Verdict;
 use serde::{Deserialize, Serialize};
@@ -69,6 +69,8 @@ pub struct Switch {
     /// Ports whose watchdog must look each turn.
     pub(crate) awaiting: Set64,
     pub(crate) pfc_rates: PfcRates,
+    /// When this turn began, and the one before; nothing where nobody says so, and frames come in when they are received.
+    turns: [Option<Instant>; 2],
     /// What ports counted whose place others have now.
     pub(crate) removed: RemovedPorts,
     /// What is set now.
@@ -111,6 +113,7 @@ impl Switch {
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
+            turns: [None; 2],
             removed: RemovedPorts::default(),
             settings: settings.clone(),
         };
@@ -202,8 +205,8 @@ impl Switch {
             return;
         }
         let port = arrival.charge.port();
-        if self.ingress[port].receive(arrival, now) {
-            self.add_work(Set64::of(port));
+        if self.ingress[port].receive(arrival) {
+            self.insist(port, arrival.charge.priority(), now);
         }
         self.bridge.learn(arrival.src, port, now);
         if !arrival.dst.is_group()
@@ -211,6 +214,14 @@ impl Switch {
         {
             let goes = out != port && self.up.contains(out);
             arrival.kind = if goes { Kind::To(out as u8) } else { Kind::Filtered(out as u8) };
+        }
+    }
+
+    /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
+    #[cold]
+    fn insist(&mut self, port: usize, priority: usize, now: Instant) {
+        if self.ingress[port].insist(priority, self.turns[1].unwrap_or(now)) {
+            self.add_work(Set64::of(port));
         }
     }
 
@@ -492,6 +503,12 @@ impl Switch {
         }
     }
 
+    /// How soon some neighbour must be told again of an XOFF that lasts.
+    pub fn shortest_refresh_ns(&self) -> Nanos {
+        let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
+        told.min().unwrap_or(Nanos::MAX)
+    }
+
     /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
     /// what its neighbour was told.
     pub fn told_by_guard(&mut self, port: usize, frames: u64, at: Instant) {
@@ -505,6 +522,12 @@ impl Switch {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
             self.events.push(now, Event::KernelDropped { port, frames });
         }
+    }
+
+    /// A turn begins, in which everything is taken that has come in.
+    #[inline]
+    pub fn begin_turn(&mut self, now: Instant) {
+        self.turns = [Some(now), self.turns[0]];
     }
 
     /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
