@@ -176,7 +176,7 @@ impl<P: Port> Core<P> {
         }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.heartbeat.hear(self.turn.heard_ports());
-        if self.turns.is_multiple_of(REFRESH_TURNS) {
+        if self.heartbeat.times.turns().is_multiple_of(REFRESH_TURNS) {
             self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
         }
         self.answer(now) || moved

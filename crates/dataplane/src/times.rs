@@ -45,6 +45,12 @@ impl Times {
         }
     }
 
+    /// Turns so far.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Relaxed)
+    }
+
     pub(crate) fn read(&self) -> LoopTimes {
         LoopTimes {
             turns: self.turns.load(Relaxed),
