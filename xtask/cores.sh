@@ -42,7 +42,7 @@ rate() {
         beside="$beside $!"
     done
     [ -z "${profile:-}" ] || perf record -q -a -g -e cpu-clock -F 499 -o "$profile" sleep $((seconds - 1)) >/dev/null 2>&1 || true
-    for process in $beside; do wait "$process"; done
+    for process in $beside; do wait "$process" || { cat "$work"/blast? >&2; exit 1; }; done
     beside=
     stop
     mpps=$(sed -n 's/.*arrived [0-9]* (\([0-9.]*\) Mpps.*/\1/p' "$work/blast1" "$work/blast2" | awk '{ sum += $1 } END { printf "%.3f", sum }')
