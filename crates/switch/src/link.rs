@@ -77,6 +77,14 @@ impl Switch {
         self.events.push(now, Event::StrayFrames { port, frames });
     }
 
+    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
+    /// makes an event of what none has told of yet.
+    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
+        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
+            self.events.push(now, Event::KernelDropped { port, frames });
+        }
+    }
+
     /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
     pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.store.finish(&frame) {

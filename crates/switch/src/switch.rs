@@ -14,23 +14,19 @@ use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
 use crate::egress::{Dequeued, Egress};
-use crate::event::{Event, Events};
-use crate::flood_limit::Cast;
+use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
-use crate::group::{Area, Change};
+use crate::group::Area;
 use crate::ingress::Ingress;
-use crate::limits::EgressLimits;
 use crate::memory::{FrameRoom, Memory};
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
 use crate::time::Instant;
 use crate::vlan::Vlans;
 use crate::wred::Verdict;
 use serde::{Deserialize, Serialize};
-use wire::mac::MacAddr;
-use wire::pause;
 use wire::set::Set64;
 
 /// A switch.
@@ -45,7 +41,7 @@ pub struct Switch {
     /// Which VLANs the ports have, if any.
     pub(crate) vlans: Option<Box<Vlans>>,
     /// What memory has room for.
-    frame_room: FrameRoom,
+    pub(crate) frame_room: FrameRoom,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -76,59 +72,6 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
-    /// the start). Port i sends PFC from `macs[i]`.
-    ///
-    /// # Panics
-    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
-    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
-        let count = settings.ports.len();
-        assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
-        let ingress = settings.ports.iter().zip(macs);
-        let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
-        let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
-        let mut switch = Self {
-            ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
-            egress: egress
-                .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
-                .collect(),
-            pools: Pools::new(&settings.buffer),
-            store: Store::new(memory_frames),
-            cell: CellSize::new(settings.buffer.cell_bytes),
-            bridge: Bridge::new(&settings.bridge),
-            vlans: Vlans::of(&settings.ports),
-            frame_room: FrameRoom::MOST,
-            unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
-            multicast_to_queue: settings.bridge.multicast_to_queue,
-            up: present.collect(),
-            work: Set64::EMPTY,
-            fresh: Set64::EMPTY,
-            watched: Set64::EMPTY,
-            events: Events::new(),
-            next_alarms: Instant::NEVER,
-            flood_copies: 0,
-            flood_limited: Set64::EMPTY,
-            due_at: Instant::default(),
-            awaiting: Set64::EMPTY,
-            pfc_rates: PfcRates::new(count),
-            removed: RemovedPorts::default(),
-            settings: settings.clone(),
-        };
-        switch.set_static_addresses(&settings.ports);
-        switch.set_alarms();
-        switch
-    }
-
-    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
-    pub fn set_frame_room(&mut self, room: FrameRoom) {
-        self.frame_room = room;
-    }
-
-    /// What memory has room for.
-    pub fn frame_room(&self) -> FrameRoom {
-        self.frame_room
-    }
-
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
@@ -156,29 +99,6 @@ impl Switch {
         self.find_ways(arrivals, now, memory);
         for arrival in arrivals.drain(..) {
             self.take(arrival, now, memory);
-        }
-    }
-
-    /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
-    /// counted.
-    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        for arrival in arrivals.drain(..) {
-            match arrival.kind {
-                Kind::Control => self.obey(arrival, now, memory),
-                _ => {
-                    self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
-                    memory.free(arrival.frame);
-                }
-            }
-        }
-    }
-
-    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what neighbours would send
-    /// after an XON nobody would forward.
-    pub fn stop(&mut self) {
-        for port in self.up {
-            self.ingress[port].stop();
-            self.add_work(Set64::of(port));
         }
     }
 
@@ -231,7 +151,7 @@ impl Switch {
 
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
-    fn obey<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn obey<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
             self.add_work(Set64::of(port));
@@ -242,22 +162,9 @@ impl Switch {
         self.awaiting.set(port, is_watched);
     }
 
-    /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
-    /// with it, static ones are not.
-    #[cold]
-    fn filter<M: Memory>(&mut self, arrival: Arrival, out: usize, memory: &mut M) {
-        let (port, len) = (arrival.charge.port(), arrival.charge.len);
-        if out == port {
-            self.ingress[port].count_drop(DropReason::Filtered, len);
-        } else {
-            self.egress[out].count_drop(DropReason::PortDown, len);
-        }
-        memory.free(arrival.frame);
-    }
-
     /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
     #[inline(always)] // an arrival is not moved once more
-    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    pub(crate) fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
@@ -276,99 +183,6 @@ impl Switch {
         self.add_work(Set64::of(out));
         if must_examine {
             self.examine(port, priority, now);
-        }
-    }
-
-    /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
-    #[cold]
-    fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
-        let port = arrival.charge.port();
-        arrival.charge.cast = match arrival.dst {
-            dst if dst.is_broadcast() => Cast::Broadcast,
-            dst if dst.is_group() => Cast::Multicast,
-            _ => Cast::UnknownUnicast,
-        };
-        if !self.ingress[port].floods(&arrival.charge, now) {
-            self.flood_limited.set(port, true);
-            return memory.free(arrival.frame);
-        }
-        let map = match arrival.charge.cast {
-            Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
-            _ => &self.multicast_to_queue,
-        };
-        if let Some(map) = map {
-            let class = &mut arrival.charge.class;
-            (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
-        }
-        let mut targets = self.up.without(Set64::of(port));
-        if let Some(vlans) = &self.vlans {
-            targets = targets.and(vlans.members(arrival.dst.vid()));
-        }
-        let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
-        for out in targets.without(Set64::of(last)) {
-            self.flood_copies += 1;
-            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is seen once it has it.
-            let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
-            let fits = if self.vlans.is_some() { admit_cells } else { admit };
-            let room = fits(ingress, egress, &arrival.charge, &self.pools);
-            match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
-                (Ok(_), Some(frame)) => {
-                    memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward_one(Arrival { frame, ..arrival }, out, now, memory);
-                }
-                (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
-                (Err(reason), copy) => {
-                    self.count_refusal(&arrival.charge, out, reason, now);
-                    copy.into_iter().for_each(|copy| memory.free(copy));
-                }
-            }
-        }
-        self.forward_one(arrival, last, now, memory);
-    }
-
-    /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
-    #[cold]
-    fn forward_one<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
-        if let Some(vlans) = &self.vlans
-            && !vlans.leave(out, &mut arrival, self.frame_room.longest_bytes, memory)
-        {
-            return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
-        }
-        self.forward(arrival, out, now, memory);
-    }
-
-    /// Drops a frame that was not admitted.
-    #[cold]
-    fn refuse<M: Memory>(
-        &mut self,
-        arrival: Arrival,
-        out: usize,
-        reason: DropReason,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        self.count_refusal(&arrival.charge, out, reason, now);
-        memory.free(arrival.frame);
-    }
-
-    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
-    /// group.
-    fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
-        let (port, priority) = (charge.port(), charge.priority());
-        let at_egress = match reason {
-            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
-            DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
-            _ => false,
-        };
-        if at_egress {
-            self.egress[out].refuse(reason, charge, now);
-            if reason == DropReason::MtuExceeded
-                && let Some(frames) = self.egress[out].untold_too_long(now)
-            {
-                self.events.push(now, Event::MtuExceeded { port: out, frames });
-            }
-        } else if self.ingress[port].drop_full(reason, charge) {
-            self.events.push(now, Event::NoDropLost { port, priority });
         }
     }
 
@@ -412,26 +226,6 @@ impl Switch {
         }
     }
 
-    /// The PFC frame that `port` must send now, if there is one, appended to `out`.
-    #[cold]
-    pub fn transmit_pfc<M: Memory>(
-        &mut self,
-        port: usize,
-        now: Instant,
-        memory: &mut M,
-        out: &mut Vec<Outgoing>,
-    ) {
-        if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
-            return;
-        }
-        // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
-        let Some(frame) = memory.alloc() else { return };
-        let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
-        self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
-        self.store.lend_own(&frame);
-        out.push(Outgoing { frame, len: pause::FRAME_BYTES as u16 });
-    }
-
     /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).
     #[inline]
     pub fn complete<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
@@ -467,76 +261,16 @@ impl Switch {
             self.examine(port, charge.priority(), now);
         }
     }
-
-    /// Examines a group after its use, or its threshold, may have changed.
-    #[inline]
-    pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
-        let ingress = &mut self.ingress[port];
-        let change = ingress.examine(priority, &self.pools);
-        self.watched.set(port, !ingress.watched().is_empty());
-        if let Some(change) = change {
-            self.add_work(self.up.and(Set64::of(port)));
-            let event = match change {
-                Change::Xoff => Event::XoffBegan { port, priority },
-                Change::Xon => Event::XoffEnded { port, priority },
-            };
-            self.events.push(now, event);
-        }
-    }
-
-    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
-    #[inline]
-    pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
-        if self.ingress[port].rx_rings().observe(waiting) {
-            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
-        }
-    }
-
-    /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
-    /// what its neighbour was told.
-    pub fn told_by_guard(&mut self, port: usize, frames: u64, at: Instant) {
-        self.ingress[port].told_by_guard(frames, at);
-        self.add_work(self.up.and(Set64::of(port)));
-    }
-
-    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
-    /// makes an event of what none has told of yet.
-    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
-        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
-            self.events.push(now, Event::KernelDropped { port, frames });
-        }
-    }
-
-    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
-    pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
-        if now >= self.due_at || !self.awaiting.is_empty() {
-            self.look_around(now, memory);
-        }
-        for port in self.watched {
-            for priority in self.ingress[port].watched() {
-                self.examine(port, priority, now);
-            }
-        }
-        self.bridge.age(now);
-        for port in self.bridge.take_limited() {
-            self.events.push(now, Event::AddressLimit { port });
-        }
-        for port in self.flood_limited {
-            let more = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
-            self.flood_limited.set(port, more);
-        }
-        if now >= self.next_alarms {
-            self.look_at_alarms(now);
-        }
-        if let Some(frames) = self.bridge.untold_full(now) {
-            self.events.push(now, Event::BridgeFull { frames });
-        }
-    }
 }
 
 /// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+pub(crate) fn admit(
+    ingress: &Ingress,
+    egress: &Egress,
+    charge: &Charge,
+    pools: &Pools,
+) -> Result<Area, DropReason> {
     if charge.len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
@@ -545,7 +279,7 @@ fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> 
 
 /// Whether a frame has room at both ends, and which area of ingress takes it.
 #[inline(always)] // a part of `admit`
-fn admit_cells(
+pub(crate) fn admit_cells(
     ingress: &Ingress,
     egress: &Egress,
     charge: &Charge,
