@@ -54,6 +54,7 @@ impl Switch {
             multicast_to_queue: settings.bridge.multicast_to_queue,
             up: present.collect(),
             work: Set64::EMPTY,
+            telling: Set64::EMPTY,
             fresh: Set64::EMPTY,
             watched: Set64::EMPTY,
             events: Events::new(),
@@ -119,7 +120,8 @@ impl Switch {
         if other_alarms {
             self.set_alarms();
         }
-        self.work = self.work.with(self.up); // PFC to tell, or a pause that has ended
+        // PFC to tell, or a pause that has ended
+        (self.work, self.telling) = (self.work.with(self.up), self.telling.with(self.up));
     }
 
     /// Where a port has other VLANs than before, what was learned was of those it had.

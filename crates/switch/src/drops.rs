@@ -8,6 +8,7 @@
 use crate::arrival::Arrival;
 use crate::counters::DropReason;
 use crate::event::Event;
+use crate::frame::FrameId;
 use crate::memory::Memory;
 use crate::store::Charge;
 use crate::switch::Switch;
@@ -17,28 +18,28 @@ impl Switch {
     /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
     /// with it, static ones are not.
     #[cold]
-    pub(crate) fn filter<M: Memory>(&mut self, arrival: Arrival, out: usize, memory: &mut M) {
+    pub(crate) fn filter<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, memory: &mut M) {
         let (port, len) = (arrival.charge.port(), arrival.charge.len);
         if out == port {
             self.ingress[port].count_drop(DropReason::Filtered, len);
         } else {
             self.egress[out].count_drop(DropReason::PortDown, len);
         }
-        memory.free(arrival.frame);
+        memory.free(arrival.take_frame());
     }
 
     /// Drops a frame that was not admitted.
     #[cold]
     pub(crate) fn refuse<M: Memory>(
         &mut self,
-        arrival: Arrival,
+        (frame, charge): (FrameId, &Charge),
         out: usize,
         reason: DropReason,
         now: Instant,
         memory: &mut M,
     ) {
-        self.count_refusal(&arrival.charge, out, reason, now);
-        memory.free(arrival.frame);
+        self.count_refusal(charge, out, reason, now);
+        memory.free(frame);
     }
 
     /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the

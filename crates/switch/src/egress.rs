@@ -14,7 +14,6 @@ use crate::link_pause::LinkPause;
 use crate::pfc_received::Pauses;
 use crate::pool::Pools;
 use crate::queue::Queue;
-use crate::rewrite;
 use crate::schedule::Scheduler;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::shaper::Shaper;
@@ -28,6 +27,7 @@ use wire::pause::{self, Control};
 use wire::set::Set8;
 
 mod report;
+mod send;
 mod settings;
 mod storms;
 
@@ -53,17 +53,6 @@ struct TooLong {
     tell_at: Instant,
 }
 
-/// A frame that may leave now.
-#[derive(Debug)]
-pub struct Dequeued {
-    /// The frame.
-    pub frame: FrameId,
-    /// Its length in bytes.
-    pub len: u16,
-    /// It is to be marked, if its sender understands marks.
-    pub mark: bool,
-}
-
 /// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
@@ -84,12 +73,12 @@ pub struct Egress {
     scheduler: Scheduler,
     /// Groups and queues with a rate of their own.
     shaped: Vec<Shaped>,
-    /// What the neighbour has paused.
-    pauses: Pauses,
     /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
+    /// What the neighbour has paused.
+    pauses: Pauses,
     /// FIFOs of which the watchdog drops everything.
     dropping: Fifos,
     /// Flooded frames that wait, by queue, and the queues whose turn that is.
@@ -212,12 +201,27 @@ impl Egress {
     /// Charges a frame that fits and puts it at the end of its FIFO.
     #[inline(always)] // once a frame, and nowhere else
     pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
-        let (q, flooded) = (charge.queue(), charge.class.flooded);
+        let q = charge.queue();
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
-        let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
-        store.push(fifo, frame, charge);
-        self.backlogged = self.backlogged.with(Fifos::of(q, flooded));
+        if charge.class.flooded {
+            return self.enqueue_flooded(frame, charge, store);
+        }
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, false));
+    }
+
+    #[cold]
+    fn enqueue_flooded(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let q = charge.queue();
+        store.push(&mut self.flooded[q], frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, true));
+    }
+
+    /// Whether `blocked` may change with each frame that leaves.
+    #[inline]
+    fn is_shaped(&self) -> bool {
+        self.shaper.has_rate() || !self.shaped.is_empty()
     }
 
     /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
@@ -227,83 +231,6 @@ impl Egress {
             return Fifos::ALL;
         }
         self.paused_fifos(now).with(Fifos::both(self.over_rate(now)))
-    }
-
-    /// Takes the next frame that may leave now; `blocked` FIFOs do not send.
-    #[inline]
-    pub fn dequeue(&mut self, blocked: Fifos, store: &mut Store, now: Instant) -> Option<Dequeued> {
-        if self.in_flight_bytes >= self.in_flight_limit_bytes {
-            return None;
-        }
-        let (queues, slots) = (&self.queues, &*store);
-        // A copy: a byte that was just written, read as part of a word, waits for its store.
-        let mut backlogged = self.backlogged;
-        let ready = backlogged.without(blocked);
-        let (q, flooded) = if ready.flooded().is_empty() {
-            let len = |q: usize| slots.front_len(&queues[q & 7].waiting);
-            (self.scheduler.pick(ready.known().bits(), len)?, false)
-        } else {
-            self.pick_of_two(ready, slots)?
-        };
-        let queue = &mut self.queues[q & 7];
-        let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
-        let (frame, &Charge { len, cells, class, .. }) = store.pop(fifo)?;
-        if fifo.is_empty() {
-            backlogged = backlogged.without(Fifos::of(q, flooded));
-            self.backlogged = backlogged;
-        }
-        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random, now);
-        self.scheduler.sent(q, len, backlogged.queues().bits());
-        self.shaper.take(len, now);
-        if !self.shaped.is_empty() {
-            self.take_rates(q, len, now);
-        }
-        self.in_flight_bytes += u32::from(len);
-        self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-        Some(Dequeued { frame, len, mark })
-    }
-
-    /// Picks a queue, and one of its FIFOs, where flooded frames wait as well: of two FIFOs that may send the one whose turn it is.
-    #[cold]
-    #[inline(never)]
-    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
-        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
-        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
-        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
-        let flooded = is_flooded(q);
-        self.flooded_next.set(q, !flooded);
-        Some((q, flooded))
-    }
-
-    #[inline(never)]
-    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
-        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
-            shaped.shaper.take(len, now);
-        }
-    }
-
-    /// Whether `blocked` may change with each frame that leaves.
-    #[inline]
-    pub fn is_shaped(&self) -> bool {
-        self.shaper.has_rate() || !self.shaped.is_empty()
-    }
-
-    /// Frames that leave are marked with something.
-    #[inline]
-    pub fn rewrites(&self) -> bool {
-        self.rewrites
-    }
-
-    /// Changes a frame that leaves: marks it as having met congestion, if `mark`, and with what the settings say.
-    #[inline(never)]
-    pub fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
-        if mark {
-            self.mark(charge, frame);
-        }
-        if self.rewrites {
-            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
-        }
     }
 
     /// Releases a frame whose transmission is complete.

@@ -16,12 +16,12 @@ use wire::set::Set64;
 impl Switch {
     /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
     #[cold]
-    pub(crate) fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn flood<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         arrival.charge.cast = Cast::of_flooded(arrival.dst);
         if !self.ingress[port].floods(&arrival.charge, now) {
             self.flood_limited.set(port, true);
-            return memory.free(arrival.frame);
+            return memory.free(arrival.take_frame());
         }
         let map = match arrival.charge.cast {
             Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
@@ -45,7 +45,7 @@ impl Switch {
             match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward_one(Arrival { frame, ..arrival }, out, now, memory);
+                    self.forward_one(&mut Arrival { frame, ..*arrival }, out, now, memory);
                 }
                 (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
                 (Err(reason), copy) => {
@@ -61,15 +61,16 @@ impl Switch {
     #[cold]
     pub(crate) fn forward_one<M: Memory>(
         &mut self,
-        mut arrival: Arrival,
+        arrival: &mut Arrival,
         out: usize,
         now: Instant,
         memory: &mut M,
     ) {
         if let Some(vlans) = &self.vlans
-            && !vlans.leave(out, &mut arrival, self.frame_room.longest_bytes, memory)
+            && !vlans.leave(out, arrival, self.frame_room.longest_bytes, memory)
         {
-            return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
+            let frame = arrival.take_frame();
+            return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
         }
         self.forward(arrival, out, now, memory);
     }

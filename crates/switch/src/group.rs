@@ -245,17 +245,19 @@ impl Group {
         fits.then_some(Area::Headroom)
     }
 
-    /// Charges a frame of `cells` where `admit` said.
+    /// Charges a frame of `cells` where `admit` said. True: not to what is reserved alone, so that use may have come to the threshold.
     #[inline]
-    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
+    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) -> bool {
         match area {
             Area::ReservedAndShared if self.used_cells + cells <= self.own_cells => {
                 self.used_cells += cells;
                 self.peaks.total.lift(self.used_cells); // nothing is in headroom
+                return false;
             }
             Area::ReservedAndShared => self.charge_to_shared(cells, pools),
             Area::Headroom => self.charge_to_headroom(cells, pools),
         }
+        true
     }
 
     fn charge_to_shared(&mut self, cells: u32, pools: &mut Pools) {

@@ -163,8 +163,10 @@ impl Ingress {
     #[inline]
     pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
-        group.charge(charge.cells(), area, pools);
-        group.is_protected()
+        // A group in XOFF is watched.
+        let concerns_threshold = group.charge(charge.cells(), area, pools);
+        // Nobody could foresee which group comes next, so nothing is left out.
+        group.is_protected() & (concerns_threshold | self.watched.contains(charge.priority()))
     }
 
     /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.

@@ -23,6 +23,7 @@ impl Switch {
         }
         self.up.set(port, false);
         self.work.set(port, false);
+        self.telling.set(port, false);
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
         self.ingress[port].forget_neighbour();

@@ -167,6 +167,18 @@ impl Queue {
         }
     }
 
+    /// Nothing needs to be asked of a frame that is handed out: there is no WRED.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.wred.is_none()
+    }
+
+    /// Frames of `cells` in all were handed out to be sent, from a plain queue.
+    #[inline]
+    pub fn hand_out_run(&mut self, cells: u32) {
+        self.waiting_cells -= cells;
+    }
+
     /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
     #[inline]
     pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {

@@ -22,7 +22,7 @@ impl Switch {
     #[inline]
     pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
         let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
-        self.work.into_iter().filter(is_due).collect()
+        self.work.and(self.telling).into_iter().filter(is_due).collect()
     }
 
     /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not

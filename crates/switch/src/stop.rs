@@ -24,12 +24,12 @@ impl Switch {
     /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
     /// counted.
     pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        for arrival in arrivals.drain(..) {
+        for mut arrival in arrivals.drain(..) {
             match arrival.kind {
-                Kind::Control => self.obey(arrival, now, memory),
+                Kind::Control => self.obey(&mut arrival, now, memory),
                 _ => {
                     self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
-                    memory.free(arrival.frame);
+                    memory.free(arrival.take_frame());
                 }
             }
         }

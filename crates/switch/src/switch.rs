@@ -13,7 +13,7 @@ use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
-use crate::egress::{Dequeued, Egress};
+use crate::egress::Egress;
 use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
 use crate::group::Area;
@@ -50,6 +50,8 @@ pub struct Switch {
     pub(crate) up: Set64,
     /// Ports that may have something to send: frames that wait, or PFC.
     pub(crate) work: Set64,
+    /// Ports that may have PFC to send.
+    pub(crate) telling: Set64,
     /// Ports whose work was added to since the owner last asked.
     pub(crate) fresh: Set64,
     /// Ports some group of which must be examined each turn.
@@ -89,7 +91,7 @@ impl Switch {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
         self.find_ways(std::slice::from_mut(&mut arrival), now, memory);
-        self.take(arrival, now, memory);
+        self.take(&mut arrival, now, memory);
     }
 
     /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller. The
@@ -97,9 +99,11 @@ impl Switch {
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
         self.find_ways(arrivals, now, memory);
-        for arrival in arrivals.drain(..) {
+        // Where they are: moved, each would be put together and read again before it is written.
+        for arrival in &mut *arrivals {
             self.take(arrival, now, memory);
         }
+        arrivals.clear();
     }
 
     #[inline(never)]
@@ -135,7 +139,7 @@ impl Switch {
     }
 
     #[inline]
-    fn take<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+    fn take<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
             Kind::To(out) => self.forward(arrival, out.into(), now, memory),
             Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
@@ -144,52 +148,68 @@ impl Switch {
             Kind::Control => self.obey(arrival, now, memory),
             Kind::Refused(reason) => {
                 self.ingress[arrival.charge.port()].refuse(reason, arrival.charge.len);
-                memory.free(arrival.frame);
+                memory.free(arrival.take_frame());
             }
         }
     }
 
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
-    pub(crate) fn obey<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
             self.add_work(Set64::of(port));
         }
-        memory.free(arrival.frame);
+        memory.free(arrival.take_frame());
         // The tick looks, once for all frames of the turn.
         let is_watched = self.egress[port].watchdog().is_on();
         self.awaiting.set(port, is_watched);
     }
 
     /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
-    #[inline(always)] // an arrival is not moved once more
-    pub(crate) fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    #[inline(always)] // the end of `take`
+    pub(crate) fn forward<M: Memory>(
+        &mut self,
+        arrival: &mut Arrival,
+        out: usize,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let frame = arrival.take_frame();
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
-            Err(reason) => return self.refuse(arrival, out, reason, now, memory),
+            Err(reason) => return self.refuse((frame, charge), out, reason, now, memory),
         };
         match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
-            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
-            Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
+            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&frame, usize::from(charge.len))),
+            Verdict::Drop => return self.refuse((frame, charge), out, DropReason::Wred, now, memory),
         }
         let must_examine = ingress.charge(charge, area, &mut self.pools);
-        egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
-        self.add_work(Set64::of(out));
+        egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
+        self.add_data(out);
         if must_examine {
             self.examine(port, priority, now);
         }
     }
 
+    /// Frames wait for a port.
+    #[inline]
+    fn add_data(&mut self, port: usize) {
+        self.work = self.work.with(Set64::of(port));
+        self.fresh = self.fresh.with(Set64::of(port));
+    }
+
+    /// Ports have PFC to send, or what waits for them has been set free.
     #[inline]
     pub(crate) fn add_work(&mut self, ports: Set64) {
         self.work = self.work.with(ports);
         self.fresh = self.fresh.with(ports);
+        self.telling = self.telling.with(ports);
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
@@ -203,25 +223,13 @@ impl Switch {
         out: &mut Vec<Outgoing>,
     ) {
         let before = out.len();
-        if room > 0 && self.ingress[port].pfc_is_due(now) {
+        if room > 0 && self.telling.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
+        let room = room - (out.len() - before);
         let egress = &mut self.egress[port];
-        let mut blocked = egress.blocked(now);
-        let (rewrites, is_shaped) = (egress.rewrites(), egress.is_shaped());
-        for _ in out.len() - before..room {
-            let Some(Dequeued { frame, len, mark }) = egress.dequeue(blocked, &mut self.store, now) else {
-                break;
-            };
-            if mark || rewrites {
-                egress.change(mark, self.store.charge(&frame), memory.bytes_mut(&frame, usize::from(len)));
-            }
-            if is_shaped {
-                blocked = egress.blocked(now);
-            }
-            out.push(Outgoing { frame, len });
-        }
-        if !egress.is_backlogged() && self.ingress[port].pfc_deadline() == Instant::NEVER {
+        egress.send(room, now, &mut self.store, memory, out);
+        if !egress.is_backlogged() && !self.may_tell(port) {
             self.work.set(port, false);
         }
     }
@@ -241,15 +249,34 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        for frame in frames {
-            if let Some(charge) = self.store.finish(&frame) {
-                self.egress[port].complete(&charge, &mut self.pools);
-                self.release(&charge, now);
-            } else {
-                self.ingress[port].pfc_sent();
-            }
-            memory.free(frame);
+        let mut frames = frames;
+        while let Some(charge) = self.complete_some(port, &mut frames, memory) {
+            self.examine(charge.port(), charge.priority(), now);
         }
+    }
+
+    /// Completes frames up to one whose group must be examined: that is given.
+    #[inline]
+    fn complete_some<M: Memory>(
+        &mut self,
+        port: usize,
+        frames: &mut impl Iterator<Item = FrameId>,
+        memory: &mut M,
+    ) -> Option<Charge> {
+        let egress = &mut self.egress[port];
+        for frame in frames {
+            let charge = self.store.finish(&frame);
+            memory.free(frame);
+            let Some(charge) = charge else {
+                self.ingress[port].pfc_sent();
+                continue;
+            };
+            egress.complete(&charge, &mut self.pools);
+            if self.ingress[charge.port()].release(&charge, &mut self.pools) {
+                return Some(charge);
+            }
+        }
+        None
     }
 
     /// Gives a frame's cells back to its group; its queue has given back its own.

@@ -41,6 +41,15 @@ impl Switch {
         }
     }
 
+    /// Whether `port` has, or will have, PFC to send if nothing else happens.
+    #[inline]
+    pub(crate) fn may_tell(&mut self, port: usize) -> bool {
+        if self.telling.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
+            self.telling.set(port, false);
+        }
+        self.telling.contains(port)
+    }
+
     /// The PFC frame that `port` must send now, if there is one, appended to `out`.
     #[cold]
     pub fn transmit_pfc<M: Memory>(
