@@ -198,8 +198,27 @@ impl Egress {
         }
     }
 
+    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
+    #[inline]
+    pub fn has_own(&self, charge: &Charge) -> bool {
+        let queue = &self.queues[charge.queue()];
+        queue.has_own(charge.cells())
+            && queue.is_plain()
+            && !charge.class.flooded
+            && charge.len <= self.longest_bytes
+    }
+
+    /// Charges such a frame and puts it at the end of its FIFO.
+    #[inline]
+    pub fn enqueue_own(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let queue = &mut self.queues[charge.queue()];
+        queue.charge_own(charge.cells());
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(charge.queue(), false));
+    }
+
     /// Charges a frame that fits and puts it at the end of its FIFO.
-    #[inline(always)] // once a frame, and nowhere else
+    #[inline]
     pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
         let q = charge.queue();
         let queue = &mut self.queues[q];

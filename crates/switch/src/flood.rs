@@ -72,6 +72,6 @@ impl Switch {
             let frame = arrival.take_frame();
             return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
         }
-        self.forward(arrival, out, now, memory);
+        self.forward_by_pools(arrival, out, now, memory);
     }
 }

@@ -123,7 +123,21 @@ impl Queue {
     /// A frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
-        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, flooded, pools)
+        self.has_own(cells) || self.admit_to_pool(cells, flooded, pools)
+    }
+
+    /// A frame of `cells` fits the guaranteed cells, and nothing but WRED has a say in it.
+    #[inline]
+    pub fn has_own(&self, cells: u32) -> bool {
+        self.used_cells + cells <= self.own_cells
+    }
+
+    /// Charges such a frame.
+    #[inline]
+    pub fn charge_own(&mut self, cells: u32) {
+        self.waiting_cells += cells;
+        self.used_cells += cells;
+        self.peak.lift(self.used_cells);
     }
 
     fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
@@ -136,9 +150,7 @@ impl Queue {
     /// Charges a frame that fits.
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
-        self.waiting_cells += cells;
-        self.used_cells += cells;
-        self.peak.lift(self.used_cells);
+        self.charge_own(cells);
         if self.used_cells > self.own_cells {
             self.charge_to_pool(cells, pools);
         }

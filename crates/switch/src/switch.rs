@@ -142,7 +142,14 @@ impl Switch {
     fn take<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
             Kind::To(out) => self.forward(arrival, out.into(), now, memory),
-            Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
+            _ => self.take_other(arrival, now, memory),
+        }
+    }
+
+    #[inline(never)]
+    fn take_other<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+        match arrival.kind {
+            Kind::To(out) | Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
             Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
             Kind::Data => self.flood(arrival, now, memory),
             Kind::Control => self.obey(arrival, now, memory),
@@ -166,9 +173,25 @@ impl Switch {
         self.awaiting.set(port, is_watched);
     }
 
-    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
+    /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing is left to decide.
     #[inline(always)] // the end of `take`
-    pub(crate) fn forward<M: Memory>(
+    fn forward<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, now: Instant, memory: &mut M) {
+        let charge = &arrival.charge;
+        let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
+        if !ingress.has_own(charge) || !egress.has_own(charge) {
+            return self.forward_by_pools(arrival, out, now, memory);
+        }
+        let must_examine = ingress.charge_own(charge);
+        egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
+        self.add_data(out);
+        if must_examine {
+            self.examine(arrival.charge.port(), arrival.charge.priority(), now);
+        }
+    }
+
+    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
+    #[inline(never)]
+    pub(crate) fn forward_by_pools<M: Memory>(
         &mut self,
         arrival: &mut Arrival,
         out: usize,

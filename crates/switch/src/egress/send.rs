@@ -35,41 +35,55 @@ impl Egress {
         let mut blocked = self.blocked(now);
         let one_by_one = self.is_shaped() || self.rewrites;
         let mut room = room as u32;
-        // A copy: what was just written, read together with what is beside it, waits for its store.
-        let mut backlogged = self.backlogged;
-        while room > 0 && self.in_flight_bytes < self.in_flight_limit_bytes {
+        // Copies: what was just written, read together with what is beside it, waits for its store.
+        let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
+        while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let ready = backlogged.without(blocked);
             if one_by_one || !ready.flooded().is_empty() {
+                self.note_sent(backlogged, in_flight_bytes);
                 if !self.send_one(ready, Way { store, memory, out, now }) {
                     break;
                 }
-                (backlogged, blocked) = (self.backlogged, self.blocked(now));
+                (backlogged, in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
+                blocked = self.blocked(now);
                 room -= 1;
                 continue;
             }
             let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
             let Some(q) = self.scheduler.pick(ready.known().bits(), len) else { break };
             let run = if self.queues[q & 7].is_plain() {
-                self.take_run(q, room, store, out)
+                self.take_run(q, room, in_flight_bytes, store, out)
             } else {
                 self.take_one((q, false), Way { store, memory, out, now })
             };
-            self.in_flight_bytes += run.bytes;
-            self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-            if self.queues[q & 7].waiting.is_empty() {
-                backlogged = backlogged.without(Fifos::of(q, false));
-                self.backlogged = backlogged;
-            }
-            self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
             room -= run.frames;
+            in_flight_bytes += run.bytes;
+            let is_last = self.queues[q & 7].waiting.is_empty();
+            backlogged = if is_last { backlogged.without(Fifos::of(q, false)) } else { backlogged };
+            self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
         }
+        self.note_sent(backlogged, in_flight_bytes);
+    }
+
+    /// What is backlogged, and with the kernel, after something was sent.
+    #[inline]
+    fn note_sent(&mut self, backlogged: Fifos, in_flight_bytes: u32) {
+        (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
+        self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
 
     /// Takes frames of a plain queue, at least one, as long as nobody else's turn comes.
     #[inline(always)] // once in `send`
-    fn take_run(&mut self, q: usize, room: u32, store: &Store, out: &mut Vec<Outgoing>) -> Run {
+    fn take_run(
+        &mut self,
+        q: usize,
+        room: u32,
+        in_flight_bytes: u32,
+        store: &Store,
+        out: &mut Vec<Outgoing>,
+    ) -> Run {
         let (frames, bytes) = self.scheduler.allowance(q);
-        let bytes_before_last = self.in_flight_limit_bytes - self.in_flight_bytes;
+        let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
         let queue = &mut self.queues[q & 7];
         let most = Most { frames: frames.min(room), bytes, bytes_before_last };
         let run = store.pop_run(&mut queue.waiting, &most, out);
@@ -92,12 +106,9 @@ impl Egress {
         }
         let now = way.now;
         let run = self.take_one((q, flooded), way);
-        self.in_flight_bytes += run.bytes;
-        self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
         let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        if fifo.is_empty() {
-            self.backlogged = self.backlogged.without(Fifos::of(q, flooded));
-        }
+        let is_last = if fifo.is_empty() { Fifos::of(q, flooded) } else { Fifos::EMPTY };
+        self.note_sent(self.backlogged.without(is_last), self.in_flight_bytes + run.bytes);
         self.scheduler.sent(q, run.frames, run.bytes, self.backlogged.queues().bits());
         self.take_rates(q, run.bytes as u16, now);
         true
