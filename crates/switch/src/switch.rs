@@ -268,11 +268,11 @@ impl Switch {
     pub fn complete_all<M: Memory>(
         &mut self,
         port: usize,
-        frames: impl Iterator<Item = FrameId>,
+        mut frames: impl Iterator<Item = FrameId>,
         now: Instant,
         memory: &mut M,
     ) {
-        let mut frames = frames;
+        // Where it is: an iterator that was just put together word by word and is moved in larger pieces waits for its stores.
         while let Some(charge) = self.complete_some(port, &mut frames, memory) {
             self.examine(charge.port(), charge.priority(), now);
         }
