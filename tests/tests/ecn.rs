@@ -185,7 +185,8 @@ struct Incast {
     typical_bps: f64,
     /// Part of the moments in which its queue was not empty.
     busy: f64,
-    /// Times that a sender was paused, both together, and the XOFF frames that this took.
+    /// Times that a sender was paused, both together, and the XOFF frames that this took; without those of the guard, which has nothing to do with
+    /// congestion.
     xoff_episodes: u64,
     xoff_frames: u64,
     marked: u64,
@@ -238,7 +239,8 @@ fn incast(ecn: bool) -> Result<Incast> {
     for sender in &senders {
         let port = port(&run.snapshot, &sender.name)?;
         xoff_episodes += port.groups[3].xoff_episodes;
-        xoff_frames += port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff_frames[3]);
+        xoff_frames +=
+            port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff_frames[3]) - port.pfc_guard_frames;
     }
     let worst = |of: fn(&Latency) -> u64| {
         let flows = run.report("receiver")?.received.iter();

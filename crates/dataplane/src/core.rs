@@ -22,6 +22,8 @@ use wire::set::Set64;
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
 /// No sleep is longer, so that nothing is ever forgotten for long.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
+/// The guard is told each so many turns what neighbours have taught the loop: within milliseconds.
+const REFRESH_TURNS: u64 = 256;
 /// How long a stopping loop lets its queues drain, and then again its last PFC frames.
 const DRAIN_NS: Nanos = 1_000_000_000;
 
@@ -147,7 +149,7 @@ impl<P: Port> Core<P> {
             }
             let moved = self.turn(now);
             if self.rest.asks(now) {
-                self.rest.note_core(now, waiter.others_had_core());
+                self.rest.note_core(now, waiter.core_taken_ns());
             }
             if moved {
                 self.rest.note_move(now);
@@ -176,6 +178,9 @@ impl<P: Port> Core<P> {
         self.hear_guard();
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.heartbeat.hear(self.turn.heard_ports());
+        if self.turns.is_multiple_of(REFRESH_TURNS) {
+            self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
+        }
         self.answer(now) || moved
     }
 

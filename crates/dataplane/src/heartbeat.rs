@@ -7,8 +7,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use switch::Instant;
 use switch::settings::MAX_PORTS;
+use switch::{Instant, Nanos};
 use wire::set::Set64;
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
@@ -33,6 +33,8 @@ pub struct Heartbeat {
     pulse: AtomicU64,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
+    /// How soon some neighbour must be told again of an XOFF that lasts.
+    refresh_ns: AtomicU64,
     /// The guard has left something.
     has_news: AtomicBool,
     ports: [Told; MAX_PORTS],
@@ -52,6 +54,7 @@ impl Default for Heartbeat {
         Self {
             pulse: AtomicU64::new(ASLEEP),
             heard: AtomicU64::new(0),
+            refresh_ns: AtomicU64::new(Nanos::MAX),
             has_news: AtomicBool::new(false),
             ports: std::array::from_fn(|_| Told::default()),
         }
@@ -69,6 +72,16 @@ impl Heartbeat {
     #[inline]
     pub(crate) fn hear(&self, ports: Set64) {
         self.heard.store(ports.bits(), Relaxed);
+    }
+
+    /// XOFF is repeated after so long: as settings have it, or as neighbours have taught the loop.
+    pub(crate) fn leave_refresh(&self, nanos: Nanos) {
+        self.refresh_ns.store(nanos, Relaxed);
+    }
+
+    /// XOFF is repeated after so long, or sooner where settings that the loop does not know yet say so.
+    pub fn refresh_ns(&self) -> Nanos {
+        self.refresh_ns.load(Relaxed)
     }
 
     /// Frames have come in on this port: it has a neighbour.

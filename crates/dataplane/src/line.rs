@@ -138,7 +138,7 @@ impl<P: Port> Line<P> {
             }
             let moved = self.turn(memory, now);
             if self.rest.asks(now) {
-                self.rest.note_core(now, waiter.others_had_core());
+                self.rest.note_core(now, waiter.core_taken_ns());
             }
             if moved {
                 self.rest.note_move(now);

@@ -264,8 +264,9 @@ impl<'a> Replay<'a> {
 
     fn turn(&mut self) -> Result<(), Error> {
         self.now = Instant(self.rest.try_get_u64_le()?);
-        let events = self.stage.as_mut().ok_or_else(no_checkpoint)?.switch.drain_events();
-        self.events.extend(events);
+        let switch = &mut self.stage.as_mut().ok_or_else(no_checkpoint)?.switch;
+        self.events.extend(switch.drain_events());
+        switch.begin_turn(self.now);
         self.totals.turns += 1;
         self.totals.to = self.now;
         Ok(())

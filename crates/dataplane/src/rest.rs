@@ -7,9 +7,10 @@
 //! would delay each frame by some 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an
 //! ordinary weight, since whoever wants the core may carry its frames.
 //!
-//! That the core is its own it takes from its turns: where more than a millisecond lies between two of them, and another thread
-//! had the core meanwhile, others want it, and for the next 200 ms it is as on a busy one; for twice as long each time that they
-//! want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
+//! That the core is its own it takes from its turns: where more than a millisecond lies between two of them, and other threads
+//! had the core for half of that, they want it, and for the next 200 ms it is as on a busy one; for twice as long each time that
+//! they want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
+//! (The guard has each core for some microseconds of each millisecond.)
 //! Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
@@ -77,7 +78,7 @@ impl Rest {
         self.is_late |= nanos > HELD_UP_NS;
     }
 
-    /// It wants to know whether others had the core since it last asked: now and then, and after a turn that began late.
+    /// It wants to know for how long others had the core since it last asked: now and then, and after a turn that began late.
     #[inline]
     pub fn asks(&self, now: Instant) -> bool {
         self.is_late || now.since(self.period_began) >= PERIOD_NS
@@ -85,8 +86,8 @@ impl Rest {
 
     /// The answer.
     #[cold]
-    pub fn note_core(&mut self, now: Instant, others_had_it: bool) {
-        if self.is_late && others_had_it {
+    pub fn note_core(&mut self, now: Instant, taken_ns: Nanos) {
+        if self.is_late && taken_ns > HELD_UP_NS / 2 {
             self.note_others(now);
         }
         self.is_late = false;
@@ -144,7 +145,7 @@ mod tests {
     fn turn(rest: &mut Rest, now: Instant, nanos: Nanos) {
         rest.note_turn(nanos);
         if rest.asks(now) {
-            rest.note_core(now, true);
+            rest.note_core(now, nanos);
         }
     }
 
@@ -211,7 +212,7 @@ mod tests {
         assert!(rest.looks_long());
         rest.note_turn(10 * HELD_UP_NS);
         assert!(rest.asks(now));
-        rest.note_core(now, false);
+        rest.note_core(now, HELD_UP_NS / 2);
         assert!(rest.looks_long(), "the machine stood still, and nobody else wanted the core");
         let held_up_at = now;
         turn(&mut rest, now, HELD_UP_NS + 1);

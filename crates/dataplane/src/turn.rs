@@ -130,6 +130,7 @@ impl Turn {
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
+        switch.begin_turn(now);
         let mut moved = false;
         let places = self.order.ports;
         for place in 0..places {

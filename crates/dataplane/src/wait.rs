@@ -15,9 +15,10 @@ pub trait Wait {
     /// From now on the loop is to have the highest weight on its core, or an ordinary one.
     fn set_weight(&mut self, _highest: bool) {}
 
-    /// Whether another thread had the loop's core, though the loop wanted it, since this was last asked.
-    fn others_had_core(&mut self) -> bool {
-        true
+    /// For how long other threads had the loop's core, though the loop wanted it, since this was last asked; as long as can be where
+    /// that is not known.
+    fn core_taken_ns(&mut self) -> Nanos {
+        Nanos::MAX
     }
 
     /// Sleeps for at most `timeout_ns`. True if a port or a waker ended the sleep.

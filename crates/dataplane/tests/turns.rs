@@ -326,3 +326,27 @@ fn what_a_guard_told_is_taken_back() {
     assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
     assert_eq!(lab.heartbeat.pulse(), Pulse::Turned(lab.now));
 }
+
+/// A neighbour reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it has shown that, the guard
+/// knows it, too. Frames that may have come in before the pause show nothing: the loop stood still.
+#[test]
+fn what_a_neighbour_teaches_the_loop_the_guard_knows() {
+    const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(260);
+    assert_eq!(lab.heartbeat.refresh_ns(), REFRESH_NS);
+    lab.wires[0].inject(frame(mac(1), mac(0), 3));
+    lab.now = lab.now + 800_000;
+    lab.turns(300);
+    assert_eq!(lab.heartbeat.refresh_ns(), REFRESH_NS, "it may have been on its way");
+    lab.turns(200);
+    let told = lab.seen(0).len();
+    lab.wires[0].inject(frame(mac(1), mac(0), 3));
+    lab.turns(2);
+    assert!(told > 0 && !lab.seen(0).is_empty(), "it was told again");
+    lab.turns(300);
+    assert!((168_000..600_000).contains(&lab.heartbeat.refresh_ns()), "{}", lab.heartbeat.refresh_ns());
+    assert_eq!(lab.snapshot().ports[0].pfc_guard_frames, 0);
+}

@@ -26,7 +26,7 @@ use crate::show::{self, View};
 use crate::socket::Daemon;
 
 /// The first line of a recording, after decompression.
-const TITLE: &[u8] = b"sluice recording 2\n";
+const TITLE: &[u8] = b"sluice recording 3\n";
 /// A file may be decompressed to so much: the most that a daemon keeps.
 const MOST_BYTES: u64 = 64 << 30;
 

@@ -71,7 +71,7 @@ struct Sentry {
 #[derive(Debug)]
 struct Words {
     ports: Vec<Post>,
-    /// Told again after so long, at the latest.
+    /// Told again after so long, or sooner where neighbours have taught the loop so ([`Heartbeat::refresh_ns`]).
     refresh_ns: Nanos,
 }
 
@@ -225,10 +225,11 @@ fn watch(
             let pulse = watched.heartbeat.pulse();
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
             let frames_wait = || watched.is_waited_for(frames.wait(0));
-            if vigil.look(pulse, frames_wait, words.refresh_ns, clock()) {
+            let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
+            if vigil.look(pulse, frames_wait, refresh_ns, clock()) {
                 stand_in(&words, watched.pauses, switching, clock);
             }
-            next_look = next_look.min(vigil.next_look(pulse, words.refresh_ns));
+            next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
         }
         match next_look {
             NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(nanos)),

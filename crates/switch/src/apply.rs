@@ -64,6 +64,7 @@ impl Switch {
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
+            turns: [None; 2],
             removed: RemovedPorts::default(),
             settings: settings.clone(),
         };

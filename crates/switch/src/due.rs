@@ -10,6 +10,12 @@ use crate::switch::Switch;
 use crate::time::Instant;
 
 impl Switch {
+    /// A turn begins, in which everything is taken that has come in.
+    #[inline]
+    pub fn begin_turn(&mut self, now: Instant) {
+        self.turns = [Some(now), self.turns[0]];
+    }
+
     /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
     pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
         if now >= self.due_at || !self.awaiting.is_empty() {

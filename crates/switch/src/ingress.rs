@@ -19,7 +19,7 @@ use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
 };
 use crate::store::Charge;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use crate::watermark::Mark;
 use serde::{Deserialize, Serialize};
 use wire::mac::MacAddr;
@@ -81,9 +81,9 @@ impl Ingress {
         &self.classifier
     }
 
-    /// Counts a data frame that came in. True: it came in spite of XOFF, and the neighbour must be told again.
+    /// Counts a data frame that came in. True: it came in spite of XOFF.
     #[inline]
-    pub fn receive(&mut self, arrival: &Arrival, now: Instant) -> bool {
+    pub fn receive(&mut self, arrival: &Arrival) -> bool {
         let priority = arrival.charge.priority();
         let group = &mut self.groups[priority];
         group.count_received(arrival.charge.len);
@@ -93,7 +93,12 @@ impl Ingress {
             DropLevel::Yellow => self.coloured[0] += 1,
             DropLevel::Red => self.coloured[1] += 1,
         }
-        is_xoff && self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, now)
+        is_xoff
+    }
+
+    /// A frame came in spite of XOFF, at this time or later. True: the neighbour must be told again.
+    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+        self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, at)
     }
 
     /// Counts a frame that came in and that no bridge forwards.
@@ -308,6 +313,11 @@ impl Ingress {
         }
     }
 
+    /// How soon the neighbour must be told again of an XOFF that lasts; nothing where it is told nothing.
+    pub fn refresh_ns(&self) -> Option<Nanos> {
+        self.sends_pfc.then(|| self.pfc.refresh_ns())
+    }
+
     /// Writes the PFC, or PAUSE, frame that is due.
     pub fn send_pfc(&mut self, frame: &mut [u8; pause::FRAME_BYTES], now: Instant) {
         match self.pfc.send(now) {
@@ -421,6 +431,7 @@ impl Ingress {
         out.input_dropped = Count::sum(&self.drops);
         self.flooded.snapshot(out);
         out.pfc_sent = self.pfc.count();
+        out.pfc_guard_frames = self.pfc.guard_frames();
         out.pause_sent_frames = self.pfc.pause_frames();
         out.rx_ring_episodes = self.rx_rings.episodes();
     }

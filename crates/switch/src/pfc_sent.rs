@@ -6,8 +6,8 @@
 //!   loop that comes late. The pause time is reckoned at the fastest speed at which the neighbour may read our quanta: that of the
 //!   link, or of the port, whichever is more.
 //! - A frame of a priority in XOFF that comes in when the neighbour must have heard long since ([`PortSettings::response_ns`]) says
-//!   that it reads our quanta faster still: XOFF is repeated at once, and from then on, until nothing is in XOFF, after half of
-//!   the time that the pause seems to have lasted.
+//!   that it reads our quanta faster still: XOFF is repeated at once, and from then on after half of the time that the pause seems
+//!   to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
 //! - XON is repeated once, should the first have been lost.
 //! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
 //!   ([`crate::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
@@ -28,6 +28,8 @@ use wire::set::Set8;
 const XON_AGAIN_NS: Nanos = 1_000_000;
 /// Frames of PFC that may be on their way out of a port at once, should its state change again and again meanwhile.
 pub const MAX_IN_FLIGHT: u8 = 4;
+/// What a neighbour has taught us of its pauses is kept for so long.
+const LESSON_NS: Nanos = 10_000_000_000;
 /// However fast a neighbour reads quanta, XOFF is not repeated more often.
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
@@ -85,9 +87,13 @@ pub struct PfcSender {
     sent_at: Instant,
     /// When XOFF, or XON, is to be repeated.
     repeat_at: Instant,
-    /// As in `timing`, or what the neighbour has taught us since something is in XOFF.
+    /// As in `timing`, or what the neighbour has taught us.
     refresh_ns: Nanos,
+    /// When it did so last.
+    taught_at: Instant,
     count: PfcCount,
+    /// Frames of `count` that a guard sent for us.
+    guard_frames: u64,
     pause_frames: u64,
 }
 
@@ -104,7 +110,9 @@ impl PfcSender {
             sent_at: Instant::default(),
             repeat_at: Instant::NEVER,
             refresh_ns: timing.refresh_ns,
+            taught_at: Instant::default(),
             count: PfcCount::default(),
+            guard_frames: 0,
             pause_frames: 0,
         }
     }
@@ -139,21 +147,22 @@ impl PfcSender {
         self.xoff.set(priority, xoff);
     }
 
-    /// A frame of a priority that is in XOFF came in.
+    /// A frame of a priority that is in XOFF came in, at this time or later.
     /// True: the neighbour must be told again.
-    pub fn insist(&mut self, priority: usize, now: Instant) -> bool {
-        let pause_ns = now.since(self.sent_at);
+    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+        let pause_ns = at.since(self.sent_at);
         let deaf = self.announced.contains(priority) && pause_ns > self.timing.response_ns;
         if deaf {
             self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
-            self.repeat_at = self.repeat_at.min(now);
+            self.taught_at = at;
+            self.repeat_at = self.repeat_at.min(at);
         }
         deaf
     }
 
     /// Somebody else sent `frames` PFC frames for us, the last one at `at`, with the pause time for `priorities`.
     pub fn told_by_guard(&mut self, priorities: Set8, frames: u64, at: Instant) {
-        self.count.frames += frames;
+        (self.count.frames, self.guard_frames) = (self.count.frames + frames, self.guard_frames + frames);
         priorities.into_iter().for_each(|p| self.count.xoff_frames[p] += frames);
         self.announced = self.announced.with(priorities);
         self.sent_at = self.sent_at.max(at);
@@ -222,7 +231,7 @@ impl PfcSender {
             std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
         (self.announced, self.xon_again) = (self.xoff, released);
         (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
-        if self.xoff.is_empty() {
+        if self.xoff.is_empty() && now.since(self.taught_at) >= LESSON_NS {
             self.refresh_ns = self.timing.refresh_ns;
         }
         let refresh_at = if self.xoff.is_empty() { Instant::NEVER } else { now + self.refresh_ns };
@@ -240,6 +249,16 @@ impl PfcSender {
     /// PFC frames sent.
     pub fn count(&self) -> PfcCount {
         self.count
+    }
+
+    /// How long after an XOFF the next one is due, as long as it lasts.
+    pub fn refresh_ns(&self) -> Nanos {
+        self.refresh_ns
+    }
+
+    /// PFC frames that a guard sent for us; [`count`](Self::count) has them, too.
+    pub fn guard_frames(&self) -> u64 {
+        self.guard_frames
     }
 
     /// PAUSE frames sent.
@@ -304,8 +323,17 @@ mod tests {
         sender.set(3, false);
         assert!(send(&mut sender, 1_600_000) && send(&mut sender, 2_600_000), "XON, twice");
         sender.set(3, true);
-        assert!(send(&mut sender, 3_000_000) && !send(&mut sender, 12_999_999), "and all begins anew");
-        assert!(send(&mut sender, 13_000_000));
+        assert!(
+            send(&mut sender, 3_000_000) && !send(&mut sender, 3_499_999) && send(&mut sender, 3_500_000),
+            "it is remembered …"
+        );
+        let forgets = 1_000_000 + LESSON_NS;
+        sender.set(3, false);
+        assert!(send(&mut sender, forgets) && send(&mut sender, forgets + XON_AGAIN_NS));
+        sender.set(3, true);
+        let anew = forgets + 2_000_000;
+        assert!(send(&mut sender, anew) && !send(&mut sender, anew + 9_999_999), "… for ten seconds");
+        assert!(send(&mut sender, anew + 10_000_000));
     }
 
     /// The old neighbour was paused; the new one is told at once of what lasts, and nothing of what is over.
@@ -356,8 +384,8 @@ mod tests {
         let pfc = pfc(sender.send(Instant(1001)));
         assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
         assert_eq!(
-            (sender.count().frames, sender.count().xoff_frames[3], sender.count().xoff_frames[4]),
-            (6, 5, 6)
+            (sender.count().frames, sender.guard_frames(), sender.count().xoff_frames),
+            (6, 5, [0, 0, 0, 5, 6, 0, 0, 0])
         );
     }
 

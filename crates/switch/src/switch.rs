@@ -67,6 +67,8 @@ pub struct Switch {
     /// Ports whose watchdog must look each turn.
     pub(crate) awaiting: Set64,
     pub(crate) pfc_rates: PfcRates,
+    /// When this turn began, and the one before; nothing where nobody says so, and frames come in when they are received.
+    pub(crate) turns: [Option<Instant>; 2],
     /// What ports counted whose place others have now.
     pub(crate) removed: RemovedPorts,
     /// What is set now.
@@ -126,8 +128,8 @@ impl Switch {
             return;
         }
         let port = arrival.charge.port();
-        if self.ingress[port].receive(arrival, now) {
-            self.add_work(Set64::of(port));
+        if self.ingress[port].receive(arrival) {
+            self.insist(port, arrival.charge.priority(), now);
         }
         self.bridge.learn(arrival.src, port, now);
         if !arrival.dst.is_group()

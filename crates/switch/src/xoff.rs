@@ -12,7 +12,7 @@ use crate::group::Change;
 use crate::memory::Memory;
 use crate::settings::PRIORITIES;
 use crate::switch::Switch;
-use crate::time::Instant;
+use crate::time::{Instant, Nanos};
 use wire::pause;
 use wire::set::Set64;
 
@@ -68,6 +68,20 @@ impl Switch {
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
         self.store.lend_own(&frame);
         out.push(Outgoing { frame, len: pause::FRAME_BYTES as u16 });
+    }
+
+    /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
+    #[cold]
+    pub(crate) fn insist(&mut self, port: usize, priority: usize, now: Instant) {
+        if self.ingress[port].insist(priority, self.turns[1].unwrap_or(now)) {
+            self.add_work(Set64::of(port));
+        }
+    }
+
+    /// How soon some neighbour must be told again of an XOFF that lasts.
+    pub fn shortest_refresh_ns(&self) -> Nanos {
+        let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
+        told.min().unwrap_or(Nanos::MAX)
     }
 
     /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now

@@ -3,8 +3,10 @@
 //! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the frames it loses by that. So
 //! wait only while no port has frames outstanding.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
@@ -13,7 +15,6 @@ use dataplane::{Port, Wait};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeSpec;
 use nix::unistd::Pid;
 use switch::Nanos;
@@ -29,8 +30,10 @@ pub struct Waiter {
     fds: Vec<libc::pollfd>,
     /// How the thread is scheduled with an ordinary weight, and with the highest.
     scheduling: Option<[Scheduling; 2]>,
-    /// How often the thread had been taken off its core when that was last asked.
-    preemptions: i64,
+    /// Where the kernel says for how long the thread has waited for its core; opened by that thread.
+    waits: Option<File>,
+    /// What that said when it was last asked.
+    waited_ns: Nanos,
 }
 
 /// What other threads end a [`Waiter`]'s sleep by.
@@ -57,7 +60,7 @@ impl Waiter {
     pub fn new() -> io::Result<Waiter> {
         let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
         let fds = vec![readable(event.as_raw_fd())];
-        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, preemptions: 0 })
+        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, waits: None, waited_ns: 0 })
     }
 
     /// From now on the loop is scheduled as the first says where it is to have an ordinary weight, and as the second says where it is to
@@ -69,6 +72,19 @@ impl Waiter {
     /// What wakes this waiter from any thread, now or when it next sleeps.
     pub fn waker(&self) -> Waker {
         Arc::clone(&self.call).into()
+    }
+}
+
+impl Waiter {
+    /// For how long the thread, ready to run, has waited for its core: the second number of its schedstat
+    /// (Documentation/scheduler/sched-stats.rst). Nothing where the kernel does not count it.
+    fn waited_ns(&mut self) -> Option<Nanos> {
+        if self.waits.is_none() {
+            self.waits = File::open("/proc/thread-self/schedstat").ok();
+        }
+        let mut text = [0; 64];
+        let len = self.waits.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..len]).ok()?.split_whitespace().nth(1)?.parse().ok()
     }
 }
 
@@ -88,10 +104,9 @@ impl Wait for Waiter {
         }
     }
 
-    fn others_had_core(&mut self) -> bool {
-        let Ok(usage) = getrusage(UsageWho::RUSAGE_THREAD) else { return true };
-        let before = std::mem::replace(&mut self.preemptions, usage.involuntary_context_switches());
-        self.preemptions > before
+    fn core_taken_ns(&mut self) -> Nanos {
+        let Some(waited_ns) = self.waited_ns() else { return Nanos::MAX };
+        waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
     }
 
     /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
@@ -231,7 +246,7 @@ mod tests {
         let asking = std::thread::spawn(|| {
             set_affinity(0).unwrap();
             let mut waiter = Waiter::new().unwrap();
-            while !waiter.others_had_core() {}
+            while waiter.core_taken_ns() == 0 {}
         });
         asking.join().unwrap();
         is_known.store(true, Relaxed);

@@ -9,6 +9,7 @@ pub fn table(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",
         "PFC sent\nframes",
+        "by the guard\nframes",
         "PFC received\nframes",
         "Malformed\nframes",
         "PAUSE sent\nframes",
@@ -21,6 +22,7 @@ pub fn table(snapshot: &Snapshot) -> String {
         ports.add_row([
             port.name.clone(),
             grouped(count(&port.pfc_sent).frames),
+            grouped(port.pfc_guard_frames),
             grouped(count(&port.pfc_received).frames),
             grouped(port.pfc_malformed_frames),
             grouped(port.pause_sent_frames),

@@ -70,6 +70,8 @@ pub struct PortSnapshot {
     pub pfc_malformed_frames: u64,
     /// 802.3x PAUSE frames that came in; obeyed where `flow_control` says so.
     pub pause_received_frames: u64,
+    /// Of `pfc_sent`, the frames that the guard sent while the loop stood still.
+    pub pfc_guard_frames: u64,
     /// 802.3x PAUSE frames that went out.
     pub pause_sent_frames: u64,
     /// The neighbour has paused the whole link by 802.3x PAUSE.

@@ -81,6 +81,11 @@ pub const METRICS: &[Metric<Port>] = &[
         "Frames of ethertype 0x8808 that are neither PFC nor PAUSE.",
         |port| Some(port.pfc_malformed_frames.into()),
     ),
+    counter(
+        "sluice_port_pfc_guard_frames",
+        "Of the PFC frames that went out, those that the guard sent while the loop stood still.",
+        |port| Some(port.pfc_guard_frames.into()),
+    ),
     counter("sluice_port_pause_received_frames", "802.3x PAUSE frames that came in.", |port| {
         Some(port.pause_received_frames.into())
     }),
