@@ -271,7 +271,7 @@ impl Egress {
         }
     }
 
-    /// Releases a frame that `dequeue` gave out and that will never leave.
+    /// Releases a frame that `send` gave out and that will never leave.
     pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.drop_queued(DropReason::PortDown, charge, pools);
@@ -382,7 +382,7 @@ impl Egress {
         busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
     }
 
-    /// When `dequeue` may give something though nothing happens before: the line and the rates of some queue are free, or a
+    /// When `send` may give something though nothing happens before: the line and the rates of some queue are free, or a
     /// pause ends. [`Instant::NEVER`]: nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         if self.backlogged.is_empty() || self.on_hold {
