@@ -1,4 +1,4 @@
-//! Settings applied to a running switch, all together.
+//! Settings: those that a switch begins with, and others applied while it runs, all together.
 //!
 //! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged; what is reserved, shared
 //! or guaranteed of them is worked out anew from the new sizes, so a group or a queue may be over its limit until enough
@@ -9,13 +9,80 @@
 //! leave with the tags that they were given. Ports that are new, or no longer there, are [`crate::places`]' matter.
 //! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
 
+use crate::bridge::Bridge;
+use crate::cells::CellSize;
+use crate::counters::RemovedPorts;
+use crate::egress::Egress;
+use crate::event::Events;
+use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
+use crate::memory::FrameRoom;
+use crate::pfc_rates::PfcRates;
+use crate::pool::Pools;
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
+use crate::store::Store;
 use crate::switch::Switch;
 use crate::time::Instant;
 use crate::vlan::Vlans;
+use wire::mac::MacAddr;
+use wire::set::Set64;
 
 impl Switch {
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
+    /// the start). Port i sends PFC from `macs[i]`.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
+    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
+        let count = settings.ports.len();
+        assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
+        let ingress = settings.ports.iter().zip(macs);
+        let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
+        let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
+        let mut switch = Self {
+            ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
+            egress: egress
+                .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
+                .collect(),
+            pools: Pools::new(&settings.buffer),
+            store: Store::new(memory_frames),
+            cell: CellSize::new(settings.buffer.cell_bytes),
+            bridge: Bridge::new(&settings.bridge),
+            vlans: Vlans::of(&settings.ports),
+            frame_room: FrameRoom::MOST,
+            unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
+            multicast_to_queue: settings.bridge.multicast_to_queue,
+            up: present.collect(),
+            work: Set64::EMPTY,
+            telling: Set64::EMPTY,
+            fresh: Set64::EMPTY,
+            watched: Set64::EMPTY,
+            events: Events::new(),
+            next_alarms: Instant::NEVER,
+            flood_copies: 0,
+            flood_limited: Set64::EMPTY,
+            due_at: Instant::default(),
+            awaiting: Set64::EMPTY,
+            pfc_rates: PfcRates::new(count),
+            turns: [None; 2],
+            removed: RemovedPorts::default(),
+            settings: settings.clone(),
+        };
+        switch.set_static_addresses(&settings.ports);
+        switch.set_alarms();
+        switch
+    }
+
+    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
+    pub fn set_frame_room(&mut self, room: FrameRoom) {
+        self.frame_room = room;
+    }
+
+    /// What memory has room for.
+    pub fn frame_room(&self) -> FrameRoom {
+        self.frame_room
+    }
+
     /// Other settings from now on.
     ///
     /// # Panics
@@ -54,7 +121,8 @@ impl Switch {
         if other_alarms {
             self.set_alarms();
         }
-        self.work = self.work.with(self.up); // PFC to tell, or a pause that has ended
+        // PFC to tell, or a pause that has ended
+        (self.work, self.telling) = (self.work.with(self.up), self.telling.with(self.up));
     }
 
     /// Where a port has other VLANs than before, what was learned was of those it had.

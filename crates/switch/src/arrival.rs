@@ -11,7 +11,7 @@ use crate::counters::DropReason;
 use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Received};
 use crate::store::Charge;
-use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL};
+use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL, NO_TAG};
 use wire::ip::{DsField, Ecn};
 
 /// A frame that came in, and what its headers say.
@@ -79,6 +79,12 @@ impl Arrival {
         Self { frame, charge, kind, ecn, dst, src }
     }
 
+    /// Takes the frame's token, which can be done once.
+    #[inline]
+    pub(crate) fn take_frame(&mut self) -> FrameId {
+        std::mem::replace(&mut self.frame, FrameId::TAKEN)
+    }
+
     /// What it is treated as.
     #[inline]
     pub fn class(&self) -> Class {
@@ -103,7 +109,7 @@ impl Looker {
 }
 
 /// In place of what a header says that cannot be read.
-const NO_FIELDS: Fields = Fields { dst: 0, src: 0, ethertype: 0, pcp_and_dei: None, payload_offset: 0 };
+const NO_FIELDS: Fields = Fields { dst: 0, src: 0, ethertype: 0, pcp_and_dei: NO_TAG, payload_offset: 0 };
 
 /// The source's group bit, in the number of an address.
 const GROUP: u64 = 1 << 40;

@@ -179,17 +179,18 @@ impl Bridge {
     /// Notes that `address` was seen on `port`.
     #[inline]
     pub fn learn(&mut self, address: Address, port: usize, now: Instant) {
-        let entry = Entry { address, seen_tick: tick_of(now.0), port: port as u32 };
+        let (seen_tick, port) = (tick_of(now.0), port as u32);
         let home = self.slot_of(address);
         // Nearly every frame comes from where the last one of its sender came from, less than a tick ago.
-        if self.slots[home] != entry {
-            self.note(entry, home);
+        if self.slots[home] != (Entry { address, seen_tick, port }) {
+            self.note(address, seen_tick, port, home);
         }
     }
 
     /// Makes an entry, or renews it; `home` is its first slot.
     #[inline(never)]
-    fn note(&mut self, entry: Entry, home: usize) {
+    fn note(&mut self, address: Address, seen_tick: u32, port: u32, home: usize) {
+        let entry = Entry { address, seen_tick, port };
         let mut index = home;
         for _ in 0..MAX_PROBES {
             let slot = &mut self.slots[index];
@@ -281,7 +282,7 @@ impl Bridge {
                 if is_full && let Some(index) = chain.find(learned) {
                     self.remove(index);
                 }
-                self.note(entry, home);
+                self.note(address, STATIC, port as u32, home);
             }
         }
     }

@@ -24,6 +24,7 @@ use crate::fifo::Fifos;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
+use wire::ethernet::NO_TAG;
 use wire::ip::DsField;
 use wire::set::Set8;
 use wire::tunnel;
@@ -45,10 +46,8 @@ pub struct Class {
 /// One port's classifier: the answers for every input, worked out beforehand.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Classifier {
-    /// Frames without tag.
-    untagged: Class,
-    /// Frames with a tag, by PCP · 2 + DEI.
-    tagged: [Class; 2 * PRIORITIES],
+    /// By PCP · 2 + DEI of the frame's tag; the last: without a tag.
+    by_tag: [Class; NO_TAG as usize + 1],
     packets: Packets,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
@@ -69,7 +68,10 @@ impl Classifier {
     /// The classifier of a port with these settings.
     pub fn new(settings: &ClassifySettings) -> Self {
         let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
-        let tagged = std::array::from_fn(|n| {
+        let by_tag = std::array::from_fn(|n| {
+            if n == usize::from(NO_TAG) {
+                return of_port;
+            }
             let (pcp, dei) = (n / 2, n % 2 == 1);
             let class = match settings.trust {
                 Trust::Dot1p | Trust::TunnelDot1p => {
@@ -89,52 +91,37 @@ impl Classifier {
             Trust::TunnelDot1p => Packets::Tunnel,
             Trust::Dot1p | Trust::None => Packets::Ignored,
         };
-        Self {
-            untagged: of_port,
-            tagged,
-            packets,
-            policy: settings.policy,
-            dei_drop_level: settings.dei_drop_level,
-        }
+        Self { by_tag, packets, policy: settings.policy, dei_drop_level: settings.dei_drop_level }
     }
 
-    /// The class of a frame whose outer tag has this PCP · 2 + DEI, if it has a tag.
+    /// The class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`]: it has none.
     #[inline]
-    pub fn by_tag(&self, pcp_and_dei: Option<u8>) -> Class {
-        match pcp_and_dei {
-            Some(tag) => self.tagged[usize::from(tag & 15)],
-            None => self.untagged,
-        }
+    pub fn by_tag(&self, pcp_and_dei: u8) -> Class {
+        self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
     }
 
     /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
     /// the frame's `bytes` the packet has its DSCP.
     #[inline]
-    pub fn by_packet(
-        &self,
-        dscp: u8,
-        pcp_and_dei: Option<u8>,
-        bytes: &[u8],
-        field: DsField,
-    ) -> Option<Class> {
+    pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<Class> {
         let class = match &self.packets {
             Packets::Ignored => return None,
             Packets::Tunnel => return self.by_tunnel(bytes, field),
             Packets::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
         };
         Some(match pcp_and_dei {
-            Some(tag) => {
+            NO_TAG => class,
+            tag => {
                 let tag = (usize::from(tag >> 1), tag & 1 != 0);
                 with_tag(class, tag, &self.policy, self.dei_drop_level)
             }
-            None => class,
         })
     }
 
     #[cold]
     fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<Class> {
         let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
-        Some(self.by_tag(Some(tag)))
+        Some(self.by_tag(tag))
     }
 }
 
@@ -170,7 +157,7 @@ pub fn fifos_of_priorities(
         Packets::Dscp(classes) => &classes[..],
         Packets::Ignored | Packets::Tunnel => &[],
     };
-    for class in classifier.tagged.iter().chain([&classifier.untagged]).chain(by_dscp) {
+    for class in classifier.by_tag.iter().chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
     }
     std::array::from_fn(|priority| {
@@ -223,7 +210,7 @@ mod tests {
 
     fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
         let header = Header::parse(frame).expect("a whole header");
-        let tag = header.outer.map(|tag| tag.pcp * 2 + u8::from(tag.dei));
+        let tag = header.outer.map_or(NO_TAG, |tag| tag.pcp * 2 + u8::from(tag.dei));
         let classifier = Classifier::new(settings);
         let field = DsField::find_at(frame, header.ethertype, header.payload_offset as u8);
         let by_packet =

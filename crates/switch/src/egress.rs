@@ -14,7 +14,6 @@ use crate::link_pause::LinkPause;
 use crate::pfc_received::Pauses;
 use crate::pool::Pools;
 use crate::queue::Queue;
-use crate::rewrite;
 use crate::schedule::Scheduler;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::shaper::Shaper;
@@ -28,7 +27,11 @@ use wire::pause::{self, Control};
 use wire::set::Set8;
 
 mod report;
+mod send;
+mod settings;
 mod storms;
+
+use settings::{honoured, line, obeys_pause, shaped, stopped_by_pauses};
 
 /// Queues that keep a rate together.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,17 +51,6 @@ struct TooLong {
     frames: u64,
     /// No sooner than this.
     tell_at: Instant,
-}
-
-/// A frame that may leave now.
-#[derive(Debug)]
-pub struct Dequeued {
-    /// The frame.
-    pub frame: FrameId,
-    /// Its length in bytes.
-    pub len: u16,
-    /// It is to be marked, if its sender understands marks.
-    pub mark: bool,
 }
 
 /// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
@@ -81,12 +73,12 @@ pub struct Egress {
     scheduler: Scheduler,
     /// Groups and queues with a rate of their own.
     shaped: Vec<Shaped>,
-    /// What the neighbour has paused.
-    pauses: Pauses,
     /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
+    /// What the neighbour has paused.
+    pauses: Pauses,
     /// FIFOs of which the watchdog drops everything.
     dropping: Fifos,
     /// Flooded frames that wait, by queue, and the queues whose turn that is.
@@ -206,15 +198,49 @@ impl Egress {
         }
     }
 
+    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
+    #[inline]
+    pub fn has_own(&self, charge: &Charge) -> bool {
+        let queue = &self.queues[charge.queue()];
+        queue.has_own(charge.cells())
+            && queue.is_plain()
+            && !charge.class.flooded
+            && charge.len <= self.longest_bytes
+    }
+
+    /// Charges such a frame and puts it at the end of its FIFO.
+    #[inline]
+    pub fn enqueue_own(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let queue = &mut self.queues[charge.queue()];
+        queue.charge_own(charge.cells());
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(charge.queue(), false));
+    }
+
     /// Charges a frame that fits and puts it at the end of its FIFO.
-    #[inline(always)] // once a frame, and nowhere else
+    #[inline]
     pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
-        let (q, flooded) = (charge.queue(), charge.class.flooded);
+        let q = charge.queue();
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
-        let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
-        store.push(fifo, frame, charge);
-        self.backlogged = self.backlogged.with(Fifos::of(q, flooded));
+        if charge.class.flooded {
+            return self.enqueue_flooded(frame, charge, store);
+        }
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, false));
+    }
+
+    #[cold]
+    fn enqueue_flooded(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let q = charge.queue();
+        store.push(&mut self.flooded[q], frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, true));
+    }
+
+    /// Whether `blocked` may change with each frame that leaves.
+    #[inline]
+    fn is_shaped(&self) -> bool {
+        self.shaper.has_rate() || !self.shaped.is_empty()
     }
 
     /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
@@ -224,83 +250,6 @@ impl Egress {
             return Fifos::ALL;
         }
         self.paused_fifos(now).with(Fifos::both(self.over_rate(now)))
-    }
-
-    /// Takes the next frame that may leave now; `blocked` FIFOs do not send.
-    #[inline]
-    pub fn dequeue(&mut self, blocked: Fifos, store: &mut Store, now: Instant) -> Option<Dequeued> {
-        if self.in_flight_bytes >= self.in_flight_limit_bytes {
-            return None;
-        }
-        let (queues, slots) = (&self.queues, &*store);
-        // A copy: a byte that was just written, read as part of a word, waits for its store.
-        let mut backlogged = self.backlogged;
-        let ready = backlogged.without(blocked);
-        let (q, flooded) = if ready.flooded().is_empty() {
-            let len = |q: usize| slots.front_len(&queues[q & 7].waiting);
-            (self.scheduler.pick(ready.known().bits(), len)?, false)
-        } else {
-            self.pick_of_two(ready, slots)?
-        };
-        let queue = &mut self.queues[q & 7];
-        let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
-        let (frame, &Charge { len, cells, class, .. }) = store.pop(fifo)?;
-        if fifo.is_empty() {
-            backlogged = backlogged.without(Fifos::of(q, flooded));
-            self.backlogged = backlogged;
-        }
-        let mark = queue.hand_out(cells.into(), class.drop_level, &mut self.random, now);
-        self.scheduler.sent(q, len, backlogged.queues().bits());
-        self.shaper.take(len, now);
-        if !self.shaped.is_empty() {
-            self.take_rates(q, len, now);
-        }
-        self.in_flight_bytes += u32::from(len);
-        self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(self.in_flight_bytes);
-        Some(Dequeued { frame, len, mark })
-    }
-
-    /// Picks a queue, and one of its FIFOs, where flooded frames wait as well: of two FIFOs that may send the one whose turn it is.
-    #[cold]
-    #[inline(never)]
-    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
-        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
-        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
-        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
-        let flooded = is_flooded(q);
-        self.flooded_next.set(q, !flooded);
-        Some((q, flooded))
-    }
-
-    #[inline(never)]
-    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
-        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
-            shaped.shaper.take(len, now);
-        }
-    }
-
-    /// Whether `blocked` may change with each frame that leaves.
-    #[inline]
-    pub fn is_shaped(&self) -> bool {
-        self.shaper.has_rate() || !self.shaped.is_empty()
-    }
-
-    /// Frames that leave are marked with something.
-    #[inline]
-    pub fn rewrites(&self) -> bool {
-        self.rewrites
-    }
-
-    /// Changes a frame that leaves: marks it as having met congestion, if `mark`, and with what the settings say.
-    #[inline(never)]
-    pub fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
-        if mark {
-            self.mark(charge, frame);
-        }
-        if self.rewrites {
-            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
-        }
     }
 
     /// Releases a frame whose transmission is complete.
@@ -322,7 +271,7 @@ impl Egress {
         }
     }
 
-    /// Releases a frame that `dequeue` gave out and that will never leave.
+    /// Releases a frame that `send` gave out and that will never leave.
     pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.drop_queued(DropReason::PortDown, charge, pools);
@@ -433,7 +382,7 @@ impl Egress {
         busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
     }
 
-    /// When `dequeue` may give something though nothing happens before: the line and the rates of some queue are free, or a
+    /// When `send` may give something though nothing happens before: the line and the rates of some queue are free, or a
     /// pause ends. [`Instant::NEVER`]: nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
         if self.backlogged.is_empty() || self.on_hold {
@@ -453,79 +402,4 @@ impl Egress {
     pub(crate) fn is_empty(&self) -> bool {
         self.backlogged.is_empty() && self.in_flight_bytes == 0
     }
-
-    /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
-    pub(crate) fn withdraw(&self, pools: &mut Pools) {
-        self.queues.iter().for_each(|queue| queue.withdraw(pools));
-    }
-
-    /// Other settings. What waits goes on waiting; the scheduler begins a new round only if its own settings are others,
-    /// and so does the rate of what is shaped.
-    pub(crate) fn reconfigure(
-        &mut self,
-        settings: &PortSettings,
-        limits: &EgressLimits,
-        pools: &mut Pools,
-        now: Instant,
-    ) {
-        for (queue, queue_limits) in self.queues.iter_mut().zip(limits.queues) {
-            queue.reconfigure(queue_limits, limits.usage_percent, pools);
-        }
-        self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
-        self.link_pause = match (obeys_pause(settings), self.link_pause.take()) {
-            (Some(_), Some(mut link)) => {
-                link.reconfigure(settings.pause_speed_bps(), now);
-                Some(link)
-            }
-            (new, _) => new,
-        };
-        self.watchdog.reconfigure(settings);
-        self.fifos_of_priorities = stopped_by_pauses(settings, limits);
-        self.rewrites = settings.rewrite != RewriteSettings::default();
-        self.rewrite = settings.rewrite;
-        self.longest_bytes = settings.longest_frame_bytes();
-        self.in_flight_limit_bytes = settings.in_flight_bytes;
-        let overhead_changes = self.shaper.overhead_bytes() != settings.overhead_bytes;
-        if overhead_changes || self.schedule != settings.schedule {
-            self.schedule.clone_from(&settings.schedule);
-            self.scheduler = Scheduler::new(&settings.schedule, settings.overhead_bytes);
-        }
-        let new = shaped(settings);
-        let same = |(old, new): (&Shaped, &Shaped)| (old.queues, old.rate) == (new.queues, new.rate);
-        if overhead_changes || self.shaped.len() != new.len() || !self.shaped.iter().zip(&new).all(same) {
-            self.shaped = new;
-        }
-        self.shaper.set_rate(line(settings), settings.overhead_bytes);
-    }
-}
-
-/// The rate of the whole port.
-fn line(settings: &PortSettings) -> Option<Rate> {
-    let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
-    speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
-}
-
-/// What has a rate of its own.
-fn shaped(settings: &PortSettings) -> Vec<Shaped> {
-    let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
-    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
-    let with_rate = groups.chain(queues).filter_map(|(queues, rate)| Some((queues, rate?)));
-    let shaper = |rate| Shaper::new(Some(rate), settings.overhead_bytes);
-    with_rate.map(|(queues, rate)| Shaped { queues, rate, shaper: shaper(rate) }).collect()
-}
-
-/// Priorities whose pauses are obeyed.
-fn honoured(settings: &PortSettings) -> Set8 {
-    if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
-}
-
-/// The pause of the whole link, where it is obeyed.
-fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
-    settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
-}
-
-/// What a pause of each priority stops: the neighbour means the priorities that it sees.
-fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [Fifos; PRIORITIES] {
-    let rewritten = rewrite::queues_by_priority(&settings.rewrite);
-    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(Fifos::both))
 }

@@ -8,6 +8,7 @@
 //! Source: docs/law.md, "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
 //! suppression. A token bucket, as [`crate::shaper`] keeps it, of frames instead of bytes.
 
+use crate::bridge::Address;
 use crate::counters::{DropReason, PortSnapshot};
 use crate::event::Event;
 use crate::settings::Rate;
@@ -41,6 +42,15 @@ pub enum Cast {
 impl Cast {
     /// Those that are flooded, in the order of arrays by [`Cast::place`].
     pub const FLOODED: [Cast; 3] = [Cast::Broadcast, Cast::Multicast, Cast::UnknownUnicast];
+
+    /// Of a frame to this address, which is flooded.
+    pub fn of_flooded(dst: Address) -> Self {
+        match dst {
+            dst if dst.is_broadcast() => Cast::Broadcast,
+            dst if dst.is_group() => Cast::Multicast,
+            _ => Cast::UnknownUnicast,
+        }
+    }
 
     /// Its place in arrays of what is flooded; of [`Cast::Known`] there is none.
     pub fn place(self) -> Option<usize> {

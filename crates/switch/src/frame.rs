@@ -13,6 +13,9 @@ impl FrameId {
         Self(index)
     }
 
+    /// Stands where a token was that somebody has taken.
+    pub(crate) const TAKEN: FrameId = FrameId(u32::MAX);
+
     /// The frame's number, from 0 to the number of frames less one.
     pub fn index(&self) -> usize {
         self.0 as usize

@@ -221,10 +221,23 @@ impl Group {
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
     pub fn admit(&self, cells: u32, pools: &Pools) -> Option<Area> {
-        if self.used_cells + cells <= self.own_cells {
+        if self.has_own(cells) {
             return Some(Area::ReservedAndShared);
         }
         self.admit_to_pools(cells, pools)
+    }
+
+    /// A frame of `cells` fits what is reserved, and nothing else has a say in it.
+    #[inline]
+    pub fn has_own(&self, cells: u32) -> bool {
+        self.used_cells + cells <= self.own_cells
+    }
+
+    /// Charges such a frame.
+    #[inline]
+    pub fn charge_own(&mut self, cells: u32) {
+        self.used_cells += cells;
+        self.peaks.total.lift(self.used_cells); // nothing is in headroom
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<Area> {
@@ -245,17 +258,18 @@ impl Group {
         fits.then_some(Area::Headroom)
     }
 
-    /// Charges a frame of `cells` where `admit` said.
+    /// Charges a frame of `cells` where `admit` said. True: not to what is reserved alone.
     #[inline]
-    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) {
+    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) -> bool {
         match area {
-            Area::ReservedAndShared if self.used_cells + cells <= self.own_cells => {
-                self.used_cells += cells;
-                self.peaks.total.lift(self.used_cells); // nothing is in headroom
+            Area::ReservedAndShared if self.has_own(cells) => {
+                self.charge_own(cells);
+                return false;
             }
             Area::ReservedAndShared => self.charge_to_shared(cells, pools),
             Area::Headroom => self.charge_to_headroom(cells, pools),
         }
+        true
     }
 
     fn charge_to_shared(&mut self, cells: u32, pools: &mut Pools) {

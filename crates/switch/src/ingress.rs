@@ -164,12 +164,28 @@ impl Ingress {
         self.drops[reason as usize].add(len);
     }
 
+    /// A frame fits what is reserved for its group, and no pool or threshold has a say in it.
+    #[inline]
+    pub fn has_own(&self, charge: &Charge) -> bool {
+        self.groups[charge.priority()].has_own(charge.cells())
+    }
+
+    /// Charges such a frame. True: the group must be examined.
+    #[inline]
+    pub fn charge_own(&mut self, charge: &Charge) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.charge_own(charge.cells());
+        // Nobody could foresee which group comes next, so nothing is left out.
+        group.is_protected() & self.watched.contains(charge.priority())
+    }
+
     /// Charges a frame where `admit` said. True: the group must be examined.
     #[inline]
     pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
-        group.charge(charge.cells(), area, pools);
-        group.is_protected()
+        // As long as a group holds no more than its own it is in XON, unless it is watched.
+        let is_beyond_own = group.charge(charge.cells(), area, pools);
+        group.is_protected() && (is_beyond_own || self.watched.contains(charge.priority()))
     }
 
     /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.

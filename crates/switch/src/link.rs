@@ -23,6 +23,7 @@ impl Switch {
         }
         self.up.set(port, false);
         self.work.set(port, false);
+        self.telling.set(port, false);
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
         self.ingress[port].forget_neighbour();
@@ -75,6 +76,14 @@ impl Switch {
     /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port has ignored them.
     pub fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
         self.events.push(now, Event::StrayFrames { port, frames });
+    }
+
+    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
+    /// makes an event of what none has told of yet.
+    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
+        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
+            self.events.push(now, Event::KernelDropped { port, frames });
+        }
     }
 
     /// A frame that `transmit` gave out for `port` will never leave: the port was closed.

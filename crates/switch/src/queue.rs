@@ -123,7 +123,21 @@ impl Queue {
     /// A frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
-        self.used_cells + cells <= self.own_cells || self.admit_to_pool(cells, flooded, pools)
+        self.has_own(cells) || self.admit_to_pool(cells, flooded, pools)
+    }
+
+    /// A frame of `cells` fits the guaranteed cells, and nothing but WRED has a say in it.
+    #[inline]
+    pub fn has_own(&self, cells: u32) -> bool {
+        self.used_cells + cells <= self.own_cells
+    }
+
+    /// Charges such a frame.
+    #[inline]
+    pub fn charge_own(&mut self, cells: u32) {
+        self.waiting_cells += cells;
+        self.used_cells += cells;
+        self.peak.lift(self.used_cells);
     }
 
     fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
@@ -136,9 +150,7 @@ impl Queue {
     /// Charges a frame that fits.
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
-        self.waiting_cells += cells;
-        self.used_cells += cells;
-        self.peak.lift(self.used_cells);
+        self.charge_own(cells);
         if self.used_cells > self.own_cells {
             self.charge_to_pool(cells, pools);
         }
@@ -165,6 +177,18 @@ impl Queue {
             None => Verdict::Pass,
             Some(wred) => wred.at_enqueue((self.waiting_cells, cells), drop_level, ecn, random, now),
         }
+    }
+
+    /// Nothing needs to be asked of a frame that is handed out: there is no WRED.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.wred.is_none()
+    }
+
+    /// Frames of `cells` in all were handed out to be sent, from a plain queue.
+    #[inline]
+    pub fn hand_out_run(&mut self, cells: u32) {
+        self.waiting_cells -= cells;
     }
 
     /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.

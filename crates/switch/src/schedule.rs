@@ -18,18 +18,20 @@ use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings,
 use serde::{Deserialize, Serialize};
 
 /// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
+/// What a port with one group needs is two cache lines.
 #[derive(Debug, Serialize, Deserialize)]
+#[repr(C, align(64))]
 pub struct Scheduler {
     queues: [Round; PRIORITIES],
     group_of_queue: [u8; PRIORITIES],
+    /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
+    overhead_bytes: i32,
     /// How many of `groups` and `ranks` there are.
     group_count: u8,
     rank_count: u8,
     groups: [Group; PRIORITIES],
     /// The groups of each rank, the first rank first.
     ranks: [Rank; PRIORITIES],
-    /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
-    overhead_bytes: i32,
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -202,24 +204,40 @@ impl Scheduler {
         }
     }
 
-    /// A frame of `len` bytes left `queue`; `backlogged` are the queues that still hold frames.
+    /// How many frames, and of how many bytes in all, `pick` would let `queue` send, which it has just given, before it gives another
+    /// one, if nothing else comes or goes meanwhile. Groups that share a rank are asked before each frame.
     #[inline]
-    pub fn sent(&mut self, queue: usize, len: u16, backlogged: u8) {
+    pub fn allowance(&self, queue: usize) -> (u32, u32) {
+        let group = &self.groups[usize::from(self.group_of_queue[queue & 7] & 7)];
+        let deficit = self.queues[queue & 7].deficit as u32; // picked: not negative
+        match group.inside {
+            _ if !group.alone => (1, u32::MAX),
+            Order::Strict => (u32::MAX, u32::MAX),
+            Order::Bytes => (u32::MAX, deficit),
+            Order::Frames => (deficit, u32::MAX),
+        }
+    }
+
+    /// `frames` of `bytes` in all left `queue`, after one `pick`; `backlogged` are the queues that still hold frames.
+    #[inline]
+    pub fn sent(&mut self, queue: usize, frames: u32, bytes: u32, backlogged: u8) {
         let queue = queue & 7;
+        let (frames, bytes) = (frames as i32, bytes as i32);
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         let round = &mut self.queues[queue];
-        if backlogged & 1 << queue == 0 {
-            round.deficit = 0;
-        } else if group.inside != Order::Strict {
-            round.deficit -= if group.inside == Order::Bytes { i32::from(len) } else { 1 };
-        }
+        let cost = match group.inside {
+            Order::Strict => 0,
+            Order::Bytes => bytes,
+            Order::Frames => frames,
+        };
+        round.deficit = if backlogged & 1 << queue == 0 { 0 } else { round.deficit - cost };
         if group.alone {
             return;
         }
         if backlogged & group.queues == 0 {
             group.round.deficit = 0;
         } else {
-            group.round.deficit -= i32::from(len) + self.overhead_bytes;
+            group.round.deficit -= bytes + frames * self.overhead_bytes;
         }
     }
 
@@ -258,7 +276,7 @@ mod tests {
         let mut bytes = [0; 8];
         for _ in 0..frames {
             let q = scheduler.pick(ready, |q| lens[q]).expect("something is ready");
-            scheduler.sent(q, lens[q], 0xff);
+            scheduler.sent(q, 1, lens[q].into(), 0xff);
             bytes[q] += u64::from(lens[q]);
         }
         bytes
@@ -310,7 +328,7 @@ mod tests {
     fn what_is_empty_keeps_no_grant() {
         let mut scheduler = Scheduler::new(&ScheduleSettings::default_ets(), 24);
         let q = scheduler.pick(1, |_| 64).expect("ready");
-        scheduler.sent(q, 64, 0);
+        scheduler.sent(q, 1, 64, 0);
         assert!(scheduler.queues.iter().all(|queue| queue.deficit == 0));
         assert!(scheduler.groups.iter().all(|group| group.round.deficit == 0));
     }

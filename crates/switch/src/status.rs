@@ -1,5 +1,4 @@
-//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, deadlines, which port has
-//! something to do.
+//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which port has something to do.
 
 use crate::bridge::Address;
 use crate::counters::{GroupSnapshot, PortSnapshot, Snapshot};
@@ -23,7 +22,7 @@ impl Switch {
     #[inline]
     pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
         let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
-        self.work.into_iter().filter(is_due).collect()
+        self.work.and(self.telling).into_iter().filter(is_due).collect()
     }
 
     /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
@@ -31,31 +30,6 @@ impl Switch {
     #[inline]
     pub fn take_fresh(&mut self) -> u64 {
         std::mem::take(&mut self.fresh).bits()
-    }
-
-    /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
-    pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        let of_ports = self.work.into_iter().map(|port| self.deadline_of(port, now)).min();
-        of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
-    }
-
-    /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
-    pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
-        if !self.work.contains(port) {
-            return Instant::NEVER;
-        }
-        self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
-    }
-
-    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move with what others hold, paused queues
-    /// that a watchdog waits for.
-    pub fn is_watching(&self) -> bool {
-        !self.watched.is_empty() || !self.awaiting.is_empty()
-    }
-
-    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]: nothing.
-    pub fn due_at(&self) -> Instant {
-        if self.settings.wants_waking() { self.due_at } else { Instant::NEVER }
     }
 
     /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.

@@ -2,14 +2,16 @@
 //!
 //! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue is a list through the slots,
 //! so any queue may hold any number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
-//! either here or with somebody else.
+//! either here or with somebody else. Frame n has slot n + 1. Slot 0 is no frame's: it stands before the first frame of an empty queue, so that
+//! one is appended and taken without asking whether there are others, which nobody could foresee.
 
 use crate::classify::Class;
 use crate::flood_limit::Cast;
-use crate::frame::FrameId;
+use crate::frame::{FrameId, Outgoing};
 use crate::settings::DropLevel;
 use crate::sparse;
 use serde::{Deserialize, Serialize};
+use std::hint::select_unpredictable;
 use wire::ip::DsField;
 
 /// What is remembered of a frame until its cells are released.
@@ -97,9 +99,16 @@ impl sparse::Slot for Slot {
     }
 }
 
-const NONE: u32 = u32::MAX;
+/// Slot 0.
+const NONE: u32 = 0;
 
-/// First and last frame of one queue.
+/// The slot of frame number `index`.
+#[inline]
+fn slot_of(index: usize) -> usize {
+    index + 1
+}
+
+/// First and last frame of one queue, by their slots.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct List {
     head: u32,
@@ -127,6 +136,28 @@ impl List {
     }
 }
 
+/// How far a run of frames goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    /// Frames.
+    pub frames: u32,
+    /// Bytes of all of them.
+    pub bytes: u32,
+    /// With so many bytes, or more, none follows.
+    pub bytes_before_last: u32,
+}
+
+/// Frames of one queue that are taken together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub frames: u32,
+    /// Their bytes without FCS.
+    pub bytes: u32,
+    /// Their cells.
+    pub cells: u32,
+}
+
 /// A slot for each frame of the memory that was ever in use.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Store {
@@ -137,26 +168,25 @@ pub struct Store {
 impl Store {
     /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
     pub fn new(frames: usize) -> Self {
-        Self { slots: vec![EMPTY; frames] }
+        Self { slots: vec![EMPTY; frames + 1] }
     }
 
     /// Appends a frame to a queue.
     #[inline]
     pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
-        let index = frame.index();
-        *self.empty_slot(index) = Slot { charge: *charge, next: NONE };
-        match list.tail {
-            NONE => list.head = index as u32,
-            tail => self.slots[tail as usize].next = index as u32,
-        }
-        list.tail = index as u32;
+        let number = slot_of(frame.index());
+        *self.empty_slot(number) = Slot { charge: *charge, next: NONE };
+        let number = number as u32;
+        self.slots[list.tail as usize].next = number;
+        list.head = select_unpredictable(list.head == NONE, number, list.head);
+        list.tail = number;
         list.frames += 1;
     }
 
     /// Length of the first frame of a queue in bytes; 0 if it is empty.
     #[inline]
     pub fn front_len(&self, list: &List) -> u16 {
-        if list.head == NONE { 0 } else { self.slots[list.head as usize].charge.len }
+        self.slots[list.head as usize].charge.len
     }
 
     /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
@@ -165,47 +195,67 @@ impl Store {
         if list.head == NONE {
             return None;
         }
-        let index = list.head;
-        let slot = &self.slots[index as usize];
+        let number = list.head;
+        let slot = &self.slots[number as usize];
         list.head = slot.next;
+        list.tail = select_unpredictable(slot.next == NONE, NONE, list.tail);
         list.frames -= 1;
-        if list.head == NONE {
-            list.tail = NONE;
-        }
-        Some((FrameId::new(index), &slot.charge))
+        Some((FrameId::new(number - 1), &slot.charge))
     }
 
-    /// What is charged for a frame that is handed out.
-    pub fn charge(&self, frame: &FrameId) -> &Charge {
-        &self.slots[frame.index()].charge
+    /// Takes frames from the head of a queue that holds some, one at least and more as far as `most` goes, appends them to `out`, and
+    /// says what they were. They stay charged until `finish`.
+    #[inline]
+    pub fn pop_run(&self, list: &mut List, most: &Most, out: &mut Vec<Outgoing>) -> Run {
+        let mut run = Run::default();
+        let mut number = list.head;
+        loop {
+            let Slot { charge: Charge { len, cells, .. }, next } = self.slots[number as usize];
+            out.push(Outgoing { frame: FrameId::new(number - 1), len });
+            run.frames += 1;
+            run.bytes += u32::from(len);
+            run.cells += u32::from(cells);
+            number = next;
+            let next_len = u32::from(self.slots[number as usize].charge.len);
+            let goes_on = run.frames < most.frames
+                && run.bytes < most.bytes_before_last
+                && run.bytes + next_len <= most.bytes;
+            if number == NONE || !goes_on {
+                break;
+            }
+        }
+        list.head = number;
+        list.tail = if number == NONE { NONE } else { list.tail };
+        list.frames -= run.frames;
+        run
     }
 
     /// Notes a frame that the switch made itself and hands out to be sent.
     pub fn lend_own(&mut self, frame: &FrameId) {
-        self.empty_slot(frame.index()).charge.in_port = OWN;
+        self.empty_slot(slot_of(frame.index())).charge.in_port = OWN;
     }
 
     /// The slot of a frame that is not here yet.
     #[inline]
-    fn empty_slot(&mut self, index: usize) -> &mut Slot {
-        if index >= self.slots.len() {
-            self.grow(index);
+    fn empty_slot(&mut self, number: usize) -> &mut Slot {
+        if number >= self.slots.len() {
+            self.grow(number);
         }
-        let slot = &mut self.slots[index];
-        debug_assert_eq!(slot.charge.in_port, ABSENT, "frame {index} is stored twice");
+        let slot = &mut self.slots[number];
+        debug_assert_eq!(slot.charge.in_port, ABSENT, "the frame of slot {number} is stored twice");
         slot
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, index: usize) {
-        self.slots.resize((index + 1).next_power_of_two(), EMPTY);
+    fn grow(&mut self, number: usize) {
+        self.slots.resize(1 + number.next_power_of_two(), EMPTY);
     }
 
     /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
     #[inline]
     pub fn finish(&mut self, frame: &FrameId) -> Option<Charge> {
-        let slot = &mut self.slots[frame.index()];
+        let slot = &mut self.slots[slot_of(frame.index())];
         let charge = slot.charge;
         debug_assert_ne!(charge.in_port, ABSENT, "frame {} was not handed out", frame.index());
         slot.charge.in_port = ABSENT;
@@ -214,17 +264,20 @@ impl Store {
 
     /// Whether it has frame number `index`, in a queue or handed out.
     pub fn has(&self, index: usize) -> bool {
-        self.slots.get(index).is_some_and(|slot| slot.charge.in_port != ABSENT)
+        self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != ABSENT)
     }
 
     /// Bytes of frame number `index`, without FCS; 0 if it has none of that number.
     pub fn len_of(&self, index: usize) -> u16 {
-        self.slots.get(index).filter(|slot| slot.charge.in_port < OWN).map_or(0, |slot| slot.charge.len)
+        self.slots
+            .get(slot_of(index))
+            .filter(|slot| slot.charge.in_port < OWN)
+            .map_or(0, |slot| slot.charge.len)
     }
 
     /// Frames of the memory, or of as much of it as there are slots for.
     pub fn memory_frames(&self) -> usize {
-        self.slots.len()
+        self.slots.len() - 1
     }
 
     /// Frames stored, in queues or handed out (checks only: it looks at every slot).

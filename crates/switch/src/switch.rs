@@ -13,24 +13,20 @@ use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
-use crate::egress::{Dequeued, Egress};
-use crate::event::{Event, Events};
-use crate::flood_limit::Cast;
+use crate::egress::Egress;
+use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
-use crate::group::{Area, Change};
+use crate::group::Area;
 use crate::ingress::Ingress;
-use crate::limits::EgressLimits;
 use crate::memory::{FrameRoom, Memory};
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
-use crate::settings::{MAX_PORTS, PRIORITIES, SwitchSettings};
+use crate::settings::{PRIORITIES, SwitchSettings};
 use crate::store::{Charge, Store};
-use crate::time::{Instant, Nanos};
+use crate::time::Instant;
 use crate::vlan::Vlans;
 use crate::wred::Verdict;
 use serde::{Deserialize, Serialize};
-use wire::mac::MacAddr;
-use wire::pause;
 use wire::set::Set64;
 
 /// A switch.
@@ -45,7 +41,7 @@ pub struct Switch {
     /// Which VLANs the ports have, if any.
     pub(crate) vlans: Option<Box<Vlans>>,
     /// What memory has room for.
-    frame_room: FrameRoom,
+    pub(crate) frame_room: FrameRoom,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -54,6 +50,8 @@ pub struct Switch {
     pub(crate) up: Set64,
     /// Ports that may have something to send: frames that wait, or PFC.
     pub(crate) work: Set64,
+    /// Ports that may have PFC to send.
+    pub(crate) telling: Set64,
     /// Ports whose work was added to since the owner last asked.
     pub(crate) fresh: Set64,
     /// Ports some group of which must be examined each turn.
@@ -70,7 +68,7 @@ pub struct Switch {
     pub(crate) awaiting: Set64,
     pub(crate) pfc_rates: PfcRates,
     /// When this turn began, and the one before; nothing where nobody says so, and frames come in when they are received.
-    turns: [Option<Instant>; 2],
+    pub(crate) turns: [Option<Instant>; 2],
     /// What ports counted whose place others have now.
     pub(crate) removed: RemovedPorts,
     /// What is set now.
@@ -78,60 +76,6 @@ pub struct Switch {
 }
 
 impl Switch {
-    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
-    /// the start). Port i sends PFC from `macs[i]`.
-    ///
-    /// # Panics
-    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
-    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
-        let count = settings.ports.len();
-        assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
-        let ingress = settings.ports.iter().zip(macs);
-        let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
-        let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
-        let mut switch = Self {
-            ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
-            egress: egress
-                .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
-                .collect(),
-            pools: Pools::new(&settings.buffer),
-            store: Store::new(memory_frames),
-            cell: CellSize::new(settings.buffer.cell_bytes),
-            bridge: Bridge::new(&settings.bridge),
-            vlans: Vlans::of(&settings.ports),
-            frame_room: FrameRoom::MOST,
-            unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
-            multicast_to_queue: settings.bridge.multicast_to_queue,
-            up: present.collect(),
-            work: Set64::EMPTY,
-            fresh: Set64::EMPTY,
-            watched: Set64::EMPTY,
-            events: Events::new(),
-            next_alarms: Instant::NEVER,
-            flood_copies: 0,
-            flood_limited: Set64::EMPTY,
-            due_at: Instant::default(),
-            awaiting: Set64::EMPTY,
-            pfc_rates: PfcRates::new(count),
-            turns: [None; 2],
-            removed: RemovedPorts::default(),
-            settings: settings.clone(),
-        };
-        switch.set_static_addresses(&settings.ports);
-        switch.set_alarms();
-        switch
-    }
-
-    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
-    pub fn set_frame_room(&mut self, room: FrameRoom) {
-        self.frame_room = room;
-    }
-
-    /// What memory has room for.
-    pub fn frame_room(&self) -> FrameRoom {
-        self.frame_room
-    }
-
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
     pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
@@ -149,7 +93,7 @@ impl Switch {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
         self.find_ways(std::slice::from_mut(&mut arrival), now, memory);
-        self.take(arrival, now, memory);
+        self.take(&mut arrival, now, memory);
     }
 
     /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller. The
@@ -157,32 +101,11 @@ impl Switch {
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
         self.find_ways(arrivals, now, memory);
-        for arrival in arrivals.drain(..) {
+        // Where they are: moved, each would be put together and read again before it is written.
+        for arrival in &mut *arrivals {
             self.take(arrival, now, memory);
         }
-    }
-
-    /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
-    /// counted.
-    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        for arrival in arrivals.drain(..) {
-            match arrival.kind {
-                Kind::Control => self.obey(arrival, now, memory),
-                _ => {
-                    self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
-                    memory.free(arrival.frame);
-                }
-            }
-        }
-    }
-
-    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what neighbours would send
-    /// after an XON nobody would forward.
-    pub fn stop(&mut self) {
-        for port in self.up {
-            self.ingress[port].stop();
-            self.add_work(Set64::of(port));
-        }
+        arrivals.clear();
     }
 
     #[inline(never)]
@@ -217,176 +140,101 @@ impl Switch {
         }
     }
 
-    /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
-    #[cold]
-    fn insist(&mut self, port: usize, priority: usize, now: Instant) {
-        if self.ingress[port].insist(priority, self.turns[1].unwrap_or(now)) {
-            self.add_work(Set64::of(port));
+    #[inline]
+    fn take<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+        match arrival.kind {
+            Kind::To(out) => self.forward(arrival, out.into(), now, memory),
+            _ => self.take_other(arrival, now, memory),
         }
     }
 
-    #[inline]
-    fn take<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+    #[inline(never)]
+    fn take_other<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         match arrival.kind {
-            Kind::To(out) => self.forward(arrival, out.into(), now, memory),
-            Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
+            Kind::To(out) | Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
             Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
             Kind::Data => self.flood(arrival, now, memory),
             Kind::Control => self.obey(arrival, now, memory),
             Kind::Refused(reason) => {
                 self.ingress[arrival.charge.port()].refuse(reason, arrival.charge.len);
-                memory.free(arrival.frame);
+                memory.free(arrival.take_frame());
             }
         }
     }
 
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
-    fn obey<M: Memory>(&mut self, arrival: Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
         if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
             self.add_work(Set64::of(port));
         }
-        memory.free(arrival.frame);
+        memory.free(arrival.take_frame());
         // The tick looks, once for all frames of the turn.
         let is_watched = self.egress[port].watchdog().is_on();
         self.awaiting.set(port, is_watched);
     }
 
-    /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
-    /// with it, static ones are not.
-    #[cold]
-    fn filter<M: Memory>(&mut self, arrival: Arrival, out: usize, memory: &mut M) {
-        let (port, len) = (arrival.charge.port(), arrival.charge.len);
-        if out == port {
-            self.ingress[port].count_drop(DropReason::Filtered, len);
-        } else {
-            self.egress[out].count_drop(DropReason::PortDown, len);
+    /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing is left to decide.
+    #[inline(always)] // the end of `take`
+    fn forward<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, now: Instant, memory: &mut M) {
+        let charge = &arrival.charge;
+        let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
+        if !ingress.has_own(charge) || !egress.has_own(charge) {
+            return self.forward_by_pools(arrival, out, now, memory);
         }
-        memory.free(arrival.frame);
+        let must_examine = ingress.charge_own(charge);
+        egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
+        self.add_data(out);
+        if must_examine {
+            self.examine(arrival.charge.port(), arrival.charge.priority(), now);
+        }
     }
 
     /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
-    #[inline(always)] // an arrival is not moved once more
-    fn forward<M: Memory>(&mut self, arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
+    #[inline(never)]
+    pub(crate) fn forward_by_pools<M: Memory>(
+        &mut self,
+        arrival: &mut Arrival,
+        out: usize,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        let frame = arrival.take_frame();
         let charge = &arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
-            Err(reason) => return self.refuse(arrival, out, reason, now, memory),
+            Err(reason) => return self.refuse((frame, charge), out, reason, now, memory),
         };
         match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
-            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&arrival.frame, usize::from(charge.len))),
-            Verdict::Drop => return self.refuse(arrival, out, DropReason::Wred, now, memory),
+            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&frame, usize::from(charge.len))),
+            Verdict::Drop => return self.refuse((frame, charge), out, DropReason::Wred, now, memory),
         }
         let must_examine = ingress.charge(charge, area, &mut self.pools);
-        egress.enqueue(arrival.frame, charge, &mut self.store, &mut self.pools);
-        self.add_work(Set64::of(out));
+        egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
+        self.add_data(out);
         if must_examine {
             self.examine(port, priority, now);
         }
     }
 
-    /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
-    #[cold]
-    fn flood<M: Memory>(&mut self, mut arrival: Arrival, now: Instant, memory: &mut M) {
-        let port = arrival.charge.port();
-        arrival.charge.cast = match arrival.dst {
-            dst if dst.is_broadcast() => Cast::Broadcast,
-            dst if dst.is_group() => Cast::Multicast,
-            _ => Cast::UnknownUnicast,
-        };
-        if !self.ingress[port].floods(&arrival.charge, now) {
-            self.flood_limited.set(port, true);
-            return memory.free(arrival.frame);
-        }
-        let map = match arrival.charge.cast {
-            Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
-            _ => &self.multicast_to_queue,
-        };
-        if let Some(map) = map {
-            let class = &mut arrival.charge.class;
-            (class.queue, class.flooded) = (map[usize::from(class.priority & 7)] & 7, true);
-        }
-        let mut targets = self.up.without(Set64::of(port));
-        if let Some(vlans) = &self.vlans {
-            targets = targets.and(vlans.members(arrival.dst.vid()));
-        }
-        let Some(last) = targets.last() else { return self.filter(arrival, port, memory) };
-        for out in targets.without(Set64::of(last)) {
-            self.flood_copies += 1;
-            // Nothing is copied for a port that has no room. How long it will be there with its VLAN's tag is seen once it has it.
-            let (ingress, egress) = (&self.ingress[port], &self.egress[out]);
-            let fits = if self.vlans.is_some() { admit_cells } else { admit };
-            let room = fits(ingress, egress, &arrival.charge, &self.pools);
-            match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
-                (Ok(_), Some(frame)) => {
-                    memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward_one(Arrival { frame, ..arrival }, out, now, memory);
-                }
-                (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
-                (Err(reason), copy) => {
-                    self.count_refusal(&arrival.charge, out, reason, now);
-                    copy.into_iter().for_each(|copy| memory.free(copy));
-                }
-            }
-        }
-        self.forward_one(arrival, last, now, memory);
+    /// Frames wait for a port.
+    #[inline]
+    fn add_data(&mut self, port: usize) {
+        self.work = self.work.with(Set64::of(port));
+        self.fresh = self.fresh.with(Set64::of(port));
     }
 
-    /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
-    #[cold]
-    fn forward_one<M: Memory>(&mut self, mut arrival: Arrival, out: usize, now: Instant, memory: &mut M) {
-        if let Some(vlans) = &self.vlans
-            && !vlans.leave(out, &mut arrival, self.frame_room.longest_bytes, memory)
-        {
-            return self.refuse(arrival, out, DropReason::MtuExceeded, now, memory);
-        }
-        self.forward(arrival, out, now, memory);
-    }
-
-    /// Drops a frame that was not admitted.
-    #[cold]
-    fn refuse<M: Memory>(
-        &mut self,
-        arrival: Arrival,
-        out: usize,
-        reason: DropReason,
-        now: Instant,
-        memory: &mut M,
-    ) {
-        self.count_refusal(&arrival.charge, out, reason, now);
-        memory.free(arrival.frame);
-    }
-
-    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
-    /// group.
-    fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
-        let (port, priority) = (charge.port(), charge.priority());
-        let at_egress = match reason {
-            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
-            DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
-            _ => false,
-        };
-        if at_egress {
-            self.egress[out].refuse(reason, charge, now);
-            if reason == DropReason::MtuExceeded
-                && let Some(frames) = self.egress[out].untold_too_long(now)
-            {
-                self.events.push(now, Event::MtuExceeded { port: out, frames });
-            }
-        } else if self.ingress[port].drop_full(reason, charge) {
-            self.events.push(now, Event::NoDropLost { port, priority });
-        }
-    }
-
+    /// Ports have PFC to send, or what waits for them has been set free.
     #[inline]
     pub(crate) fn add_work(&mut self, ports: Set64) {
         self.work = self.work.with(ports);
         self.fresh = self.fresh.with(ports);
+        self.telling = self.telling.with(ports);
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
@@ -400,47 +248,15 @@ impl Switch {
         out: &mut Vec<Outgoing>,
     ) {
         let before = out.len();
-        if room > 0 && self.ingress[port].pfc_is_due(now) {
+        if room > 0 && self.telling.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
+        let room = room - (out.len() - before);
         let egress = &mut self.egress[port];
-        let mut blocked = egress.blocked(now);
-        let (rewrites, is_shaped) = (egress.rewrites(), egress.is_shaped());
-        for _ in out.len() - before..room {
-            let Some(Dequeued { frame, len, mark }) = egress.dequeue(blocked, &mut self.store, now) else {
-                break;
-            };
-            if mark || rewrites {
-                egress.change(mark, self.store.charge(&frame), memory.bytes_mut(&frame, usize::from(len)));
-            }
-            if is_shaped {
-                blocked = egress.blocked(now);
-            }
-            out.push(Outgoing { frame, len });
-        }
-        if !egress.is_backlogged() && self.ingress[port].pfc_deadline() == Instant::NEVER {
+        egress.send(room, now, &mut self.store, memory, out);
+        if !egress.is_backlogged() && !self.may_tell(port) {
             self.work.set(port, false);
         }
-    }
-
-    /// The PFC frame that `port` must send now, if there is one, appended to `out`.
-    #[cold]
-    pub fn transmit_pfc<M: Memory>(
-        &mut self,
-        port: usize,
-        now: Instant,
-        memory: &mut M,
-        out: &mut Vec<Outgoing>,
-    ) {
-        if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
-            return;
-        }
-        // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
-        let Some(frame) = memory.alloc() else { return };
-        let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
-        self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
-        self.store.lend_own(&frame);
-        out.push(Outgoing { frame, len: pause::FRAME_BYTES as u16 });
     }
 
     /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).
@@ -454,19 +270,38 @@ impl Switch {
     pub fn complete_all<M: Memory>(
         &mut self,
         port: usize,
-        frames: impl Iterator<Item = FrameId>,
+        mut frames: impl Iterator<Item = FrameId>,
         now: Instant,
         memory: &mut M,
     ) {
-        for frame in frames {
-            if let Some(charge) = self.store.finish(&frame) {
-                self.egress[port].complete(&charge, &mut self.pools);
-                self.release(&charge, now);
-            } else {
-                self.ingress[port].pfc_sent();
-            }
-            memory.free(frame);
+        // Where it is: an iterator that was just put together word by word and is moved in larger pieces waits for its stores.
+        while let Some(charge) = self.complete_some(port, &mut frames, memory) {
+            self.examine(charge.port(), charge.priority(), now);
         }
+    }
+
+    /// Completes frames up to one whose group must be examined: that is given.
+    #[inline]
+    fn complete_some<M: Memory>(
+        &mut self,
+        port: usize,
+        frames: &mut impl Iterator<Item = FrameId>,
+        memory: &mut M,
+    ) -> Option<Charge> {
+        let egress = &mut self.egress[port];
+        for frame in frames {
+            let charge = self.store.finish(&frame);
+            memory.free(frame);
+            let Some(charge) = charge else {
+                self.ingress[port].pfc_sent();
+                continue;
+            };
+            egress.complete(&charge, &mut self.pools);
+            if self.ingress[charge.port()].release(&charge, &mut self.pools) {
+                return Some(charge);
+            }
+        }
+        None
     }
 
     /// Gives a frame's cells back to its group; its queue has given back its own.
@@ -478,88 +313,16 @@ impl Switch {
             self.examine(port, charge.priority(), now);
         }
     }
-
-    /// Examines a group after its use, or its threshold, may have changed.
-    #[inline]
-    pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
-        let ingress = &mut self.ingress[port];
-        let change = ingress.examine(priority, &self.pools);
-        self.watched.set(port, !ingress.watched().is_empty());
-        if let Some(change) = change {
-            self.add_work(self.up.and(Set64::of(port)));
-            let event = match change {
-                Change::Xoff => Event::XoffBegan { port, priority },
-                Change::Xon => Event::XoffEnded { port, priority },
-            };
-            self.events.push(now, event);
-        }
-    }
-
-    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
-    #[inline]
-    pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
-        if self.ingress[port].rx_rings().observe(waiting) {
-            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
-        }
-    }
-
-    /// How soon some neighbour must be told again of an XOFF that lasts.
-    pub fn shortest_refresh_ns(&self) -> Nanos {
-        let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
-        told.min().unwrap_or(Nanos::MAX)
-    }
-
-    /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
-    /// what its neighbour was told.
-    pub fn told_by_guard(&mut self, port: usize, frames: u64, at: Instant) {
-        self.ingress[port].told_by_guard(frames, at);
-        self.add_work(self.up.and(Set64::of(port)));
-    }
-
-    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
-    /// makes an event of what none has told of yet.
-    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
-        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
-            self.events.push(now, Event::KernelDropped { port, frames });
-        }
-    }
-
-    /// A turn begins, in which everything is taken that has come in.
-    #[inline]
-    pub fn begin_turn(&mut self, now: Instant) {
-        self.turns = [Some(now), self.turns[0]];
-    }
-
-    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
-    pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
-        if now >= self.due_at || !self.awaiting.is_empty() {
-            self.look_around(now, memory);
-        }
-        for port in self.watched {
-            for priority in self.ingress[port].watched() {
-                self.examine(port, priority, now);
-            }
-        }
-        self.bridge.age(now);
-        for port in self.bridge.take_limited() {
-            self.events.push(now, Event::AddressLimit { port });
-        }
-        for port in self.flood_limited {
-            let more = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
-            self.flood_limited.set(port, more);
-        }
-        if now >= self.next_alarms {
-            self.look_at_alarms(now);
-        }
-        if let Some(frames) = self.bridge.untold_full(now) {
-            self.events.push(now, Event::BridgeFull { frames });
-        }
-    }
 }
 
 /// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
 #[inline]
-fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+pub(crate) fn admit(
+    ingress: &Ingress,
+    egress: &Egress,
+    charge: &Charge,
+    pools: &Pools,
+) -> Result<Area, DropReason> {
     if charge.len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
@@ -568,7 +331,7 @@ fn admit(ingress: &Ingress, egress: &Egress, charge: &Charge, pools: &Pools) -> 
 
 /// Whether a frame has room at both ends, and which area of ingress takes it.
 #[inline(always)] // a part of `admit`
-fn admit_cells(
+pub(crate) fn admit_cells(
     ingress: &Ingress,
     egress: &Egress,
     charge: &Charge,

@@ -121,6 +121,9 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
     Ok((u16::from_be_bytes([tci0, tci1]), u16::from_be_bytes([type0, type1])))
 }
 
+/// Instead of PCP · 2 + DEI: the frame has no tag.
+pub const NO_TAG: u8 = 16;
+
 /// What of the same header the way of a frame through a switch needs, as plain numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
@@ -130,8 +133,8 @@ pub struct Fields {
     pub src: u64,
     /// Type of the payload, as in [`Header`].
     pub ethertype: u16,
-    /// PCP and DEI of the first tag, as PCP · 2 + DEI; `None`: there is no tag.
-    pub pcp_and_dei: Option<u8>,
+    /// PCP and DEI of the first tag, as PCP · 2 + DEI; [`NO_TAG`]: there is none.
+    pub pcp_and_dei: u8,
     /// Where the payload begins, as in [`Header`].
     pub payload_offset: u8,
 }
@@ -162,9 +165,9 @@ impl Fields {
         let (src, tpid) = (src_and_type >> 16, src_and_type as u16);
         if !is_tag(tpid) {
             let payload_offset = HEADER_BYTES as u8;
-            return Fields { dst, src, ethertype: tpid, pcp_and_dei: None, payload_offset };
+            return Fields { dst, src, ethertype: tpid, pcp_and_dei: NO_TAG, payload_offset };
         }
-        let pcp_and_dei = Some(header[HEADER_BYTES] >> 4);
+        let pcp_and_dei = header[HEADER_BYTES] >> 4;
         let ethertype = two(HEADER_BYTES + TAG_BYTES - 2);
         if !is_tag(ethertype) {
             let payload_offset = (HEADER_BYTES + TAG_BYTES) as u8;

@@ -9,7 +9,7 @@
 //! VXLAN:      IP | UDP | VXLAN | Ethernet …
 //! ```
 
-use crate::ethernet::{Fields, Header, IPV4, IPV6};
+use crate::ethernet::{Fields, Header, IPV4, IPV6, NO_TAG};
 use crate::ip::Version;
 use crate::ipv4::UDP;
 
@@ -108,7 +108,7 @@ pub fn vxlan_inner_tag(packet: &[u8], version: Version) -> Option<u8> {
     let header = datagram.get(UDP_HEADER_BYTES..)?;
     let has_vni = header.first()? & 0x08 != 0;
     let frame = header.get(VXLAN_HEADER_BYTES..).filter(|_| is_vxlan && has_vni)?;
-    Fields::read(frame).ok()?.pcp_and_dei
+    Some(Fields::read(frame).ok()?.pcp_and_dei).filter(|&tag| tag != NO_TAG)
 }
 
 /// The header of a GRE packet of version 0 without routing.

@@ -27,10 +27,8 @@ impl Lab {
         let area = self.group.admit(cells, &self.pools);
         match area {
             Some(area) => self.group.charge(cells, area, &mut self.pools),
-            None => {
-                self.group.count_drop(64);
-            }
-        }
+            None => self.group.count_drop(64),
+        };
         (area, self.group.examine(false, &self.pools))
     }
 

@@ -1,0 +1,63 @@
+//! What is counted of storms.
+//!
+//! Source: docs/watchdog.md.
+
+use crate::time::Nanos;
+use serde::{Deserialize, Serialize};
+
+/// Frames of a stormed priority.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormTraffic {
+    /// Frames of its queue that left.
+    pub tx_frames: u64,
+    /// Frames for its queue that the watchdog dropped.
+    pub tx_dropped_frames: u64,
+    /// Frames of its group that came in and found room.
+    pub rx_frames: u64,
+    /// Frames of its group that the watchdog dropped.
+    pub rx_dropped_frames: u64,
+}
+
+impl StormTraffic {
+    /// What came since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            tx_frames: self.tx_frames.saturating_sub(earlier.tx_frames),
+            tx_dropped_frames: self.tx_dropped_frames.saturating_sub(earlier.tx_dropped_frames),
+            rx_frames: self.rx_frames.saturating_sub(earlier.rx_frames),
+            rx_dropped_frames: self.rx_dropped_frames.saturating_sub(earlier.rx_dropped_frames),
+        }
+    }
+}
+
+impl std::ops::Add for StormTraffic {
+    type Output = StormTraffic;
+
+    fn add(self, other: StormTraffic) -> StormTraffic {
+        StormTraffic {
+            tx_frames: self.tx_frames + other.tx_frames,
+            tx_dropped_frames: self.tx_dropped_frames + other.tx_dropped_frames,
+            rx_frames: self.rx_frames + other.rx_frames,
+            rx_dropped_frames: self.rx_dropped_frames + other.rx_dropped_frames,
+        }
+    }
+}
+
+/// One storm of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StormSnapshot {
+    /// The priority.
+    pub priority: u8,
+    /// When it was found, in nanoseconds as [`Snapshot::at_ns`].
+    pub began_ns: Nanos,
+    /// For how long the priority had been stuck then.
+    pub stuck_ns: Nanos,
+    /// When it was restored; `None`: it is not.
+    pub ended_ns: Option<Nanos>,
+    /// Its frames were dropped; otherwise its pauses were ignored.
+    pub drops: bool,
+    /// It was one too many, and PFC was turned off.
+    pub limit_reached: bool,
+    /// What passed.
+    pub traffic: StormTraffic,
+}
