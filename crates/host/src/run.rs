@@ -17,8 +17,10 @@ use switch::{Instant, Nanos};
 use wire::MacAddr;
 use xdp::{MAX_POSTED, PortSetup, Umem, Waiter, XdpPort};
 
-/// Frames of a host's memory: a full fill ring, as much again in the RX ring, and what is on its way out.
-const FRAMES: usize = 2 * MAX_POSTED + 4_096;
+/// Frames of a host's memory for each RX queue, a full fill ring and as much again in the RX ring …
+const FRAMES_OF_A_QUEUE: usize = 2 * MAX_POSTED;
+/// … and for what is on its way out.
+const OWN_FRAMES: usize = 4_096;
 /// How long a sender sends unless told otherwise.
 const DEFAULT_DURATION_NS: Nanos = 10_000_000_000;
 /// The longest sleep: the port looks after its interface when it is asked for frames.
@@ -56,11 +58,13 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     xdp::set_timer_slack(1).context("setting the timer slack")?;
 
     let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
-    let mut memory = Umem::new(FRAMES, frame_bytes)?;
+    let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_OF_A_QUEUE + OWN_FRAMES;
+    let mut memory = Umem::new(frames, frame_bytes)?;
     // The host shares its core with others: what arrives while it is not running must find a frame.
-    let setup = PortSetup { min_posted: MAX_POSTED as u32, ..PortSetup::default() };
+    // And PFC frames go to a group address, which a NIC takes in only if it is told to.
+    let setup = PortSetup { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortSetup::default() };
     let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
-    let mut host = Host::new(settings(args)?, port, memory, FRAMES, now());
+    let mut host = Host::new(settings(args)?, port, memory, frames, now());
     waiter.watch([host.port()]);
     let mut output = Output { out, json: args.json, before: Report::default() };
     let is_up = drive(&mut host, &mut waiter, orders, &mut output, args.interval)?;
@@ -68,8 +72,8 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     let at = now();
     host.close();
     output.print(Line::Final(host.report(at)))?;
-    if host.free_frames() != FRAMES {
-        bail!("{} of {FRAMES} frames came back: a mistake in the program", host.free_frames());
+    if host.free_frames() != frames {
+        bail!("{} of {frames} frames came back: a mistake in the program", host.free_frames());
     }
     if !is_up {
         bail!("interface {} went down or away while the host ran; `ip link` shows its state", args.interface);

@@ -27,6 +27,8 @@ pub struct Bed {
     prefix: String,
     namespaces: RefCell<Vec<Namespace>>,
     stations: Cell<u8>,
+    /// Of cables, where the kernel's default is not wanted.
+    queues: Cell<Option<u32>>,
     dir: TempDir,
     _lock: Flock<File>,
 }
@@ -54,6 +56,7 @@ impl Bed {
             prefix: format!("sl{}-{number}-", std::process::id()),
             namespaces: RefCell::new(Vec::new()),
             stations: Cell::new(0),
+            queues: Cell::new(None),
             dir,
             _lock: lock,
         })
@@ -167,14 +170,20 @@ impl Bed {
         self.connect(a, "", b)
     }
 
+    /// Cables that are made from now on have so many queues, to receive and to send, at both ends.
+    pub fn set_queues(&self, queues: u32) {
+        self.queues.set(Some(queues));
+    }
+
     /// A veth pair; `more` is said of the first end when it is made.
     fn connect(&self, a: (&Namespace, &str), more: &str, b: (&Namespace, &str)) -> Result<()> {
         for (_, interface) in [a, b] {
             ensure!(interface.len() <= 15, "an interface name has at most 15 bytes: {interface}");
         }
         let ((ns_a, if_a), (ns_b, if_b)) = (a, b);
+        let queues = self.queues.get().map_or(String::new(), |n| format!("numtxqueues {n} numrxqueues {n}"));
         crate::netns::ip(&format!(
-            "link add name {if_a} {more} netns {} type veth peer name {if_b} netns {}",
+            "link add name {if_a} {more} {queues} netns {} type veth peer name {if_b} {queues} netns {}",
             ns_a.name(),
             ns_b.name()
         ))?;

@@ -150,8 +150,8 @@ impl FrameWatch {
         Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
     }
 
-    /// Watches these sockets of a port, too, as far as they are open. They are bound without `XDP_USE_NEED_WAKEUP`: with it, in copy mode, to ask
-    /// whether one is readable would send what is in its TX ring.
+    /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends what is in a socket's TX ring each time
+    /// it looks whether the socket is readable: now, and in a wait that a frame ends (docs/kernel.md, "Errors of sendto").
     ///
     /// # Errors
     /// There is no memory for it.
