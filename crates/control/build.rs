@@ -27,10 +27,11 @@ const STRUCTS: [(&str, &str); 13] = [
 ];
 
 /// Fields that the daemon fills in, because the switch knows nothing of the interface below.
-const OF_THE_DAEMON: [&str; 8] = [
+const OF_THE_DAEMON: [&str; 9] = [
     "pfc_enabled",
     "log_lines_lost",
     "log_lines_left_out",
+    "loops",
     "interface",
     "xdp_mode",
     "vlan_tags_restored",

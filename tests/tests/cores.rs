@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
-use testbed::{Bed, Station, conservation, drops, eventually, idle, port};
+use testbed::{Bed, Daemon, Station, conservation, drops, eventually, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, port_config, run, slow_port_config, sluice,
     switch_config, thread_named,
@@ -126,13 +126,7 @@ fn ports_of_every_core_come_and_go() -> Result<()> {
             Ok(from.namespace.run(&format!("ping -c 1 -W 1 {}", to.ipv4())).ok())
         })
     };
-    let served = daemon
-        .snapshot()?
-        .ports
-        .iter()
-        .map(|port| port.link.as_ref().map(|link| link.core))
-        .collect::<Vec<_>>();
-    assert_eq!(served, [Some(0), Some(1), Some(0), Some(1)]);
+    assert_eq!(cores_of_ports(&daemon)?, [Some(0), Some(1), Some(0), Some(1)]);
     for (from, to) in [(&a, &b), (&c, &d), (&a, &c), (&b, &d)] {
         reach(from, to)?;
     }
@@ -162,6 +156,50 @@ fn ports_of_every_core_come_and_go() -> Result<()> {
     conservation(&at_rest, &[])?;
     let log = daemon.stop()?;
     ensure!(!log.contains("frames are missing"), "{log}");
+    Ok(())
+}
+
+/// The cores of the ports, in the order of the file.
+fn cores_of_ports(daemon: &Daemon) -> Result<Vec<Option<u32>>> {
+    Ok(daemon.snapshot()?.ports.iter().map(|port| port.link.as_ref().map(|link| link.core)).collect())
+}
+
+/// The file gives ports to cores, one that a reload adds too; a port keeps its core; and the first core may be left to switching.
+#[test]
+fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, b, c) =
+        (bed.plain_host(&switch, "h1")?, bed.plain_host(&switch, "h2")?, bed.plain_host(&switch, "h3")?);
+    let reach = |from: &Station, to: &Station| {
+        eventually(&format!("{} reaches {}", from.name, to.name), || {
+            Ok(from.namespace.run(&format!("ping -c 1 -W 1 {}", to.ipv4())).ok())
+        })
+    };
+    let on = |at: &Station, core: &str| port_config(&at.name, "1G") + core;
+    let head = CORES.to_owned() + &switch_config("on");
+    let daemon = bed.daemon(&switch, &(head + &on(&a, "core = 1\n") + &on(&b, "")))?;
+    assert_eq!(cores_of_ports(&daemon)?, [Some(1), Some(0)]);
+    let text = std::fs::read_to_string(daemon.config())?;
+    std::fs::write(daemon.config(), text.replace("core = 1\n", "core = 0\n"))?;
+    let refused = sluice(&daemon, &["reload"]).expect_err("a port keeps its core").to_string();
+    ensure!(refused.contains("port.h1: core 1 → 0"), "{refused}");
+    std::fs::write(daemon.config(), text + &on(&c, "core = 1\n"))?;
+    sluice(&daemon, &["reload"])?;
+    assert_eq!(cores_of_ports(&daemon)?, [Some(1), Some(0), Some(1)]);
+    for (from, to) in [(&a, &b), (&a, &c), (&b, &c)] {
+        reach(from, to)?;
+    }
+    let turns = sluice(&daemon, &["show", "loop"])?;
+    ensure!(turns.contains("Loop on core"), "{turns}");
+    daemon.stop()?;
+
+    let head = CORES.to_owned() + "switch_core_serves = false\n" + &switch_config("on");
+    let daemon = bed.daemon(&switch, &(head + &on(&a, "") + &on(&b, "")))?;
+    assert_eq!(cores_of_ports(&daemon)?, [Some(1), Some(1)]);
+    reach(&a, &b)?;
+    let log = daemon.stop()?;
+    ensure!(log.contains("every frame is accounted for"), "{log}");
     Ok(())
 }
 

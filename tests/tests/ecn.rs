@@ -239,8 +239,7 @@ fn incast(ecn: bool) -> Result<Incast> {
     for sender in &senders {
         let port = port(&run.snapshot, &sender.name)?;
         xoff_episodes += port.groups[3].xoff_episodes;
-        xoff_frames +=
-            port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff_frames[3]) - port.pfc_guard_frames;
+        xoff_frames += port.pfc_sent.as_ref().map_or(0, |pfc| pfc.xoff_frames[3]) - port.pfc_guard_frames;
     }
     let worst = |of: fn(&Latency) -> u64| {
         let flows = run.report("receiver")?.received.iter();

@@ -64,11 +64,16 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         preset: _,
         links: _,
         warnings: _,
+        // Who serves which port only the daemon knows.
+        port_cores: _,
     } = new;
-    let Dataplane { cores, scheduling, pauses_on_overload, spare_ports, pfc_test } = dataplane;
+    let Dataplane { cores, switch_core_serves, scheduling, pauses_on_overload, spare_ports, pfc_test } =
+        dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
+    let [before, now] = [old.dataplane.switch_core_serves, *switch_core_serves];
+    changes.restart_value("dataplane: switch_core_serves", &before, &now);
     changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
     let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
     changes.restart_value("dataplane: overload", &before, &now);
@@ -422,6 +427,12 @@ interface = \"veth1\"
                 ],
             ),
             ("[buffer]", "[dataplane]\ncores = [1]\n[buffer]", &[], &["dataplane: cores [0] → [1]"]),
+            (
+                "[buffer]",
+                "[dataplane]\ncores = [0, 1]\nswitch_core_serves = false\n[buffer]",
+                &[],
+                &["dataplane: cores [0] → [0, 1]", "dataplane: switch_core_serves true → false"],
+            ),
             (
                 "[buffer]",
                 "[dataplane]\nscheduling = \"fifo\"\noverload = \"drop\"\n[buffer]",

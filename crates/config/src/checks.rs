@@ -49,6 +49,30 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
     }
 }
 
+/// A port's core is one of those that serve ports, as the first of them may or may not, and there is a choice.
+pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Report) {
+    let serving = if first_serves { cores } else { &cores[1..] };
+    let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    for Setting { value, place } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
+        let (what, cure) = match cores.iter().position(|core| core == value) {
+            _ if cores.len() == 1 => (
+                format!("there is one core, {}, which serves all ports", cores[0]),
+                "leave it out, or name more in dataplane.cores".to_owned(),
+            ),
+            None => (
+                format!("core {value} is not among dataplane.cores"),
+                format!("write one of {list}, or name it there, too"),
+            ),
+            Some(0) if !first_serves => (
+                format!("core {value} switches, and serves no ports"),
+                format!("write one of {list}, or leave out dataplane.switch_core_serves"),
+            ),
+            Some(_) => continue,
+        };
+        report.add(place, what, cure);
+    }
+}
+
 /// XOFF can be refreshed before the pause has passed.
 pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
     let tells = |port: &&Port| {

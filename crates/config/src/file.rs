@@ -12,7 +12,7 @@ use crate::congestion::Congestion;
 use crate::metrics::{self, Metrics};
 use crate::mistakes::{Mistakes, Place, Report};
 use crate::policy::Policies;
-use crate::ports::{Link, Port, PortTable};
+use crate::ports::{CORES, Link, Port, PortTable};
 use crate::reader::read_file;
 use crate::section::Section;
 use crate::telemetry::{self, Telemetry};
@@ -39,6 +39,8 @@ pub struct Config {
     pub preset: Option<&'static str>,
     /// Network interface of each port, by port number.
     pub interfaces: Vec<String>,
+    /// The core that each port is to be served by, by port number; `None`: whichever serves least.
+    pub port_cores: Vec<Option<usize>>,
     /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
     pub links: Vec<Link>,
     /// The flight recorder.
@@ -56,8 +58,10 @@ pub struct Config {
 /// The poll loops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dataplane {
-    /// CPU of each loop: the first switches. All serve ports, in turn.
+    /// CPU of each loop: the first switches, the others serve ports for it.
     pub cores: Vec<usize>,
+    /// The first serves ports, too.
+    pub switch_core_serves: bool,
     /// How the loop's thread is scheduled.
     pub scheduling: Scheduling,
     /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
@@ -76,6 +80,7 @@ impl Default for Dataplane {
     fn default() -> Self {
         Self {
             cores: vec![0],
+            switch_core_serves: true,
             scheduling: Scheduling::ShortSlices,
             pauses_on_overload: true,
             spare_ports: SPARE_PORTS,
@@ -226,11 +231,13 @@ fn read<T>(
         checks::pause_times(&ports, report);
         checks::one_flow_control(&ports, report);
         watchdog_checks::limits(&ports, report);
+        checks::cores(&ports, (&dataplane.cores, dataplane.switch_core_serves), report);
         checks::buffer(&buffer, &ports, &place, report);
     }
 
     let interfaces =
         ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
+    let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
     let links = ports.iter().map(|port| port.tables().link()).collect();
     let settings = ports.iter().map(|port| port.settings.clone()).collect();
     let switch = SwitchSettings {
@@ -261,6 +268,7 @@ fn read<T>(
         pfc_enabled,
         preset,
         interfaces,
+        port_cores,
         links,
         recorder,
         control_socket,
@@ -289,7 +297,8 @@ fn read_name(file: &mut Section, report: &mut Report) -> String {
 fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     let mut dataplane = Dataplane::default();
     let Some(mut section) = file.section("dataplane", report) else { return dataplane };
-    if let Some(cores) = section.numbers("cores", 0..=1023, report) {
+    let mistakes = report.count();
+    if let Some(cores) = section.numbers("cores", CORES, report) {
         match cores.value.len() {
             0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
             count if cores.value.iter().collect::<BTreeSet<_>>().len() < count => {
@@ -307,6 +316,17 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
                 );
             }
             _ => dataplane.cores = cores.value,
+        }
+    }
+    let has_lines = dataplane.cores.len() > 1 || report.count() > mistakes;
+    if let Some(serves) = section.boolean("switch_core_serves", report) {
+        dataplane.switch_core_serves = serves.value;
+        if !has_lines {
+            report.add(
+                &serves.place,
+                "there is no other core that could serve ports",
+                "leave it out, or name more in cores",
+            );
         }
     }
     let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
@@ -409,6 +429,9 @@ fn read_port_defaults(
     }
     if let Some(place) = section.place_of("static_addresses") {
         report.add(&place, "an address is behind one port only", "move it to [port.NAME]");
+    }
+    if let Some(place) = section.place_of("core") {
+        report.add(&place, "ports are given to cores one by one", "move it to [port.NAME]");
     }
     PortTable::read(section, buffer, congestion, policies, report)
 }

@@ -5,7 +5,8 @@
 //! name = "lab"                     # "sluice" when left out
 //!
 //! [dataplane]
-//! cores = [0]                      # the first switches; all serve ports, in turn (docs/cores.md)
+//! cores = [0, 1]                   # the first switches, all serve ports (docs/cores.md); [0] by default
+//! switch_core_serves = true        # false, where there are several: the first only switches
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
@@ -102,6 +103,7 @@
 //!
 //! [port.server1]                   # at least one; the order of the file gives the numbers, from 0
 //! interface       = "veth0"        # required
+//! core            = 1              # of dataplane.cores, where there are several; left out: that with the fewest RX queues
 //! speed           = "2.5G"         # or bit/s as a number; left out: as fast as the interface takes frames
 //! burst_bytes     = 1250000        # to catch up with after idle time; default: 4 ms of line time
 //! wire_overhead   = true           # a frame takes 24 bytes more: preamble, FCS, gap; default: true where speed is set

@@ -23,6 +23,8 @@ use crate::values;
 use crate::vlan::VlanTable;
 use crate::watchdog::{EarlyWarningTable, WatchdogTable};
 
+/// Numbers of cores.
+pub(crate) const CORES: RangeInclusive<usize> = 0..=1023;
 /// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
 const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
 /// Metres of a cable: optics for more do not go with PFC.
@@ -55,6 +57,7 @@ pub(crate) struct Port<'f> {
 #[derive(Debug, Default)]
 pub(crate) struct PortTable {
     pub(crate) interface: Option<Setting<String>>,
+    pub(crate) core: Option<Setting<usize>>,
     pub(crate) static_addresses: Vec<Setting<values::Station>>,
     pub(crate) vlan: VlanTable,
     pub(crate) speed_bps: Option<Setting<u64>>,
@@ -108,6 +111,7 @@ impl PortTable {
             interface: section
                 .string("interface", "veth0", report)
                 .and_then(|name| values::interface(name, report)),
+            core: section.number("core", CORES, report),
             static_addresses: section
                 .item("static_addresses")
                 .map_or_else(Vec::new, |item| values::stations(item, report)),

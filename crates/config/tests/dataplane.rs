@@ -14,6 +14,7 @@ fn parse(text: &str) -> Config {
 fn defaults() {
     let defaults = Dataplane {
         cores: vec![0],
+        switch_core_serves: true,
         scheduling: Scheduling::ShortSlices,
         pauses_on_overload: true,
         spare_ports: 2,
@@ -35,6 +36,21 @@ fn cores() {
     }
 }
 
+/// docs/cores.md: a port may be given to one of several cores, and the first may be left to switching.
+#[test]
+fn cores_of_ports() {
+    let parse = |dataplane: &str, a: &str, b: &str| {
+        let text = format!(
+            "[dataplane]\n{dataplane}\n[port.a]\ninterface = \"veth0\"\n{a}\n[port.b]\ninterface = \"veth1\"\n{b}\n"
+        );
+        config::parse("test.toml", &text).map_err(|mistakes| mistakes.to_string())
+    };
+    let config = parse("cores = [2, 0, 1]", "", "core = 0").unwrap();
+    assert_eq!((config.port_cores, config.dataplane.switch_core_serves), (vec![None, Some(0)], true));
+    let config = parse("cores = [2, 0]\nswitch_core_serves = false", "core = 0", "").unwrap();
+    assert_eq!((config.port_cores, config.dataplane.switch_core_serves), (vec![Some(0), None], false));
+}
+
 #[test]
 fn scheduling() {
     for (name, expected) in [
@@ -47,6 +63,7 @@ fn scheduling() {
             dataplane,
             Dataplane {
                 cores: vec![1],
+                switch_core_serves: true,
                 scheduling: expected,
                 pauses_on_overload: true,
                 spare_ports: 2,

@@ -45,6 +45,7 @@ fn the_smallest_file() {
             },
             pfc_enabled: true,
             interfaces: vec!["veth0".to_owned()],
+            port_cores: vec![None],
             links: vec![Link { cable_m: None, mtu_bytes: None }],
             recorder: RecorderSettings::default(),
             control_socket: PathBuf::from("/run/sluice/sluice.sock"),
@@ -63,7 +64,8 @@ fn every_setting() {
         [switch]
         name = "lab"
         [dataplane]
-        cores = [3]
+        cores = [3, 5]
+        switch_core_serves = false
         [control]
         socket = "/tmp/lab.sock"
         [recorder]
@@ -95,6 +97,7 @@ fn every_setting() {
         unknown_unicast_to_queue = [0, 1, 1, 1, 2, 2, 6, 6]
         [port.b]
         interface = "veth1"
+        core = 5
         speed = "2.5G"
         trust = "none"
         port_priority = 6
@@ -145,7 +148,8 @@ fn every_setting() {
         "#,
     );
     assert_eq!(config.name, "lab");
-    assert_eq!(config.dataplane.cores, [3]);
+    assert_eq!((config.dataplane.cores, config.dataplane.switch_core_serves), (vec![3, 5], false));
+    assert_eq!(config.port_cores, [Some(5), None]);
     assert_eq!(config.control_socket, Path::new("/tmp/lab.sock"));
     let recorder = RecorderSettings { always: true, freeze_on_loss: false, memory_bytes: 128 << 20 };
     assert_eq!(config.recorder, recorder);

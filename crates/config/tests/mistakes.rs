@@ -245,6 +245,11 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = [0, 1, 0]",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = []",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\ncores = 1",
+    "[port.a]\ninterface = \"veth0\"\ncore = 0",
+    "[port.a]\ninterface = \"veth0\"\ncore = 5\n[port.b]\ninterface = \"veth1\"\ncore = 2\n[dataplane]\ncores = [2, 0, 1]\n\
+     switch_core_serves = false",
+    "[port.a]\ninterface = \"veth0\"\ncore = \"1\"\n[port-defaults]\ncore = 1\n[dataplane]\ncores = [0, 1]",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nswitch_core_serves = false",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = \"short_slices\"\noverload = \"drops\"\ncore = 1",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = true\noverload = \"\"",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\npause_time = 1\n\

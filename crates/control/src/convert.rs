@@ -24,12 +24,14 @@ pub struct PortFacts {
 }
 
 /// What the switch does not know of the daemon around it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct DaemonFacts {
     /// PFC is not off on all ports.
     pub pfc_enabled: bool,
     /// What its log lacks.
     pub log: LogCounts,
+    /// Its poll loops, the switching core's first.
+    pub loops: Vec<v1::Loop>,
 }
 
 /// Lines of the daemon's log that nobody can read.
@@ -47,6 +49,7 @@ pub fn snapshot(from: &Snapshot, daemon: &DaemonFacts) -> v1::Snapshot {
         pfc_enabled: daemon.pfc_enabled,
         log_lines_lost: daemon.log.lost,
         log_lines_left_out: daemon.log.left_out,
+        loops: daemon.loops.clone(),
         ..from.into()
     }
 }

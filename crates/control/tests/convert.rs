@@ -36,7 +36,8 @@ fn message(left: PortSnapshot, right: PortSnapshot) -> v1::Snapshot {
         events_lost: 4,
         ..Snapshot::default()
     };
-    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts { lost: 5, left_out: 6 } };
+    let loops = vec![v1::Loop { core: 7, turns: 8, ..v1::Loop::default() }];
+    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts { lost: 5, left_out: 6 }, loops };
     let mut message = convert::snapshot(&snapshot, &daemon);
     convert::list_ports(&mut message, [(0, &facts("a-left")), (1, &facts("a-right"))]);
     message
@@ -49,8 +50,8 @@ fn ports_are_listed_in_the_order_of_the_file_and_vacant_places_are_not() {
     let ports = vec![at("left", 1), at("", 2), at("right", 3)];
     let removed_ports = RemovedPorts { ports: 1, received: count(7), ..RemovedPorts::default() };
     let snapshot = Snapshot { ports, removed_ports, ..Snapshot::default() };
-    let mut message =
-        convert::snapshot(&snapshot, &DaemonFacts { pfc_enabled: true, log: LogCounts::default() });
+    let daemon = DaemonFacts { pfc_enabled: true, log: LogCounts::default(), loops: Vec::new() };
+    let mut message = convert::snapshot(&snapshot, &daemon);
     assert_eq!(message.ports.len(), 3);
     convert::list_ports(&mut message, [(2, &facts("a-right")), (0, &facts("a-left"))]);
     let listed: Vec<_> = message.ports.iter().map(|port| (port.name.as_str(), port.number)).collect();
@@ -66,6 +67,7 @@ fn numbers_text_and_flags() {
     let message = message(left, right);
     assert_eq!((message.at_ns, message.bridge_moves, message.events_lost), (1, 3, 4));
     assert_eq!((message.log_lines_lost, message.log_lines_left_out), (5, 6));
+    assert_eq!((message.loops[0].core, message.loops[0].turns), (7, 8));
     assert!(message.pfc_enabled && message.ingress_pools.len() == 4);
     assert_eq!(message.headroom.unwrap().size_cells, 2);
     let [left, right] = &message.ports[..] else { panic!("two ports") };

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 use std::time::Instant as Clock;
 
-use dataplane::{Core, CorePort, CoreSettings, Heartbeat, Line, Port, mailbox, remote};
+use dataplane::{Core, CorePort, CoreSettings, Line, Port, mailbox, remote};
 use nix::time::{ClockId, clock_gettime};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{FrameId, Instant, Memory, Outgoing, Received, Switch};
@@ -161,7 +161,7 @@ fn measure(loops: usize, rounds: u64) -> Measured {
     let of_line = memory.share();
     let sent = Arc::new(AtomicU64::new(0));
     let under_way: Arc<[AtomicUsize; PORTS]> = Arc::default();
-    let (bell, line_bell) = (Arc::default(), Arc::default());
+    let (bell, line_bell, heartbeat) = (Arc::default(), Arc::default(), Arc::default());
     let (mut ports, mut of_lines) = (Vec::new(), Vec::new());
     for number in 0..PORTS {
         let (sent, under_way) = (Arc::clone(&sent), Arc::clone(&under_way));
@@ -169,14 +169,14 @@ fn measure(loops: usize, rounds: u64) -> Measured {
         ports.push(if number % loops == 0 {
             CorePort::Own(port)
         } else {
-            let (port, of_line) = remote(port, &bell, &line_bell);
+            let (port, of_line) = remote(port, &bell, &line_bell, &heartbeat);
             of_lines.push(of_line);
             CorePort::Remote(port)
         });
     }
     let mut core = core_of(ports, memory);
     let ends = Arc::new(AtomicBool::new(false));
-    let mut line = Line::new(of_lines, line_bell, Arc::new(Heartbeat::default()));
+    let mut line = Line::new(of_lines, line_bell, heartbeat);
     let line = std::thread::spawn({
         let ends = Arc::clone(&ends);
         move || {

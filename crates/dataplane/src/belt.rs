@@ -39,6 +39,11 @@ impl<T> Belt<T> {
         self.empty.len()
     }
 
+    /// Batches on it.
+    pub(crate) fn batches(&self) -> usize {
+        self.full.len()
+    }
+
     /// Nothing is on it.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {

@@ -11,7 +11,6 @@ use crate::port::Port;
 use crate::rest::Rest;
 use crate::turn::Turn;
 use crate::wait::Wait;
-use switch::counters::{TURN_TIMES, turn_time};
 use switch::{
     FrameId, FrameRoom, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Switch, SwitchSettings,
 };
@@ -34,6 +33,8 @@ pub struct CoreSettings {
     pub heartbeat: Arc<Heartbeat>,
     /// What lines wake it by.
     pub bell: Arc<Doorbell>,
+    /// Where lines say how they turn.
+    pub lines: Vec<Arc<Heartbeat>>,
     /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its neighbours.
     pub watches_rings: bool,
     /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
@@ -51,6 +52,7 @@ pub struct Core<P: Port> {
     mailbox: Mailbox,
     heartbeat: Arc<Heartbeat>,
     bell: Arc<Doorbell>,
+    lines: Vec<Arc<Heartbeat>>,
     /// A command that could not be carried out yet, since a line has still to answer: the others wait behind it.
     unfinished: Option<Command>,
     stop: Option<Box<Snapshot>>,
@@ -64,13 +66,8 @@ pub struct Core<P: Port> {
     removed: KernelCounters,
     /// Frames of a port that closes; otherwise empty.
     unsent: Vec<FrameId>,
-    // What it knows of itself.
-    turns: u64,
     last_turn: Option<Instant>,
     rest: Rest,
-    worst_stall_ns: Nanos,
-    awake_ns: Nanos,
-    turns_by_time: [u64; TURN_TIMES],
 }
 
 impl<P: Port> Core<P> {
@@ -98,6 +95,7 @@ impl<P: Port> Core<P> {
             mailbox,
             heartbeat: settings.heartbeat,
             bell: settings.bell,
+            lines: settings.lines,
             unfinished: None,
             stop: None,
             let_go: Set64::EMPTY,
@@ -105,12 +103,8 @@ impl<P: Port> Core<P> {
             reported: Set64::EMPTY,
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
-            turns: 0,
             last_turn: None,
             rest: Rest::new(Instant::default()),
-            worst_stall_ns: 0,
-            awake_ns: 0,
-            turns_by_time: [0; TURN_TIMES],
         };
         core.say_how_to_look(Set64::first_of(core.switch.places()));
         core
@@ -176,9 +170,13 @@ impl<P: Port> Core<P> {
             recorder.turn(now, forwards, &self.switch);
         }
         self.hear_guard();
+        if !self.lines.is_empty() {
+            let is_stuck = |port: usize| self.ports[port].is_stuck();
+            self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
+        }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         self.heartbeat.hear(self.turn.heard_ports());
-        if self.turns.is_multiple_of(REFRESH_TURNS) {
+        if self.heartbeat.times.turns().is_multiple_of(REFRESH_TURNS) {
             self.heartbeat.leave_refresh(self.switch.shortest_refresh_ns());
         }
         self.answer(now) || moved
@@ -413,7 +411,8 @@ impl<P: Port> Core<P> {
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        if !self.rest.may_sleep(now) || of_switch.iter().any(Port::must_kick) {
+        let is_needed = of_switch.iter().any(Port::must_kick) || self.turn.holds_back();
+        if !self.rest.may_sleep(now) || is_needed {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {
@@ -490,23 +489,22 @@ impl<P: Port> Core<P> {
         let elsewhere: usize = self.ports.iter().map(Port::free_frames).sum();
         snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
         snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
-        snapshot.loop_turns = self.turns;
-        snapshot.loop_worst_stall_ns = self.worst_stall_ns;
-        snapshot.loop_awake_ns = self.awake_ns;
-        snapshot.loop_turns_by_time = self.turns_by_time;
+        let mut times = self.heartbeat.times();
+        self.lines.iter().for_each(|line| times += line.times());
+        snapshot.loop_turns = times.turns;
+        snapshot.loop_worst_stall_ns = times.worst_stall_ns;
+        snapshot.loop_awake_ns = times.awake_ns;
+        snapshot.loop_turns_by_time = times.turns_by_time;
         snapshot.events_lost += self.mailbox.lost;
     }
 
     #[inline]
     fn note_turn(&mut self, now: Instant) {
         self.heartbeat.beat(now);
-        self.turns += 1;
-        if let Some(last) = self.last_turn.replace(now) {
-            let nanos = now.since(last);
+        let after = self.last_turn.replace(now).map(|last| now.since(last));
+        self.heartbeat.times.note_turn(after);
+        if let Some(nanos) = after {
             self.rest.note_turn(nanos);
-            self.worst_stall_ns = self.worst_stall_ns.max(nanos);
-            self.awake_ns += nanos;
-            self.turns_by_time[turn_time(nanos)] += 1;
         }
     }
 }

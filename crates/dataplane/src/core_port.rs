@@ -104,6 +104,10 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
         self.port().has_news()
     }
 
+    fn is_stuck(&self) -> bool {
+        self.port().is_stuck()
+    }
+
     #[inline]
     fn take_stray(&mut self) -> u64 {
         self.port_mut().take_stray()

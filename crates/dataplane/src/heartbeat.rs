@@ -11,6 +11,9 @@ use switch::settings::MAX_PORTS;
 use switch::{Instant, Nanos};
 use wire::set::Set64;
 
+use crate::times::{LoopTimes, Times};
+use crate::vigil::STALL_NS;
+
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
 const ASLEEP: u64 = u64::MAX;
 /// … or has ended.
@@ -31,6 +34,7 @@ pub enum Pulse {
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
+    pub(crate) times: Times,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
     /// How soon some neighbour must be told again of an XOFF that lasts.
@@ -53,6 +57,7 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
+            times: Times::default(),
             heard: AtomicU64::new(0),
             refresh_ns: AtomicU64::new(Nanos::MAX),
             has_news: AtomicBool::new(false),
@@ -106,6 +111,16 @@ impl Heartbeat {
             ENDED => Pulse::Ended,
             nanos => Pulse::Turned(Instant(nanos)),
         }
+    }
+
+    /// The loop has begun a turn lately.
+    pub(crate) fn turns(&self, now: Instant) -> bool {
+        matches!(self.pulse(), Pulse::Turned(at) if now.since(at) < STALL_NS)
+    }
+
+    /// How the loop has turned so far.
+    pub fn times(&self) -> LoopTimes {
+        self.times.read()
     }
 
     /// The guard has sent an XOFF for the no-drop priorities of a port.

@@ -22,6 +22,7 @@ use switch::{Arrival, FrameId, KernelCounters, Looker, Outgoing};
 
 use crate::belt::Belt;
 use crate::doorbell::Doorbell;
+use crate::heartbeat::Heartbeat;
 use crate::port::Trouble;
 use crate::turn::{RX_BATCH, TX_BATCH};
 
@@ -115,6 +116,8 @@ pub(crate) struct Lane {
     /// The doorbell of the switching core, and that of the line.
     pub(crate) core: Arc<Doorbell>,
     pub(crate) line: Arc<Doorbell>,
+    /// Where the line says that it turns.
+    pub(crate) heartbeat: Arc<Heartbeat>,
 }
 
 /// Tells whether something is on a lane for the switching core, for whoever watches that it turns.
@@ -129,7 +132,7 @@ impl LaneNews {
 }
 
 impl Lane {
-    pub(crate) fn new(core: Arc<Doorbell>, line: Arc<Doorbell>) -> Arc<Self> {
+    pub(crate) fn new(core: Arc<Doorbell>, line: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Arc<Self> {
         Arc::new(Self {
             arrivals: Belt::new(ARRIVALS, RX_BATCH),
             outgoing: Belt::new(OUTGOING, TX_BATCH),
@@ -146,6 +149,7 @@ impl Lane {
             is_down: AtomicBool::new(false),
             core,
             line,
+            heartbeat,
         })
     }
 

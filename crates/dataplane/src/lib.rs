@@ -28,6 +28,7 @@ pub mod recorder;
 mod remote_port;
 pub mod replay;
 mod rest;
+mod times;
 pub mod turn;
 pub mod vigil;
 pub mod wait;
@@ -44,6 +45,7 @@ pub use port::{Port, Trouble};
 pub use recorder::{Chunk, Recorder, Reel};
 pub use remote_port::RemotePort;
 pub use replay::Replay;
+pub use times::LoopTimes;
 pub use turn::{RX_BATCH, TX_BATCH, Turn};
 pub use wait::Wait;
 

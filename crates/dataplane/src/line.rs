@@ -69,13 +69,15 @@ pub struct LinePort<P: Port> {
     report_within: u8,
 }
 
-/// Hands a port to a line: the switching core's end, and the line's. Each wakes the other by these doorbells, the switching core's first.
+/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and the line's. Each wakes the other by these
+/// doorbells, the switching core's first.
 pub fn remote<P: Port>(
     port: P,
     core: &Arc<Doorbell>,
     line: &Arc<Doorbell>,
+    heartbeat: &Arc<Heartbeat>,
 ) -> (Box<RemotePort<P::Memory>>, LinePort<P>) {
-    let lane = Lane::new(Arc::clone(core), Arc::clone(line));
+    let lane = Lane::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
     let is_open = port.is_up();
     let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
     let of_line = LinePort {
@@ -159,8 +161,10 @@ impl<P: Port> Line<P> {
     /// One turn. True if anything moved.
     pub fn turn(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
         self.heartbeat.beat(now);
-        if let Some(last) = self.last_turn.replace(now) {
-            self.rest.note_turn(now.since(last));
+        let after = self.last_turn.replace(now).map(|last| now.since(last));
+        self.heartbeat.times.note_turn(after);
+        if let Some(nanos) = after {
+            self.rest.note_turn(nanos);
         }
         let mut moved = false;
         self.exchanged = false;
@@ -189,7 +193,9 @@ impl<P: Port> Line<P> {
             port.port.complete(&mut port.completed);
         }
         let mut has_news = moved | port.put_completed();
-        if let Some(unsent) = port.closing.take_if(|_| port.completed.is_empty() && port.lost == 0) {
+        let has_few = memory.free_frames() <= MANY_FREE;
+        if let Some(unsent) = port.closing.take_if(|_| port.completed.is_empty() && port.lost == 0 && has_few)
+        {
             port.answer_closed(unsent);
             has_news = true;
         }
@@ -206,14 +212,15 @@ impl<P: Port> Line<P> {
     /// Takes free frames from the switching core, or gives some back. True if there were any.
     #[inline]
     fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
-        let lane = &self.ports[number].lane;
+        let LinePort { lane, is_open, closing, .. } = &self.ports[number];
         let mut moved = false;
         while memory.free_frames() < FEW_FREE && lane.fresh.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
             moved = true;
         }
-        // The switching core takes nothing off the lane of a port that is closed.
-        while self.ports[number].is_open && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
+        // The switching core takes nothing off the lane of a port that is closed; of one that is closing it takes what the rings held.
+        let is_taken = *is_open || closing.is_some();
+        while is_taken && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
             self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
             lane.spare.put(0, &mut self.frames);
             moved = true;
@@ -266,7 +273,8 @@ impl<P: Port> Line<P> {
     /// Nothing moved lately, and the kernel has no frames of ours.
     fn may_sleep(&self, now: Instant) -> bool {
         let is_done = |port: &LinePort<P>| {
-            port.outgoing.is_empty() && port.completed.is_empty() && !port.port.must_kick()
+            let is_closing = port.closing.is_some();
+            port.outgoing.is_empty() && port.completed.is_empty() && !is_closing && !port.port.must_kick()
         };
         self.rest.may_sleep(now) && self.ports.iter().all(is_done)
     }

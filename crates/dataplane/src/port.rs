@@ -85,6 +85,11 @@ pub trait Port {
         false
     }
 
+    /// What it was given to transmit waits, as whoever serves it stands still.
+    fn is_stuck(&self) -> bool {
+        false
+    }
+
     /// Frames that the kernel gave back and did not have, or gave back before, since this was last asked. The port has kept them out
     /// of what it handed on; looked at now and then, not at each call.
     fn take_stray(&mut self) -> u64 {

@@ -13,6 +13,7 @@ use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing
 use crate::lane::{Answer, FREE_BATCH, KEPT_FREE, Lane, LaneNews, Order, Report};
 use crate::port::{Port, Trouble};
 use crate::turn::{RX_BATCH, TX_BATCH};
+use crate::vigil::{GIVE_UP_NS, STALL_NS};
 
 /// What the line was asked and has not answered.
 #[derive(Debug, Default)]
@@ -63,6 +64,10 @@ pub struct RemotePort<M> {
     room: usize,
     /// Frames given to the line that have not come back.
     outstanding: usize,
+    /// Batches given to the line so far; how many of them it has taken, and since when no more while some wait.
+    given: u64,
+    waits: Option<(u64, Instant)>,
+    is_stuck: bool,
     /// Frames that the kernel lost, not yet told.
     lost: u32,
     /// There were more free frames than the line had room for.
@@ -95,6 +100,9 @@ impl<M: Memory> RemotePort<M> {
             looked_at_by: 0,
             room,
             outstanding: 0,
+            given: 0,
+            waits: None,
+            is_stuck: false,
             lost: 0,
             has_frames: false,
             report: Report::default(),
@@ -168,6 +176,23 @@ impl<M: Memory> RemotePort<M> {
         }
     }
 
+    /// Finds out whether what the line was given waits for a line that stands still.
+    #[inline]
+    fn watch_line(&mut self, now: Instant) {
+        if self.lane.outgoing.is_empty() {
+            (self.waits, self.is_stuck) = (None, false);
+            return;
+        }
+        let taken = self.given - self.lane.outgoing.batches() as u64;
+        let since = match self.waits {
+            Some((before, since)) if before == taken => since,
+            _ => now,
+        };
+        self.waits = Some((taken, since));
+        let is_long = (STALL_NS..GIVE_UP_NS).contains(&now.since(since));
+        self.is_stuck = is_long && !self.lane.heartbeat.turns(now);
+    }
+
     /// Looks once more at the batch that is being taken.
     #[cold]
     fn look_again(&mut self, memory: &M) {
@@ -180,8 +205,9 @@ impl<M: Memory> RemotePort<M> {
         self.looked_at_by = self.rules;
     }
 
-    /// The line's port is closed, once it says so: what is left on the lane comes back.
+    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then so does what its rings held.
     fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+        self.exchange(memory);
         self.hear();
         let Some(mut never_sent) = self.closing.take() else { return false };
         self.outstanding -= never_sent.len();
@@ -199,7 +225,8 @@ impl<M: Memory> RemotePort<M> {
 impl<M: Memory> Port for RemotePort<M> {
     type Memory = M;
 
-    fn receive(&mut self, memory: &mut M, _now: Instant, _max: usize, _out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<Received>) {
+        self.watch_line(now);
         self.tell();
         self.exchange(memory);
     }
@@ -261,7 +288,9 @@ impl<M: Memory> Port for RemotePort<M> {
 
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
         self.outstanding += frames.len();
-        while !frames.is_empty() && self.lane.outgoing.put(0, frames) {}
+        while !frames.is_empty() && self.lane.outgoing.put(0, frames) {
+            self.given += 1;
+        }
         debug_assert!(frames.is_empty(), "more frames than there is room for");
         self.lane.line.ring();
     }
@@ -295,8 +324,12 @@ impl<M: Memory> Port for RemotePort<M> {
         let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
         !self.arrivals.is_empty()
             || self.is_up != self.is_up()
-            || (self.is_up && wants_frames)
+            || ((self.is_up || matches!(self.closing, Question::Asked)) && wants_frames)
             || self.lane.has_news()
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck
     }
 
     fn take_stray(&mut self) -> u64 {

@@ -9,6 +9,7 @@
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
+use switch::rx_rings::XOFF_FRAMES;
 use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::set::Set64;
@@ -39,6 +40,8 @@ pub struct Turn {
     forwards: bool,
     /// What waits in RX rings is ingress use.
     watches_rings: bool,
+    /// A line stands still, so what waits for its ports cannot leave.
+    holds_back: bool,
     /// Writes down what the switch is given, while somebody wants that.
     recorder: Option<Box<Recorder>>,
     // A port's frames; each is empty between two ports, and kept to allocate nothing.
@@ -59,6 +62,7 @@ impl Turn {
             heard: Set64::EMPTY,
             forwards: true,
             watches_rings: true,
+            holds_back: false,
             recorder: None,
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
@@ -85,6 +89,17 @@ impl Turn {
     /// Whether what waits in RX rings is ingress use, as it is unless somebody wants to see what would be without.
     pub fn watch_rings(&mut self, watches_rings: bool) {
         self.watches_rings = watches_rings;
+    }
+
+    /// Whether all neighbours are paused as if too much waited in their RX rings.
+    #[inline]
+    pub(crate) fn hold_back(&mut self, holds_back: bool) {
+        self.holds_back = holds_back;
+    }
+
+    /// … which they are now.
+    pub(crate) fn holds_back(&self) -> bool {
+        self.holds_back
     }
 
     /// Where what the switch is given is written down, if anywhere.
@@ -203,7 +218,8 @@ impl Turn {
             switch.obey_only(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
-            let waiting = port.rx_waiting();
+            let least = if self.holds_back { XOFF_FRAMES } else { 0 };
+            let waiting = port.rx_waiting().max(least);
             if let Some(recorder) = &mut self.recorder {
                 recorder.waiting(number, waiting);
             }

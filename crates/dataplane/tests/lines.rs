@@ -5,6 +5,7 @@ mod lab;
 
 use std::collections::HashMap;
 
+use dataplane::vigil::{GIVE_UP_NS, STALL_NS};
 use dataplane::{Command, LANE_FRAMES, RX_BATCH, Reply};
 use lab::lines::Loops;
 use lab::{frame, mac, settings, xoff_3};
@@ -281,6 +282,37 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     loops.conserved();
 }
 
+/// A line that stands still sends nothing of what it has, so whoever may send to its ports is paused, long before cells run out; not for
+/// ever, nor where nothing waits. Ports of the line itself are the guard's.
+#[test]
+fn while_frames_wait_for_a_line_that_stands_still_all_neighbours_are_paused() {
+    let mut loops = loops(&settings(), [0, 1, 0]);
+    let step = |loops: &mut Loops, nanos: u64| {
+        loops.now = loops.now + nanos;
+        // One turn finds out, the next one tells, and a wire is read in the turn after.
+        (0..3).for_each(|_| _ = loops.turn(0));
+        [0, 2].map(|port| loops.pfc(port))
+    };
+    let quiet = || [Vec::new(), Vec::new()];
+    assert_eq!(step(&mut loops, 2 * STALL_NS), quiet(), "nothing waits");
+    loops.wires[0].inject(numbered(1, 0, 0, 0));
+    assert_eq!(step(&mut loops, 1000), quiet());
+    assert_eq!(step(&mut loops, STALL_NS - 1), quiet());
+    assert_eq!(step(&mut loops, 1), [vec![xoff_3(65_535)], vec![xoff_3(65_535)]]);
+    loops.turn(1);
+    assert_eq!(step(&mut loops, 1000), [vec![xoff_3(0)], vec![xoff_3(0)]]);
+    loops.wires[0].inject(numbered(1, 0, 0, 0));
+    step(&mut loops, 1000);
+    step(&mut loops, STALL_NS);
+    let refreshed = step(&mut loops, GIVE_UP_NS / 2);
+    assert_eq!(refreshed, [vec![xoff_3(65_535)], vec![xoff_3(65_535)]]);
+    // A refresh is due, too, before it is found out.
+    let given_up = step(&mut loops, GIVE_UP_NS / 2);
+    assert_eq!(given_up.each_ref().map(|pfc| pfc.last().copied()), [Some(xoff_3(0)); 2], "it is dead");
+    let later = step(&mut loops, GIVE_UP_NS).concat();
+    assert!(later.iter().all(|pfc| *pfc == xoff_3(0)), "and stays so: {later:?}");
+}
+
 /// A port of a line is closed and opened again by another thread, with frames everywhere: in its rings, on the lane both ways.
 #[test]
 fn a_port_of_a_line_comes_and_goes() {
@@ -321,6 +353,38 @@ fn a_port_of_a_line_comes_and_goes() {
     loops.rounds(3);
     assert_eq!((loops.data(0).len(), loops.data(1).len()), (1, 1));
     assert_eq!(loops.conserved().ports[1].kernel.rx_closed_frames, 101 - taken);
+}
+
+/// The only port of a line is closed, whose rings held thousands of frames: all but a few are the switching core's again.
+#[test]
+fn frames_of_a_closed_port_go_back() {
+    const POSTED: usize = 8192;
+    let mut loops = loops(&settings(), [0, 1, 2]);
+    loops.wires[1].go_down();
+    loops.rounds(3);
+    assert!(loops.wires[1].is_let_go());
+    loops.core.memory().hand_over(POSTED, 1);
+    loops.handle.send(Command::PortClosed(1)).expect("room");
+    loops.rounds(40);
+    let free = loops.core.memory().free_frames();
+    assert!(free + POSTED / 2 > FRAMES, "{free} of {FRAMES} frames");
+    loops.conserved();
+}
+
+/// Turns, and the longest stall, are those of all loops.
+#[test]
+fn a_snapshot_knows_how_lines_turn() {
+    let mut loops = loops(&settings(), [0, 1, 2]);
+    let before = loops.snapshot();
+    for _ in 0..7 {
+        loops.now = loops.now + 1_000_000;
+        [0, 2].into_iter().for_each(|at| _ = loops.turn(at));
+    }
+    loops.turn(1);
+    let after = loops.snapshot();
+    let turns = |snapshot: &Snapshot| snapshot.loop_turns_by_time.iter().sum::<u64>();
+    assert_eq!(after.loop_turns - turns(&after), 3, "the first of each");
+    assert_eq!([before, after].map(|snapshot| snapshot.loop_worst_stall_ns), [1_000, 7_000_000]);
 }
 
 /// What memory sets aside for a lane is enough: the most that it ever takes from the switching core, however long that stands still.

@@ -202,9 +202,9 @@ impl Lab {
             let (port, wire) = MemoryPort::new();
             wires.push(wire);
             ports.push(if of_line {
-                let bell = Arc::default();
-                let (port, of_line) = remote(port, &Arc::default(), &bell);
-                lines.push(Line::new(vec![of_line], bell, Arc::default()));
+                let (bell, heartbeat) = (Arc::default(), Arc::default());
+                let (port, of_line) = remote(port, &Arc::default(), &bell, &heartbeat);
+                lines.push(Line::new(vec![of_line], bell, heartbeat));
                 CorePort::Remote(port)
             } else {
                 CorePort::Own(port)

@@ -330,7 +330,7 @@ impl Conductor {
 
     fn hand_out(&mut self, snapshot: Box<Snapshot>) {
         self.events.note_lost(snapshot.events_lost);
-        self.stalls.see(snapshot.loop_worst_stall_ns, || self.live.settings().switch);
+        self.stalls.look(|| self.live.settings().switch);
         if let Some(event) = self.pfc_test.see(&snapshot, Instant::now()) {
             self.events.note_now(event);
         }
@@ -357,7 +357,11 @@ impl Conductor {
     }
 
     fn facts(&self) -> DaemonFacts {
-        DaemonFacts { pfc_enabled: self.live.config().pfc_enabled, log: self.log.counts() }
+        DaemonFacts {
+            pfc_enabled: self.live.config().pfc_enabled,
+            log: self.log.counts(),
+            loops: self.stalls.loops(),
+        }
     }
 
     /// The ports in the order of the file, without vacant places. One that the loop has not heard of yet is none.

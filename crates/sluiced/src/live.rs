@@ -12,6 +12,7 @@ use dataplane::Settings;
 use switch::{SwitchSettings, frames_needed};
 
 use crate::file::{self, Wrong};
+use crate::lines::Servers;
 use crate::links::Interface;
 use crate::places::{Link, Places};
 use crate::ports;
@@ -25,6 +26,8 @@ pub struct Live {
     frames: usize,
     /// Which port is where.
     places: Places,
+    /// Who serves which place.
+    servers: Servers,
     /// RX queues that memory was set aside for at the start.
     queues: usize,
 }
@@ -34,12 +37,18 @@ impl Live {
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
         let places = Places::new(&config);
-        Self { frames: ports::switch_frames(&config), file, config, places, queues: 0 }
+        let servers = Servers::new(&config, &[]);
+        Self { frames: ports::switch_frames(&config), file, config, places, servers, queues: 0 }
     }
 
-    /// The same with memory for so many RX queues.
-    pub fn with_queues(self, queues: usize) -> Self {
-        Self { queues, ..self }
+    /// The same with memory for so many RX queues, and ports that have so many of them each.
+    pub fn with_queues(self, queues: usize, of_ports: &[u32]) -> Self {
+        Self { queues, servers: Servers::new(&self.config, of_ports), ..self }
+    }
+
+    /// Who serves which place.
+    pub fn servers(&self) -> &Servers {
+        &self.servers
     }
 
     /// RX queues that memory was set aside for, of all ports together.
@@ -112,7 +121,8 @@ impl Live {
 
     fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), Refusal> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
-        let places = self.places.of(&config)?;
+        self.other_cores(&config, &mut restart);
+        let places = self.places.of(&config, &self.servers)?;
         let needed = frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES);
         if needed > self.frames {
             restart.push(format!(
@@ -129,6 +139,17 @@ impl Live {
             restart.join("\n")
         );
         Err(Refusal { reason: Reason::Precondition, message })
+    }
+
+    /// Ports that are there and are to be served by another core than the one that does.
+    fn other_cores(&self, config: &Config, restart: &mut Vec<String>) {
+        for (port, core) in config.switch.ports.iter().zip(&config.port_cores) {
+            if let (Some(place), Some(core)) = (self.places.of_name(&port.name), core)
+                && self.servers.core(place) != *core
+            {
+                restart.push(format!("port.{}: core {} → {core}", port.name, self.servers.core(place)));
+            }
+        }
     }
 }
 
@@ -188,6 +209,19 @@ mod tests {
              port.a: interface \"veth0\" → \"veth1\"\n\
              buffer: memory for 19705 frames (a frame a cell), as 16661 were set aside at the start"
         );
+    }
+
+    /// The first port is core 0's, the second core 1's; to say so is no change.
+    #[test]
+    fn a_port_keeps_its_core() {
+        let text =
+            "[dataplane]\ncores = [0, 1]\n[port.a]\ninterface = \"v0\"\n[port.b]\ninterface = \"v1\"\n";
+        let (live, _folder) = live(text);
+        std::fs::write(live.file(), text.to_owned() + "core = 1\n").unwrap();
+        assert_eq!(live.reloaded().unwrap().1, Vec::<String>::new());
+        let (reason, message) = refusal(&live, &(text.to_owned() + "core = 0\n"));
+        assert_eq!(reason, Reason::Precondition);
+        assert!(message.ends_with("reload for the rest\nport.b: core 1 → 0"), "{message}");
     }
 
     #[test]

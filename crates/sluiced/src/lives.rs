@@ -17,7 +17,7 @@ use crate::carrier::{Change, Seen};
 use crate::guard::{Gate, Guard};
 use crate::keeper::{Answer, Assignment, Keeper};
 use crate::life::{Happening, Life, Step};
-use crate::lines::server;
+use crate::lines::Servers;
 use crate::links::{Interface, Links, Notice};
 
 /// How often interfaces are looked at.
@@ -33,8 +33,8 @@ pub struct Lives {
     altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
-    /// Those that serve ports, in turn.
-    cores: Vec<usize>,
+    /// Who serves which place.
+    servers: Servers,
     /// When interfaces are to be looked at again.
     next_look: Instant,
     /// For the loop.
@@ -64,10 +64,10 @@ struct Coming {
 }
 
 impl Lives {
-    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served by these cores in turn.
+    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served so.
     pub fn new(
         (keeper, guard): (Keeper, Option<Guard>),
-        cores: &[usize],
+        servers: &Servers,
         facts: Vec<(PortFacts, u32)>,
         interfaces: Vec<Interface>,
         links: &Links,
@@ -84,7 +84,7 @@ impl Lives {
             keeper,
             altered: true,
             guard,
-            cores: cores.to_vec(),
+            servers: servers.clone(),
             next_look: now + LOOK_PACE,
             commands: Vec::new(),
             events: Vec::new(),
@@ -96,7 +96,7 @@ impl Lives {
         let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
         let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
         facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
-        facts.link.core = self.cores[server(place, self.cores.len())] as u32;
+        facts.link.core = self.servers.core(place) as u32;
         Some(facts)
     }
 

@@ -1,7 +1,7 @@
 //! Which port is where: the switch knows ports by their places, the file, and everybody else, by their names.
 //!
 //! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one that is added takes the first vacant
-//! place. An interface belongs to one port at a time, and a place is only given away once the port before has left it, so what a
+//! place, of the core that it is to have if the file says one. An interface belongs to one port at a time, and a place is only given away once the port before has left it, so what a
 //! reload removes is free for the next one.
 //! Source: docs/law.md, "Ports that are added and removed".
 
@@ -9,6 +9,8 @@ use config::Config;
 use control::{Reason, Refusal};
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
+
+use crate::lines::Servers;
 
 /// A port at its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,19 +45,21 @@ impl Places {
         Self { tenants, of_file: (0..config.switch.ports.len()).collect() }
     }
 
-    /// The places of the ports of another file.
+    /// The places of the ports of another file, where places are served so.
     ///
     /// # Errors
     /// There is no place for all of them, or an interface is not free yet.
-    pub fn of(&self, config: &Config) -> Result<Self, Refusal> {
+    pub fn of(&self, config: &Config, servers: &Servers) -> Result<Self, Refusal> {
         let mut next = Self { tenants: vec![None; self.tenants.len()], of_file: Vec::new() };
-        for (port, interface) in config.switch.ports.iter().zip(&config.interfaces) {
+        let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
+        for ((port, interface), &core) in ports {
             let before = self.of_name(&port.name);
             let place = match before {
                 Some(place) => place,
                 None => {
                     self.must_be_free(&port.name, interface)?;
-                    next.vacant_in(self).ok_or_else(|| too_many(&port.name))?
+                    let serves = |place: usize| core.is_none_or(|core| servers.core(place) == core);
+                    next.vacant_in(self, serves).ok_or_else(|| too_many(&port.name, core))?
                 }
             };
             next.tenants.resize(next.tenants.len().max(place + 1), None);
@@ -66,10 +70,10 @@ impl Places {
         Ok(next)
     }
 
-    /// The first place that is vacant here and in `before`.
-    fn vacant_in(&self, before: &Self) -> Option<usize> {
+    /// The first place that is vacant here and in `before`, and will do.
+    fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
         let is_taken = |places: &Self, place: usize| matches!(places.tenants.get(place), Some(Some(_)));
-        (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place))
+        (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place) && will_do(place))
     }
 
     fn must_be_free(&self, name: &str, interface: &str) -> Result<(), Refusal> {
@@ -142,9 +146,10 @@ impl Tenant {
     }
 }
 
-fn too_many(name: &str) -> Refusal {
+fn too_many(name: &str, core: Option<usize>) -> Refusal {
+    let free = core.map_or("none is free".to_owned(), |core| format!("none that core {core} serves is free"));
     let message = format!(
-        "nothing was changed: port.{name}: a switch has {MAX_PORTS} places for ports, and none is free until a reload that removes \
+        "nothing was changed: port.{name}: a switch has {MAX_PORTS} places for ports, and {free} until a reload that removes \
          some has been done"
     );
     Refusal { reason: Reason::Precondition, message }
@@ -157,6 +162,11 @@ mod tests {
     fn config(ports: &[(&str, &str)]) -> Config {
         let port = |(name, interface): &(&str, &str)| format!("[port.{name}]\ninterface = \"{interface}\"\n");
         config::parse("x.toml", &ports.iter().map(port).collect::<String>()).unwrap()
+    }
+
+    fn next(places: &Places, ports: &[(&str, &str)]) -> Result<Places, Refusal> {
+        let config = config(ports);
+        places.of(&config, &Servers::new(&config, &[]))
     }
 
     /// The names at the places, "–" where there is none.
@@ -174,15 +184,15 @@ mod tests {
             (&[("d", "v1"), ("c", "v2"), ("a", "v0"), ("e", "v3")], "adce", &[1, 2, 0, 3]),
         ] {
             let before = places.clone();
-            places = places.of(&config(file)).unwrap();
+            places = next(&places, file).unwrap();
             assert_eq!((names(&places).as_str(), places.of_file()), (at, order), "{file:?}");
             assert!(places.added_to(&before).iter().all(|&place| before.name(place).is_none()));
         }
         // What goes and what comes at once never share a place.
-        let next = places.of(&config(&[("c", "v2"), ("f", "v4")])).unwrap();
-        assert_eq!((names(&next).as_str(), next.of_file()), ("––c–f", &[2, 4][..]));
-        assert_eq!(next.added_to(&places), [4]);
-        let ports = next.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
+        let after = next(&places, &[("c", "v2"), ("f", "v4")]).unwrap();
+        assert_eq!((names(&after).as_str(), after.of_file()), ("––c–f", &[2, 4][..]));
+        assert_eq!(after.added_to(&places), [4]);
+        let ports = after.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
         let settled: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.link_speed_bps)).collect();
         assert_eq!(settled, [("", None), ("", None), ("c", Some(7)), ("", None), ("f", None)]);
     }
@@ -190,13 +200,13 @@ mod tests {
     #[test]
     fn an_interface_is_free_once_its_port_is_removed() {
         let places = Places::new(&config(&[("a", "v0"), ("b", "v1")]));
-        let refusal = places.of(&config(&[("a", "v0"), ("c", "v1")])).unwrap_err();
+        let refusal = next(&places, &[("a", "v0"), ("c", "v1")]).unwrap_err();
         assert!(
             refusal.message.contains("port.c: the interface v1 still is port.b's; remove that port"),
             "{refusal}"
         );
-        let places = places.of(&config(&[("a", "v0")])).unwrap();
-        assert_eq!(names(&places.of(&config(&[("a", "v0"), ("c", "v1")])).unwrap()), "ac");
+        let places = next(&places, &[("a", "v0")]).unwrap();
+        assert_eq!(names(&next(&places, &[("a", "v0"), ("c", "v1")]).unwrap()), "ac");
     }
 
     #[test]
@@ -205,7 +215,31 @@ mod tests {
         let mut ports: Vec<_> = ports.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
         let places = Places::new(&config(&ports));
         ports[3] = ("new", "w");
-        let refusal = places.of(&config(&ports)).unwrap_err();
+        let refusal = next(&places, &ports).unwrap_err();
         assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
+    }
+
+    /// Places are core 0's and core 1's in turn; a port that asks for one of them gets the next of its places.
+    #[test]
+    fn a_port_that_is_added_has_the_core_that_it_asks_for() {
+        let file = |more: &str| {
+            let text = "[dataplane]\ncores = [0, 1]\n[port.a]\ninterface = \"v0\"\n".to_owned() + more;
+            config::parse("x.toml", &text).unwrap()
+        };
+        let servers = Servers::new(&file(""), &[1]);
+        let places = Places::new(&file(""));
+        let two = |cores: [&str; 2]| {
+            let port = |(name, core)| format!("[port.{name}]\ninterface = \"{name}\"\n{core}\n");
+            ["b", "c"].into_iter().zip(cores).map(port).collect::<String>()
+        };
+        for (cores, at) in [(["", ""], "abc"), (["core = 0", ""], "acb"), (["core = 1", "core = 1"], "ab–c")]
+        {
+            let places = places.of(&file(&two(cores)), &servers).unwrap();
+            assert_eq!(names(&places), at, "{cores:?}");
+        }
+        let many: String =
+            (0..33).map(|n| format!("[port.p{n}]\ninterface = \"w{n}\"\ncore = 1\n")).collect();
+        let refusal = places.of(&file(&many), &servers).unwrap_err();
+        assert!(refusal.message.contains("port.p32: a switch has 64 places for ports, and none that core 1"));
     }
 }

@@ -10,7 +10,7 @@ use tracing::{info, warn};
 use xdp::{PortSetup, Umem, XdpPort};
 
 use crate::keeper::{link, mode_name};
-use crate::lines::server;
+use crate::lines::Servers;
 use crate::links::Interface;
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
@@ -113,8 +113,7 @@ fn memory_for(config: &Config) -> Result<Umem> {
 }
 
 /// Logs what was found at each port.
-pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
-    let cores = &config.dataplane.cores;
+pub fn log(config: &Config, servers: &Servers, interfaces: &[Interface], facts: &[PortFacts]) {
     for (place, ((settings, interface), facts)) in
         config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
     {
@@ -125,7 +124,7 @@ pub fn log(config: &Config, interfaces: &[Interface], facts: &[PortFacts]) {
             kind = interface.kind.name(),
             driver = facts.link.driver,
             queues = facts.link.rx_queues,
-            core = cores[server(place, cores.len())],
+            core = servers.core(place),
             mac = %interface.mac,
             mtu = interface.mtu,
             xdp = facts.xdp_mode,

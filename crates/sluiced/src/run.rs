@@ -70,14 +70,17 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     for (place, interface) in interfaces.iter().enumerate() {
         live.set_interface(place, interface);
     }
-    let stalls = Stalls::try_core(&live.settings().switch, cores, config.dataplane.scheduling)?;
+    let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
+    let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
+    let stalls = Stalls::try_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
 
     // From here on there is something to undo, so a signal waits until the loop can be stopped.
     let mut signals = Signals::new()?;
-    let live = live.with_queues(ports::queues_set_aside(config)?);
+    let queues_set_aside = ports::queues_set_aside(config)?;
     let mut open = OpenPorts::open(config)?;
     let facts = open.facts();
     let queues: Vec<u32> = open.ports.iter().map(|port| port.queues() as u32).collect();
+    let live = live.with_queues(queues_set_aside, &queues);
     let links = Links::watch(&config.interfaces).await?;
     let (listener, socket_file) = socket::bind(&config.control_socket)?;
     listener.set_nonblocking(true)?;
@@ -89,7 +92,6 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         warn!(%error, "memory is not locked: the loop stands still when the kernel swaps it out");
     }
     let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
-    let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
     let gates = gates(&live, &interfaces, &open)?;
     let posts = guard_cores(cores)?;
     for &core in cores {
@@ -97,10 +99,10 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     }
     let keeper = Keeper::start(&mut open.ports)?;
     let SharedOut { ports, lines, bell } =
-        share_out(open.ports, &open.memory, cores, &heartbeats, waiter.waker())?;
+        share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
     let guard = match gates {
         Some(gates) => {
-            let watched = watched(&heartbeats, &ports);
+            let watched = watched(live.servers(), &heartbeats, &ports);
             Some(Guard::start(watched, &live.settings().switch, gates, &posts, clock)?)
         }
         None => None,
@@ -109,6 +111,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         finish_checksums: interfaces.iter().map(|interface| interface.kind.is_virtual()).collect(),
         watches_rings: config.dataplane.pauses_on_overload,
         heartbeat: Arc::clone(&heartbeats[0]),
+        lines: heartbeats[1..].to_vec(),
         bell,
     };
     let loop_of_core = assemble(&live, &interfaces, (ports, open.memory), core_mailbox, of_core)?;
@@ -128,7 +131,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     }));
     let events = Events::new(journal, names, started);
 
-    ports::log(config, &interfaces, &facts);
+    ports::log(config, live.servers(), &interfaces, &facts);
     warn_of_missing_carriers(config, &links);
     if !config.pfc_enabled {
         warn!("PFC is off on all ports, as the file says; `sluice pfc on` turns it on");
@@ -142,8 +145,13 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     );
 
     let pfc_test = pfc_test::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
-    let lives =
-        Lives::new((keeper, guard), cores, facts.into_iter().zip(queues).collect(), interfaces, &links);
+    let lives = Lives::new(
+        (keeper, guard),
+        live.servers(),
+        facts.into_iter().zip(queues).collect(),
+        interfaces,
+        &links,
+    );
     let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;

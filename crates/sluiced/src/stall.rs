@@ -1,15 +1,18 @@
 //! Headroom against stalls, said at the start and while the switch runs: for how long the headroom of each port lasts, and for
-//! how long the loop was held up on this machine.
+//! how long a loop was held up on this machine.
 //!
-//! Rule: before any port is opened, a thread on the loop's core, scheduled as the loop will be, looks at the clock for
-//! [`TRIAL`]; the longest time between two looks is what a loop is held up for. What the running loop finds is looked at every
-//! [`PACE`]. Headroom that lasts shorter is warned of, and again when the loop was held up for twice as long.
+//! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be, looks at the clock for
+//! [`TRIAL`]; the longest time between two looks is what a loop is held up for. What the running loops find is looked at every
+//! [`PACE`]. Headroom that lasts shorter is warned of, and again when a loop was held up for twice as long.
 //! Source: docs/law.md, "Headroom needed".
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use config::{Headroom, Scheduling, headrooms, spell_time};
+use control::v1;
+use dataplane::Heartbeat;
 use switch::{Nanos, SwitchSettings};
 use tracing::{info, warn};
 
@@ -20,9 +23,11 @@ const TRIAL: Duration = Duration::from_millis(100);
 /// How often to look at the running loop.
 const PACE: Duration = Duration::from_secs(10);
 
-/// What was said of the loop so far.
+/// The loops, and what was said of them so far.
 #[derive(Debug)]
 pub struct Stalls {
+    /// Their cores, and where they say how they turn.
+    loops: Vec<(usize, Arc<Heartbeat>)>,
     /// The longest that was compared with headroom …
     seen_ns: Nanos,
     /// … and the longest that was warned of.
@@ -35,26 +40,53 @@ impl Stalls {
     ///
     /// # Errors
     /// No thread may run there.
-    pub fn try_core(settings: &SwitchSettings, cores: &[usize], scheduling: Scheduling) -> Result<Self> {
-        let mut stalls = Self { seen_ns: 0, told_ns: 0, next_look: Instant::now() + PACE };
+    pub fn try_cores(
+        settings: &SwitchSettings,
+        loops: Vec<(usize, Arc<Heartbeat>)>,
+        scheduling: Scheduling,
+    ) -> Result<Self> {
+        let cores: Vec<usize> = loops.iter().map(|(core, _)| *core).collect();
+        let mut stalls = Self { loops, seen_ns: 0, told_ns: 0, next_look: Instant::now() + PACE };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
         }
         headrooms.iter().for_each(|headroom| info!("{headroom}"));
         for core in cores {
-            let stall_ns = longest_stall(*core, scheduling, TRIAL)?.as_nanos() as Nanos;
+            let stall_ns = longest_stall(core, scheduling, TRIAL)?.as_nanos() as Nanos;
             info!(
                 "in a trial of {} ms, a loop on core {core} was held up for {}",
                 TRIAL.as_millis(),
                 spell_time(stall_ns)
             );
-            stalls.see(stall_ns, || settings.clone());
+            stalls.see(core, stall_ns, || settings.clone());
         }
         Ok(stalls)
     }
 
-    /// Whether to look at the running loop now.
+    /// The loops, for clients.
+    pub fn loops(&self) -> Vec<v1::Loop> {
+        let told = |(core, heartbeat): &(usize, Arc<Heartbeat>)| {
+            let times = heartbeat.times();
+            v1::Loop {
+                core: *core as u32,
+                turns: times.turns,
+                worst_stall_ns: times.worst_stall_ns,
+                awake_ns: times.awake_ns,
+            }
+        };
+        self.loops.iter().map(told).collect()
+    }
+
+    /// Looks at the one that was held up for longest.
+    pub fn look(&mut self, settings: impl FnOnce() -> SwitchSettings) {
+        let times = self.loops.iter().map(|(core, heartbeat)| (heartbeat.times().worst_stall_ns, *core));
+        if let Some((stall_ns, core)) = times.max() {
+            self.see(core, stall_ns, settings);
+        }
+    }
+
+    /// Whether to look at the running loops now.
     pub fn is_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.next_look;
         if is_due {
@@ -68,11 +100,12 @@ impl Stalls {
         (self.seen_ns, self.told_ns) = (0, 0);
     }
 
-    /// The loop was held up for `stall_ns` at the longest.
-    pub fn see(&mut self, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
+    /// The loop on this core was held up for `stall_ns` at the longest.
+    fn see(&mut self, core: usize, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) {
         for headroom in self.short(stall_ns, settings) {
             warn!(
-                "{headroom}, shorter than the loop was held up for, {}: `sluice headroom --fix FILE` writes what holds",
+                "{headroom}, shorter than the loop on core {core} was held up for, {}: `sluice headroom --fix FILE` writes what \
+                 holds",
                 spell_time(stall_ns)
             );
         }
@@ -104,7 +137,7 @@ mod tests {
     #[test]
     fn warned_once_and_again_when_it_has_doubled() {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let mut stalls = Stalls { seen_ns: 0, told_ns: 0, next_look: Instant::now() };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, told_ns: 0, next_look: Instant::now() };
         for (stall_ns, expected) in [
             (0, &[][..]),
             (51_200, &[]),
@@ -131,7 +164,7 @@ mod tests {
     #[test]
     fn looked_at_every_ten_seconds() {
         let start = Instant::now();
-        let mut stalls = Stalls { seen_ns: 0, told_ns: 0, next_look: start + PACE };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, told_ns: 0, next_look: start + PACE };
         let after = |seconds| start + Duration::from_secs(seconds);
         let looks = [0, 9, 10, 11, 19, 20, 45, 46, 55].map(|seconds| stalls.is_due(after(seconds)));
         assert_eq!(looks, [false, false, true, false, false, true, true, false, true]);

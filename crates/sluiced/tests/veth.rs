@@ -231,7 +231,7 @@ fn the_start_compares_headroom_with_the_loop() {
         let [plain, warned] = of_port[..] else { panic!("{said}") };
         assert!(plain.contains("INFO") && plain.ends_with(&lasts), "{said}");
         assert!(
-            warned.contains("WARN") && warned.contains("shorter than the loop was held up for, "),
+            warned.contains("WARN") && warned.contains("shorter than the loop on core 0 was held up for, "),
             "{said}"
         );
     }

@@ -22,6 +22,19 @@ static DAEMONS: AtomicU32 = AtomicU32::new(0);
 /// must wait for one of those is a stall that no test asked for.
 const NICENESS: &str = "-20";
 
+/// Names the cores of all daemons whose configurations name none, as in `0,1`: any test then is one of several cores.
+const CORES: &str = "SLUICE_TEST_CORES";
+
+/// The configuration, on these cores unless it names its own.
+fn on_cores(config: &str, cores: Option<&str>) -> String {
+    let Some(cores) = cores.filter(|_| !config.contains("cores = [")) else { return config.to_owned() };
+    let table = format!("[dataplane]\ncores = [{cores}]\n");
+    match config.contains("[dataplane]\n") {
+        true => config.replacen("[dataplane]\n", &table, 1),
+        false => format!("{config}\n\n{table}"),
+    }
+}
+
 /// A running daemon; it is killed when this goes away.
 #[derive(Debug)]
 pub struct Daemon {
@@ -58,6 +71,7 @@ impl Daemon {
     /// `under` is what starts it, a program with its arguments, if it is not to be started plainly.
     pub fn launch(namespace: &Namespace, dir: &Path, under: &[&str], config: &str) -> Result<Self> {
         let number = DAEMONS.fetch_add(1, Ordering::Relaxed);
+        let config = on_cores(config, std::env::var(CORES).ok().as_deref());
         let socket = dir.join(format!("{number}.sock"));
         let file = dir.join(format!("{number}.toml"));
         std::fs::write(
@@ -210,4 +224,25 @@ fn packets(namespace: &Namespace) -> Result<BTreeMap<String, Packets>> {
         Some((name, Packets { received: packets("rx")?, sent: packets("tx")? }))
     };
     links.iter().map(|link| of_link(link).context("name and counters of an interface")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_configuration_can_have_several_cores() {
+        for (config, cores, expected) in [
+            ("[port.a]\n", None, "[port.a]\n"),
+            ("[port.a]\n", Some("0,1"), "[port.a]\n\n\n[dataplane]\ncores = [0,1]\n"),
+            (
+                "[dataplane]\noverload = \"drop\"\n",
+                Some("1"),
+                "[dataplane]\ncores = [1]\noverload = \"drop\"\n",
+            ),
+            ("[dataplane]\ncores = [0]\n", Some("0,1"), "[dataplane]\ncores = [0]\n"),
+        ] {
+            assert_eq!(on_cores(config, cores), expected);
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in between.
 //!
-//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] …`
+//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] [--to N] …`
 //!
-//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size frame without FCS.
+//! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size frame without FCS. Frames go to a group
+//! address, or with `--to N` from the station 02:00:00:00:00:N to 02:00:00:00:01:N, as where several blasts share a switch.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,12 @@ fn main() {
     let mut sink: Option<XdpPort> = arguments.all("--sink").last().map(&mut open);
 
     let len = arguments.number("--bytes").unwrap_or(60) as u16;
-    let mut idle = if source.is_some() { frames(&mut umem, 2048, len) } else { Vec::new() };
+    let mut header = HEADER;
+    if let Some(number) = arguments.number("--to") {
+        header[..6].copy_from_slice(&[2, 0, 0, 0, 1, number as u8]);
+        header[6..12].copy_from_slice(&[2, 0, 0, 0, 0, number as u8]);
+    }
+    let mut idle = if source.is_some() { frames(&mut umem, 2048, (header, len)) } else { Vec::new() };
     let (mut sent, mut lost, mut arrived) = (0u64, 0u64, 0u64);
     let start = Instant::now();
     let seconds = arguments.number("--seconds").unwrap_or(10);
@@ -56,12 +62,12 @@ fn main() {
     }
 }
 
-fn frames(umem: &mut Umem, count: usize, len: u16) -> Vec<FrameId> {
+fn frames(umem: &mut Umem, count: usize, (header, len): ([u8; 14], u16)) -> Vec<FrameId> {
     let fill = |umem: &mut Umem| {
         let frame = umem.alloc().expect("memory");
         let bytes = umem.bytes_mut(&frame, len.into());
         bytes.fill(0);
-        bytes[..HEADER.len()].copy_from_slice(&HEADER);
+        bytes[..header.len()].copy_from_slice(&header);
         frame
     };
     (0..count).map(|_| fill(umem)).collect()

@@ -29,6 +29,13 @@ impl Shared {
         free.resize_with(lines + 1, Vec::new);
         Self { heap, free, turn_of: 0 }
     }
+
+    /// Gives so many free frames of the switching core to loop `at`, as if its port had held them in its rings.
+    pub fn hand_over(&mut self, frames: usize, at: usize) {
+        let rest = self.free[0].len() - frames;
+        let handed = self.free[0].split_off(rest);
+        self.free[at].extend(handed);
+    }
 }
 
 impl Memory for Shared {
@@ -74,6 +81,7 @@ impl Loops {
         let count = served_by.iter().max().map_or(0, |&last| last);
         let bell = Arc::new(Doorbell::default());
         let bells: Vec<_> = (0..count).map(|_| Arc::new(Doorbell::default())).collect();
+        let heartbeats: Vec<_> = (0..count).map(|_| Arc::new(Heartbeat::default())).collect();
         let (mut ports, mut wires) = (Vec::new(), Vec::new());
         let mut of_lines: Vec<_> = (0..count).map(|_| Vec::new()).collect();
         for &at in served_by {
@@ -83,25 +91,27 @@ impl Loops {
             ports.push(if at == 0 {
                 CorePort::Own(port)
             } else {
-                let (port, of_line) = remote(port, &bell, &bells[at - 1]);
+                let (port, of_line) = remote(port, &bell, &bells[at - 1], &heartbeats[at - 1]);
                 of_lines[at - 1].push(of_line);
                 CorePort::Remote(port)
             });
         }
-        let lines = of_lines.into_iter().zip(&bells);
+        let lines = of_lines.into_iter().zip(&bells).zip(&heartbeats);
         let lines =
-            lines.map(|(ports, bell)| Line::new(ports, Arc::clone(bell), Arc::new(Heartbeat::default())));
+            lines.map(|((ports, bell), heartbeat)| Line::new(ports, Arc::clone(bell), Arc::clone(heartbeat)));
+        let lines = lines.collect();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
         let of_core = CoreSettings {
             finish_checksums: vec![true; served_by.len()],
             watches_rings: true,
+            lines: heartbeats,
             bell,
             ..CoreSettings::default()
         };
         let switch = Switch::new(settings, macs, frames);
         let memory = Shared::new(frames, 128, count);
         Self {
-            lines: lines.collect(),
+            lines,
             core: Core::new(switch, ports, memory, frames, mailbox, of_core),
             wires,
             handle,

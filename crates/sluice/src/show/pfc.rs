@@ -9,13 +9,13 @@ pub fn table(snapshot: &Snapshot) -> String {
     let headings = [
         "Port",
         "PFC sent\nframes",
-        "by the guard\nframes",
+        "of guard\nframes",
         "PFC received\nframes",
         "Malformed\nframes",
         "PAUSE sent\nframes",
         "PAUSE received\nframes",
-        "Link pauses",
-        "Link paused\nms",
+        "Link\npauses",
+        "Paused\nms",
     ];
     let mut ports = text::table(&headings, 1);
     for port in &snapshot.ports {

@@ -1,6 +1,6 @@
-//! `sluice show loop`: whether the poll loop keeps up, and how long it stood still.
+//! `sluice show loop`: whether the poll loops keep up, and how long they stood still.
 
-use control::v1::Snapshot;
+use control::v1::{Loop, Snapshot};
 
 use super::text::{self, grouped, tenths};
 
@@ -22,7 +22,19 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
         grouped(all),
         time(now.loop_worst_stall_ns as f64 / 1e3)
     );
-    if shown == 0 { summary } else { format!("{}\n\n{summary}", table.trim_fmt()) }
+    let loops = loops(&now.loops).map(|table| format!("\n\n{table}")).unwrap_or_default();
+    if shown == 0 { format!("{summary}{loops}") } else { format!("{}\n\n{summary}{loops}", table.trim_fmt()) }
+}
+
+/// Which of several loops took which part in that, since the start.
+fn loops(loops: &[Loop]) -> Option<String> {
+    let [_, _, ..] = loops else { return None };
+    let mut table = text::table(&["Loop on core", "Turns", "Awake", "Longest stall"], 1);
+    for Loop { core, turns, worst_stall_ns, awake_ns } in loops {
+        let [awake, stall] = [awake_ns, worst_stall_ns].map(|nanos| time(*nanos as f64 / 1e3));
+        table.add_row([core.to_string(), grouped(*turns), awake, stall]);
+    }
+    Some(table.trim_fmt())
 }
 
 /// Turns by time, since the start or since the snapshot from before.
@@ -64,6 +76,13 @@ mod tests {
     #[test]
     fn with_two_looks_the_turns_between_them() {
         insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
+    }
+
+    #[test]
+    fn of_several_loops_each() {
+        let of = |core, turns, worst_stall_ns| Loop { core, turns, worst_stall_ns, awake_ns: 4_500_000_000 };
+        let loops = vec![of(2, 3_000_000, 21_000), of(0, 141_592, 317_000)];
+        insta::assert_snapshot!(table(&Snapshot { loops, ..sample::snapshot() }, None));
     }
 
     #[test]

@@ -38,6 +38,7 @@ pub fn snapshot() -> Snapshot {
         log_lines_lost: 0,
         log_lines_left_out: 12,
         removed_ports: Some(RemovedPorts::default()),
+        loops: vec![],
         loop_turns: 3_141_592,
         loop_worst_stall_ns: 317_000,
         loop_awake_ns: 9_000_000_000,

@@ -1,0 +1,97 @@
+//! How a loop turns: how often, how long after the turn before, and for how long it stood still at most.
+//!
+//! Rule: the loop writes, once a turn, and nobody else does; whoever reads meanwhile may see one number newer than another.
+//! Source: docs/architecture.md, "The way of a frame".
+
+use std::ops::AddAssign;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use switch::Nanos;
+use switch::counters::{TURN_TIMES, turn_time};
+
+/// Where a loop leaves its times.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    turns: AtomicU64,
+    worst_stall_ns: AtomicU64,
+    awake_ns: AtomicU64,
+    turns_by_time: [AtomicU64; TURN_TIMES],
+}
+
+/// The times of a loop, or of several together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LoopTimes {
+    /// Turns since the start.
+    pub turns: u64,
+    /// The longest time between two turns, sleep apart, in nanoseconds.
+    pub worst_stall_ns: Nanos,
+    /// Nanoseconds between turns, sleep apart, in all.
+    pub awake_ns: Nanos,
+    /// Turns by the time from the turn before, sleep apart: [`turn_time`] says which.
+    pub turns_by_time: [u64; TURN_TIMES],
+}
+
+impl Times {
+    /// Another turn; so long after the one before, unless the loop slept meanwhile.
+    #[inline]
+    pub(crate) fn note_turn(&self, after: Option<Nanos>) {
+        add(&self.turns, 1);
+        if let Some(nanos) = after {
+            if nanos > self.worst_stall_ns.load(Relaxed) {
+                self.worst_stall_ns.store(nanos, Relaxed);
+            }
+            add(&self.awake_ns, nanos);
+            add(&self.turns_by_time[turn_time(nanos)], 1);
+        }
+    }
+
+    /// Turns so far.
+    #[inline]
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Relaxed)
+    }
+
+    pub(crate) fn read(&self) -> LoopTimes {
+        LoopTimes {
+            turns: self.turns.load(Relaxed),
+            worst_stall_ns: self.worst_stall_ns.load(Relaxed),
+            awake_ns: self.awake_ns.load(Relaxed),
+            turns_by_time: self.turns_by_time.each_ref().map(|turns| turns.load(Relaxed)),
+        }
+    }
+}
+
+/// Adds to what nobody else writes.
+#[inline]
+fn add(number: &AtomicU64, more: u64) {
+    number.store(number.load(Relaxed) + more, Relaxed);
+}
+
+impl AddAssign for LoopTimes {
+    /// The turns of both, and the longer stall.
+    fn add_assign(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.worst_stall_ns = self.worst_stall_ns.max(other.worst_stall_ns);
+        self.awake_ns += other.awake_ns;
+        self.turns_by_time.iter_mut().zip(other.turns_by_time).for_each(|(sum, turns)| *sum += turns);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_of_all_loops_and_the_longest_stall() {
+        let [a, b] = [Times::default(), Times::default()];
+        [None, Some(500), Some(7_000), Some(900)].into_iter().for_each(|after| a.note_turn(after));
+        [None, Some(3_000_000), None, Some(500)].into_iter().for_each(|after| b.note_turn(after));
+        let mut both = a.read();
+        assert_eq!((both.turns, both.worst_stall_ns, both.awake_ns), (4, 7_000, 8_400));
+        both += b.read();
+        assert_eq!((both.turns, both.worst_stall_ns, both.awake_ns), (8, 3_000_000, 3_008_900));
+        let turns: Vec<u64> =
+            [500, 7_000, 3_000_000].map(|nanos| both.turns_by_time[turn_time(nanos)]).into();
+        assert_eq!((turns, both.turns_by_time.iter().sum()), (vec![3, 1, 1], 5_u64));
+    }
+}
