@@ -13,14 +13,6 @@ use crate::rewrite;
 use crate::store::{Charge, Most, Run, Store};
 use crate::time::Instant;
 
-/// What is sent from, and to.
-struct Way<'w, M> {
-    store: &'w mut Store,
-    memory: &'w mut M,
-    out: &'w mut Vec<Outgoing>,
-    now: Instant,
-}
-
 impl Egress {
     /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`.
     #[inline]
@@ -33,36 +25,55 @@ impl Egress {
         out: &mut Vec<Outgoing>,
     ) {
         let mut blocked = self.blocked(now);
-        let one_by_one = self.is_shaped() || self.rewrites;
+        let is_shaped = self.is_shaped();
         let mut room = room as u32;
         // Copies: what was just written, read together with what is beside it, waits for its store.
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
         while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let ready = backlogged.without(blocked);
-            if one_by_one || !ready.flooded().is_empty() {
-                self.note_sent(backlogged, in_flight_bytes);
-                if !self.send_one(ready, Way { store, memory, out, now }) {
-                    break;
-                }
-                (backlogged, in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
-                blocked = self.blocked(now);
-                room -= 1;
-                continue;
-            }
-            let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
-            let Some(q) = self.scheduler.pick(ready.known().bits(), len) else { break };
-            let run = if self.queues[q & 7].is_plain() {
-                self.take_run(q, room, in_flight_bytes, store, out)
+            let is_mixed = !ready.flooded().is_empty();
+            let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
+            let run = if self.queues[q & 7].is_plain() && !self.rewrites && !flooded {
+                let most = if is_shaped || is_mixed { 1 } else { room };
+                self.take_run(q, most, in_flight_bytes, store, out)
             } else {
-                self.take_one((q, false), Way { store, memory, out, now })
+                self.take_one((q, flooded), (store, memory, out), now)
             };
             room -= run.frames;
             in_flight_bytes += run.bytes;
-            let is_last = self.queues[q & 7].waiting.is_empty();
-            backlogged = if is_last { backlogged.without(Fifos::of(q, false)) } else { backlogged };
+            let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+            let is_last = fifo.is_empty();
+            backlogged = if is_last { backlogged.without(Fifos::of(q, flooded)) } else { backlogged };
             self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
+            if is_shaped {
+                self.take_rates(q, run.bytes as u16, now);
+                blocked = self.blocked(now);
+            }
         }
         self.note_sent(backlogged, in_flight_bytes);
+    }
+
+    /// The queue whose turn it is, and which of its FIFOs.
+    #[inline(always)] // once in `send`
+    fn pick(&mut self, ready: Fifos, is_mixed: bool, store: &Store) -> Option<(usize, bool)> {
+        if is_mixed {
+            return self.pick_of_two(ready, store);
+        }
+        let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
+        Some((self.scheduler.pick(ready.known().bits(), len)?, false))
+    }
+
+    /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one whose turn it is.
+    #[cold]
+    #[inline(never)]
+    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
+        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
+        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
+        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
+        let flooded = is_flooded(q);
+        self.flooded_next.set(q, !flooded);
+        Some((q, flooded))
     }
 
     /// What is backlogged, and with the kernel, after something was sent.
@@ -91,50 +102,39 @@ impl Egress {
         run
     }
 
-    /// Sends one frame where there are rates, or rewriting, or where flooded frames wait as well: of two FIFOs of a queue that may send
-    /// the one whose turn it is. False: there is none.
-    #[inline(never)]
-    fn send_one<M: Memory>(&mut self, ready: Fifos, way: Way<'_, M>) -> bool {
-        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
-        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
-        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        let picked = self.scheduler.pick(ready.queues().bits(), |q| way.store.front_len(fifo(q)));
-        let Some(q) = picked else { return false };
-        let flooded = is_flooded(q);
-        if !waiting.is_empty() {
-            self.flooded_next.set(q, !flooded);
-        }
-        let now = way.now;
-        let run = self.take_one((q, flooded), way);
-        let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
-        let is_last = if fifo.is_empty() { Fifos::of(q, flooded) } else { Fifos::EMPTY };
-        self.note_sent(self.backlogged.without(is_last), self.in_flight_bytes + run.bytes);
-        self.scheduler.sent(q, run.frames, run.bytes, self.backlogged.queues().bits());
-        self.take_rates(q, run.bytes as u16, now);
-        true
-    }
-
     /// Takes the first frame of a FIFO, marks it if it must be, and rewrites it.
-    #[inline(never)]
-    fn take_one<M: Memory>(&mut self, (q, flooded): (usize, bool), way: Way<'_, M>) -> Run {
+    #[inline(always)] // once in `send`
+    fn take_one<M: Memory>(
+        &mut self,
+        (q, flooded): (usize, bool),
+        (store, memory, out): (&mut Store, &mut M, &mut Vec<Outgoing>),
+        now: Instant,
+    ) -> Run {
         let queue = &mut self.queues[q & 7];
         let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
-        let Some((frame, &charge)) = way.store.pop(fifo) else { return Run::default() };
-        let Charge { len, class, ds_field, .. } = charge;
-        if queue.hand_out(charge.cells(), class.drop_level, &mut self.random, way.now)
-            && let Some(field) = ds_field
-        {
-            queue.mark(field, way.memory.bytes_mut(&frame, len.into()));
+        let Some((frame, charge)) = store.pop(fifo) else { return Run::default() };
+        let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        if mark || self.rewrites {
+            self.change(mark, charge, memory.bytes_mut(&frame, charge.len.into()));
+        }
+        let run = Run { frames: 1, bytes: charge.len.into(), cells: charge.cells() };
+        out.push(Outgoing { frame, len: charge.len });
+        run
+    }
+
+    /// Marks a frame as having met congestion, and rewrites it, as far as it must be.
+    #[inline(never)]
+    fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
+        if let (true, Some(field)) = (mark, charge.ds_field) {
+            self.queues[charge.queue()].mark(field, frame);
         }
         if self.rewrites {
-            let bytes = way.memory.bytes_mut(&frame, len.into());
-            rewrite::rewrite(&self.rewrite, class.queue, ds_field, bytes);
+            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
         }
-        way.out.push(Outgoing { frame, len });
-        Run { frames: 1, bytes: len.into(), cells: charge.cells() }
     }
 
     /// A frame of `len` bytes takes its part of the line, and of the rates of its queue and group.
+    #[inline(always)] // once in `send`
     fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
         self.shaper.take(len, now);
         for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
