@@ -249,7 +249,9 @@ impl Store {
     #[cold]
     #[inline(never)]
     fn grow(&mut self, number: usize) {
-        self.slots.resize(1 + number.next_power_of_two(), EMPTY);
+        let slots = 1 + number.next_power_of_two();
+        self.slots.reserve_exact(slots - self.slots.len()); // not the double of what is one more than a power of two
+        self.slots.resize(slots, EMPTY);
     }
 
     /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
