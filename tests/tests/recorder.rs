@@ -56,6 +56,7 @@ fn of_the_switch(mut snapshot: v1::Snapshot) -> v1::Snapshot {
         loop_worst_stall_ns: 0,
         loop_awake_ns: 0,
         loop_turns_by_time: Vec::new(),
+        loops: Vec::new(),
         events_lost: 0,
         log_lines_lost: 0,
         log_lines_left_out: 0,
