@@ -5,9 +5,9 @@
 //! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it has passed, with room for a
 //!   loop that comes late. The pause time is reckoned at the fastest speed at which the neighbour may read our quanta: that of the
 //!   link, or of the port, whichever is more.
-//! - A frame of a priority in XOFF that comes in when the neighbour must have heard long since ([`PortSettings::response_ns`]) says
-//!   that it reads our quanta faster still: XOFF is repeated at once, and from then on after half of the time that the pause seems
-//!   to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
+//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the neighbour must have heard long since
+//!   ([`PortSettings::response_ns`]). If it had been silent before, it reads our quanta faster still, and XOFF is repeated from then on after half
+//!   of the time that the pause seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
 //! - XON is repeated once, should the first have been lost.
 //! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
 //!   ([`crate::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
@@ -91,6 +91,8 @@ pub struct PfcSender {
     refresh_ns: Nanos,
     /// When it did so last.
     taught_at: Instant,
+    /// When a frame last came in spite of XOFF.
+    heard_at: Instant,
     count: PfcCount,
     /// Frames of `count` that a guard sent for us.
     guard_frames: u64,
@@ -111,6 +113,7 @@ impl PfcSender {
             repeat_at: Instant::NEVER,
             refresh_ns: timing.refresh_ns,
             taught_at: Instant::default(),
+            heard_at: Instant::default(),
             count: PfcCount::default(),
             guard_frames: 0,
             pause_frames: 0,
@@ -150,12 +153,20 @@ impl PfcSender {
     /// A frame of a priority that is in XOFF came in, at this time or later.
     /// True: the neighbour must be told again.
     pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+        if !self.announced.contains(priority) {
+            return false;
+        }
         let pause_ns = at.since(self.sent_at);
-        let deaf = self.announced.contains(priority) && pause_ns > self.timing.response_ns;
+        let silence_ns = pause_ns.min(at.since(self.heard_at));
+        self.heard_at = at;
+        let deaf = pause_ns > self.timing.response_ns;
         if deaf {
+            self.repeat_at = self.repeat_at.min(at);
+        }
+        // One that is slow to hear goes on sending; one whose pause is over begins anew.
+        if deaf && silence_ns > self.timing.response_ns / 2 {
             self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
             self.taught_at = at;
-            self.repeat_at = self.repeat_at.min(at);
         }
         deaf
     }
@@ -334,6 +345,25 @@ mod tests {
         let anew = forgets + 2_000_000;
         assert!(send(&mut sender, anew) && !send(&mut sender, anew + 9_999_999), "… for ten seconds");
         assert!(send(&mut sender, anew + 10_000_000));
+    }
+
+    /// A neighbour that is slow to hear sends on without a pause, which says nothing of how it reads quanta.
+    #[test]
+    fn a_neighbour_that_is_slow_to_hear_teaches_nothing() {
+        let mut sender = PfcSender::new(timing(10_000_000));
+        sender.set(3, true);
+        sender.send(Instant(0));
+        sender.sent();
+        for at in (50_000..2_000_000).step_by(50_000) {
+            if sender.insist(3, Instant(at)) {
+                assert!(sender.is_due(Instant(at)), "told again");
+                sender.send(Instant(at));
+                sender.sent();
+            }
+        }
+        assert_eq!((sender.count().frames, sender.refresh_ns()), (6, 10_000_000), "each 350 µs, and no more");
+        assert!(sender.insist(3, Instant(3_000_000)), "after a silence");
+        assert!(sender.refresh_ns() < 1_000_000);
     }
 
     /// The old neighbour was paused; the new one is told at once of what lasts, and nothing of what is over.
