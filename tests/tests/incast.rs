@@ -216,8 +216,8 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
     for sender in senders {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
         assert!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
-        // For how long a host was paused is not told by a busy machine: it may read XOFF and XON at once.
         let seen = pause(run.report(sender)?, 3);
+        assert!(seen.paused_ns > 0, "{sender} was paused");
         assert_eq!((seen.xoff, seen.xon), (sent.xoff_frames[3], sent.xon_frames[3]), "{sender} heard both");
         assert_eq!(seen.sent_while_paused, 0, "{sender} obeys");
         let flow = &run.report(sender)?.sent[0];
