@@ -67,8 +67,15 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
         // Who serves which port only the daemon knows.
         port_cores: _,
     } = new;
-    let Dataplane { cores, switch_core_serves, scheduling, pauses_on_overload, spare_ports, pfc_test } =
-        dataplane;
+    let Dataplane {
+        cores,
+        switch_core_serves,
+        scheduling,
+        pauses_on_overload,
+        spare_ports,
+        pfc_test,
+        zero_copy,
+    } = dataplane;
     let mut changes = Changes::default();
     changes.restart_value("switch: name", &old.name, name);
     changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
@@ -79,6 +86,7 @@ pub fn changes(old: &Config, new: &Config) -> Changes {
     changes.restart_value("dataplane: overload", &before, &now);
     changes.restart_value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
     changes.restart_value("dataplane: pfc_test", &old.dataplane.pfc_test.name(), &pfc_test.name());
+    changes.restart_value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
     changes.restart_value("control: socket", &old.control_socket, control_socket);
     let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
     changes.restart_value("recorder: always", &old.recorder.always, always);
@@ -484,6 +492,12 @@ interface = \"veth1\"
                 "[dataplane]\npfc_test = \"all\"\n[buffer]",
                 &[],
                 &["dataplane: pfc_test \"nics\" → \"all\""],
+            ),
+            (
+                "[buffer]",
+                "[dataplane]\nzero_copy = \"off\"\n[buffer]",
+                &[],
+                &["dataplane: zero_copy \"auto\" → \"off\""],
             ),
         ] {
             let new = parse(&FILE.replacen(from, to, 1));

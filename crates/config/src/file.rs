@@ -19,6 +19,7 @@ use crate::telemetry::{self, Telemetry};
 use crate::values::{NAME_CURE, is_name};
 use crate::watchdog::{EarlyWarningTable, WatchdogTable};
 use crate::words::quoted;
+use crate::zero_copy::ZeroCopy;
 use crate::{advice, checks, fixed, vlan_checks, watchdog_checks};
 
 /// Longest path of a Unix socket: `sun_path` less the final zero.
@@ -71,6 +72,8 @@ pub struct Dataplane {
     pub spare_ports: usize,
     /// Which ports try at the start whether PFC frames get out and in.
     pub pfc_test: PfcTest,
+    /// Where drivers read and write memory themselves.
+    pub zero_copy: ZeroCopy,
 }
 
 /// Places for ports that are added later: 32 MiB each.
@@ -85,6 +88,7 @@ impl Default for Dataplane {
             pauses_on_overload: true,
             spare_ports: SPARE_PORTS,
             pfc_test: PfcTest::Nics,
+            zero_copy: ZeroCopy::Auto,
         }
     }
 }
@@ -340,6 +344,9 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     let tests = PfcTest::ALL.map(|test| (test.name(), test));
     if let Some(test) = section.choice("pfc_test", &tests, &[], report) {
         dataplane.pfc_test = test.value;
+    }
+    if let Some(zero_copy) = section.choice("zero_copy", &ZeroCopy::CHOICES, &[], report) {
+        dataplane.zero_copy = zero_copy.value;
     }
     if let Some(ports) = section.number("spare_ports", 0..=MAX_PORTS, report) {
         dataplane.spare_ports = ports.value;

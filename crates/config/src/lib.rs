@@ -10,6 +10,7 @@
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
 //! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
+//! zero_copy = "auto"               # NICs whose drivers can read and write memory themselves; or off: the kernel copies; or emulate: for tests
 //! pfc_test = "nics"                # ports that try at the start whether PFC frames get out and in: or all, or off
 //!
 //! [control]
@@ -264,6 +265,7 @@ mod vlan_checks;
 mod watchdog;
 mod watchdog_checks;
 mod words;
+mod zero_copy;
 
 pub use crate::advice::headroom_shortage;
 pub use crate::amount::{CELL_BYTES, MAX_CELLS};
@@ -280,3 +282,4 @@ pub use crate::sensor::SensorPath;
 pub use crate::telemetry::{Destination, Sensor, Subscription, Telemetry};
 pub use crate::tls::{Tls, TlsIdentity};
 pub use crate::values::{parse_speed, spell_speed};
+pub use crate::zero_copy::ZeroCopy;

@@ -1,6 +1,6 @@
 //! `[dataplane]`, and the time for which neighbours are paused.
 
-use config::{Config, Dataplane, PfcTest, Scheduling};
+use config::{Config, Dataplane, PfcTest, Scheduling, ZeroCopy};
 use switch::pfc_sent::Timing;
 
 #[track_caller]
@@ -19,6 +19,7 @@ fn defaults() {
         pauses_on_overload: true,
         spare_ports: 2,
         pfc_test: PfcTest::Nics,
+        zero_copy: ZeroCopy::Auto,
     };
     for text in ["", "[dataplane]", "[dataplane]\nscheduling = \"short-slices\"\noverload = \"pause\""] {
         assert_eq!(parse(text).dataplane, defaults, "{text}");
@@ -67,7 +68,8 @@ fn scheduling() {
                 scheduling: expected,
                 pauses_on_overload: true,
                 spare_ports: 2,
-                pfc_test: PfcTest::Nics
+                pfc_test: PfcTest::Nics,
+                zero_copy: ZeroCopy::Auto,
             },
             "{name}"
         );
@@ -87,6 +89,18 @@ fn pfc_test() {
     for (name, pfc_test) in [("off", PfcTest::Off), ("nics", PfcTest::Nics), ("all", PfcTest::All)] {
         let dataplane = parse(&format!("[dataplane]\npfc_test = \"{name}\"")).dataplane;
         assert_eq!(dataplane, Dataplane { pfc_test, ..Dataplane::default() }, "{name}");
+    }
+}
+
+/// docs/kernel.md, "Zero-copy": where the driver can, unless the file says otherwise.
+#[test]
+fn zero_copy() {
+    for (name, zero_copy) in
+        [("auto", ZeroCopy::Auto), ("off", ZeroCopy::Off), ("emulate", ZeroCopy::Emulate)]
+    {
+        let dataplane = parse(&format!("[dataplane]\nzero_copy = \"{name}\"")).dataplane;
+        assert_eq!(dataplane, Dataplane { zero_copy, ..Dataplane::default() }, "{name}");
+        assert_eq!(zero_copy.name(), name);
     }
 }
 

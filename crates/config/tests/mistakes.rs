@@ -251,7 +251,7 @@ const WRONG_FILES: &[&str] = &[
     "[port.a]\ninterface = \"veth0\"\ncore = \"1\"\n[port-defaults]\ncore = 1\n[dataplane]\ncores = [0, 1]",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\nswitch_core_serves = false",
     "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = \"short_slices\"\noverload = \"drops\"\ncore = 1",
-    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = true\noverload = \"\"",
+    "[port.a]\ninterface = \"veth0\"\n[dataplane]\nscheduling = true\noverload = \"\"\nzero_copy = true",
     "[port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\npause_time = 1\n\
      [port.a]\ninterface = \"veth0\"\nspeed = \"800G\"\n[port.b]\ninterface = \"veth1\"\nspeed = \"400G\"",
     "[port.a]\ninterface = \"veth0\"\n[recorder]\nfreeze_on_loss = true\nmemory_mib = 64\nseconds = 5",

@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use control::{PortFacts, v1};
-use xdp::{Caution, Dock, PacketSocket, XdpMode, XdpPort};
+use xdp::{Binding, Caution, Dock, PacketSocket, XdpMode, XdpPort};
 
 /// What the thread is told to do with a port.
 #[derive(Debug)]
@@ -148,7 +148,7 @@ fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
             keeper.close();
             return Answer::Closed;
         }
-        Task::Look => Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode()))),
+        Task::Look => Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding()))),
         Task::Open => keeper.open().map(|()| Answer::Opened),
         Task::Attach => keeper.attach().map(|fds| Answer::Attached {
             facts: facts(keeper),
@@ -165,12 +165,12 @@ fn facts(keeper: &xdp::Keeper) -> PortFacts {
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
         vlan_tags_restored: keeper.vlan_tags_restored(),
         mtu_bytes: 0, // the kernel tells it, whenever it changes
-        link: link(keeper.interface(), keeper.xdp_mode()),
+        link: link(keeper.interface(), keeper.xdp_mode(), keeper.binding()),
     }
 }
 
-/// What there is to know of an interface whose program runs in this mode; nothing of one that is gone.
-pub fn link(interface: &str, mode: XdpMode) -> v1::Link {
+/// What there is to know of an interface whose program runs in this mode, and whose sockets are bound so; nothing of one that is gone.
+pub fn link(interface: &str, mode: XdpMode, binding: Binding) -> v1::Link {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));
     let caution = |Caution { setting, harm, cure }| v1::Caution { setting, harm, cure };
@@ -181,8 +181,9 @@ pub fn link(interface: &str, mode: XdpMode) -> v1::Link {
         tx_queues: facts.tx_queues,
         link_speed_bps: 0, // as the MTU
         promiscuous: facts.promiscuous,
-        zero_copy: false, // sockets are bound to copy
-        core: 0,          // that of its place
+        zero_copy: binding.zero_copy,
+        own_memory: binding.own_memory,
+        core: 0, // that of its place
         cautions: cautions.into_iter().map(caution).collect(),
     }
 }

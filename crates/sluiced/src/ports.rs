@@ -38,13 +38,12 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let setup =
-                PortSetup { min_posted: min_posted(settings), promiscuous: true, ..PortSetup::default() };
+            let setup = PortSetup { min_posted: min_posted(settings), ..port_setup(config) };
             let port = XdpPort::open(&mut memory, interface, &setup)
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
         }
-        let spare = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let spare = port_setup(config);
         while ports.len() < MAX_PORTS {
             ports.push(XdpPort::vacant(&mut memory, &spare)?);
         }
@@ -61,10 +60,20 @@ impl OpenPorts {
                 xdp_mode: mode_name(port.xdp_mode()).to_owned(),
                 vlan_tags_restored: port.vlan_tags_restored(),
                 mtu_bytes: 0,
-                link: link(port.interface(), port.xdp_mode()),
+                link: link(port.interface(), port.xdp_mode(), port.binding()),
             })
             .collect()
     }
+}
+
+/// How all ports of a switch use their rings.
+fn port_setup(config: &Config) -> PortSetup {
+    let zero_copy = match config.dataplane.zero_copy {
+        config::ZeroCopy::Auto => xdp::ZeroCopy::Auto,
+        config::ZeroCopy::Off => xdp::ZeroCopy::Off,
+        config::ZeroCopy::Emulate => xdp::ZeroCopy::Emulate,
+    };
+    PortSetup { promiscuous: true, zero_copy, ..PortSetup::default() }
 }
 
 /// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
@@ -128,6 +137,8 @@ pub fn log(config: &Config, servers: &Servers, interfaces: &[Interface], facts: 
             mac = %interface.mac,
             mtu = interface.mtu,
             xdp = facts.xdp_mode,
+            zero_copy = facts.link.zero_copy,
+            own_memory = facts.link.own_memory,
             vlan_tags = if facts.vlan_tags_restored { "restored" } else { "as they come" },
             speed = settings.speed_bps.map_or("unbounded".to_owned(), speed),
             no_drop = if no_drop.is_empty() { "none".to_owned() } else { no_drop.join(",") },

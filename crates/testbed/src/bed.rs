@@ -140,6 +140,22 @@ impl Bed {
         Ok(station)
     }
 
+    /// A silent host on a NIC of this machine that a cable joins to another, which becomes the switch's end: the pair that
+    /// `cargo xtask vm --cables` has for a station of this number.
+    pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+        let station = self.station(self.quiet_namespace(name)?, name);
+        let of_port = format!("52:54:00:00:00:{:02x}", station.number);
+        let places = [(of_port, switch, name), (station.mac(), &station.namespace, Station::INTERFACE)];
+        for (address, namespace, interface) in places {
+            // The kernel brings it back some time after a namespace that it was in is gone.
+            let found = eventually("the NIC is here", || interface_of(&address))?;
+            crate::netns::ip(&format!("link set dev {found} netns {}", namespace.name()))?;
+            namespace.ip(&format!("link set dev {found} name {interface}"))?;
+            namespace.ip(&format!("link set dev {interface} up"))?;
+        }
+        Ok(station)
+    }
+
     /// A silent host behind a tap: its own interface is another one, and a process hands frames from the one to the other.
     pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Station, Process)> {
         let station = self.station(self.quiet_namespace(name)?, name);
@@ -237,6 +253,17 @@ impl Station {
     pub fn ipv6(&self) -> String {
         format!("fd00::{:x}", self.number)
     }
+}
+
+/// The interface of this namespace with a hardware address.
+fn interface_of(address: &str) -> Result<Option<String>> {
+    for entry in std::fs::read_dir("/sys/class/net")? {
+        let entry = entry?;
+        if std::fs::read_to_string(entry.path().join("address")).is_ok_and(|found| found.trim() == address) {
+            return Ok(Some(entry.file_name().to_string_lossy().into_owned()));
+        }
+    }
+    Ok(None)
 }
 
 /// Holds the lock that lets one bed exist at a time.

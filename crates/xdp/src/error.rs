@@ -87,6 +87,14 @@ pub enum Error {
         /// Those that there is memory for.
         most: u32,
     },
+    /// Zero-copy sockets were opened, and the program that feeds them cannot run in the driver.
+    #[error(
+        "interface {interface}: zero-copy needs native XDP, which its driver refuses; next the kernel copies each frame"
+    )]
+    NoNativeXdp {
+        /// Its name.
+        interface: String,
+    },
     /// The process lacks a capability.
     #[error(
         "{action}: not permitted; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_SYS_ADMIN"

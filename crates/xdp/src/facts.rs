@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::error::Error;
 use crate::ethtool::{self, Pause};
+use crate::interface::no_link;
 use crate::netlink::{Link, RouteSocket, features, tells_vlan_tags};
-use crate::port::no_link;
 
 /// An interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

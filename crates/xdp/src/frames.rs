@@ -52,6 +52,11 @@ impl Frames {
         self.multi_buffer
     }
 
+    /// Bytes of a chunk, those set apart for XDP included.
+    pub(crate) fn frame_bytes(&self) -> usize {
+        1 << self.chunk_shift
+    }
+
     /// Bytes of a frame that lie together.
     pub(crate) fn chunk_bytes(&self) -> usize {
         (1 << self.chunk_shift) - XDP_HEADROOM

@@ -18,8 +18,9 @@ use switch::KernelCounters;
 use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ethtool::rx_queues;
+use crate::interface::usable_link;
+use crate::modes::Binding;
 use crate::netlink::{Link, RouteSocket};
-use crate::port::usable_link;
 use crate::program::XdpMode;
 use crate::sockets::{Place, Sockets};
 
@@ -71,6 +72,8 @@ pub struct Keeper {
     attachment: Option<Attachment>,
     /// Of the sockets that were opened last, until they are attached.
     opened: Option<(Link, Vec<RawFd>)>,
+    /// How they are bound.
+    binding: Binding,
 }
 
 impl Keeper {
@@ -78,9 +81,9 @@ impl Keeper {
         place: Place,
         dock: Arc<Dock>,
         most_queues: u32,
-        attachment: Option<Attachment>,
+        (attachment, binding): (Option<Attachment>, Binding),
     ) -> Keeper {
-        Keeper { place, dock, most_queues, attachment, opened: None }
+        Keeper { place, dock, most_queues, attachment, opened: None, binding }
     }
 
     /// Where the loop and this leave sockets to each other.
@@ -96,7 +99,7 @@ impl Keeper {
     /// From now on this is another port, which is closed: on `interface`, for at most so many RX queues.
     pub fn assign(&mut self, interface: String, most_queues: u32, min_posted: u32) {
         self.close();
-        self.place.interface = interface;
+        (self.place.interface, self.place.must_copy) = (interface, false);
         self.place.setup.min_posted = min_posted.min(self.place.setup.max_posted);
         self.most_queues = most_queues;
     }
@@ -133,6 +136,7 @@ impl Keeper {
             unused.close();
         }
         let sockets = self.place.open(&link, queues)?;
+        self.binding = sockets.binding();
         self.opened = Some((link, sockets.fds()));
         let _ = self.dock.ready.push((interface.clone(), sockets)); // there is room: it was just emptied
         Ok(())
@@ -146,13 +150,25 @@ impl Keeper {
     pub fn attach(&mut self) -> Result<Vec<RawFd>, Error> {
         let Some((link, fds)) = self.opened.take() else { return Ok(Vec::new()) };
         let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
-        self.attachment = Some(Attachment::put_on(&self.place.interface, &link, route, (&fds, &self.place))?);
+        let interface = &self.place.interface;
+        let attachment = Attachment::put_on(interface, &link, route, (&fds, &self.place))?;
+        if self.binding.zero_copy && attachment.xdp_mode() == XdpMode::Generic {
+            let error = Error::NoNativeXdp { interface: interface.clone() };
+            self.place.must_copy = true; // when it is opened next
+            return Err(error);
+        }
+        self.attachment = Some(attachment);
         Ok(fds)
     }
 
     /// How the XDP program runs.
     pub fn xdp_mode(&self) -> XdpMode {
         self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
+    }
+
+    /// How frames get to the switch's memory and back.
+    pub fn binding(&self) -> Binding {
+        self.binding
     }
 
     /// VLAN tags that the sender's stack holds out of band are put back into the frames.

@@ -1,6 +1,6 @@
 //! Ports on Linux interfaces, by AF_XDP sockets. The only crate with `unsafe`.
 //!
-//! [`Umem`] is the memory that all ports share, [`XdpPort`] a port on an interface: what `dataplane` asks of a
+//! [`Umem`] is the memory that all ports share, the switch's; a zero-copy port has one of its own besides, which nobody else sees. [`XdpPort`] a port on an interface: what `dataplane` asks of a
 //! [`Port`](dataplane::Port). [`Keeper`] closes and opens one while its loop goes on. [`Waiter`] lets a loop [`Wait`](dataplane::Wait) until a port has something for it.
 //!
 //! What a loop calls logs nothing, since a log can make it wait: [`dataplane::Trouble`] goes to the daemon instead.
@@ -14,10 +14,13 @@ mod ethtool;
 mod facts;
 mod fill;
 mod frames;
+mod interface;
 mod keeper;
 mod long;
+mod modes;
 mod netlink;
 mod offloads;
+mod own;
 mod owners;
 mod packet;
 mod port;
@@ -35,10 +38,12 @@ mod wait;
 pub use error::Error;
 pub use ethtool::Pause;
 pub use facts::{Facts, Lower, facts};
+pub use interface::queues_of;
 pub use keeper::{Dock, Keeper};
+pub use modes::{Binding, ZeroCopy};
 pub use offloads::{Caution, cautions};
 pub use packet::PacketSocket;
-pub use port::{FRAMES_OF_A_QUEUE, PortSetup, XdpPort, queues_of};
+pub use port::{FRAMES_OF_A_QUEUE, PortSetup, XdpPort};
 pub use prefetch::prefetch;
 pub use program::XdpMode;
 pub use schedule::{Scheduling, lock_memory, longest_gap, set_scheduling};

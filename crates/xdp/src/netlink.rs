@@ -37,7 +37,10 @@ const CTRL_ATTR_FAMILY_ID: u16 = 1;
 const CTRL_ATTR_FAMILY_NAME: u16 = 2;
 const NETDEV_CMD_DEV_GET: u8 = 1;
 const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_A_DEV_XDP_ZC_MAX_SEGS: u16 = 4;
 const NETDEV_A_DEV_XDP_RX_METADATA_FEATURES: u16 = 5;
+const NETDEV_XDP_ACT_XSK_ZEROCOPY: u32 = 8;
 const NETDEV_XDP_RX_METADATA_VLAN_TAG: u32 = 4;
 
 // linux/ethtool_netlink.h
@@ -120,13 +123,29 @@ impl RouteSocket {
 
 /// Whether the driver of interface `index` tells XDP programs of VLAN tags that it keeps out of the frame.
 pub(crate) fn tells_vlan_tags(index: i32) -> io::Result<bool> {
+    let device = netdev(index)?;
+    let features = generic_attribute(&device, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
+    let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);
+    Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
+}
+
+/// Of how many chunks a frame may be that the driver of interface `index` takes from a zero-copy socket, or gives it; 0 if it has no such
+/// sockets.
+pub(crate) fn zero_copy_segments(index: i32) -> io::Result<u32> {
+    let device = netdev(index)?;
+    let number = |kind| generic_attribute(&device, kind).and_then(|value| u32_at(&value, 0));
+    let has_zero_copy = number(NETDEV_A_DEV_XDP_FEATURES).unwrap_or(0) & NETDEV_XDP_ACT_XSK_ZEROCOPY != 0;
+    // It is told where there may be several, from Linux 6.6 on.
+    Ok(if has_zero_copy { number(NETDEV_A_DEV_XDP_ZC_MAX_SEGS).unwrap_or(1) } else { 0 })
+}
+
+/// What generic netlink says of interface `index` as a device.
+fn netdev(index: i32) -> io::Result<Vec<u8>> {
     let fd = netlink(SockProtocol::NetlinkGeneric)?;
     let family = generic_family(&fd, b"netdev\0")?;
     let mut body = vec![NETDEV_CMD_DEV_GET, 1, 0, 0];
     push_attribute(&mut body, NETDEV_A_DEV_IFINDEX, &(index as u32).to_ne_bytes());
-    let features = generic_attribute(&request(&fd, family, 0, &body)?, NETDEV_A_DEV_XDP_RX_METADATA_FEATURES);
-    let features = features.and_then(|value| u32_at(&value, 0)).unwrap_or(0);
-    Ok(features & NETDEV_XDP_RX_METADATA_VLAN_TAG != 0)
+    request(&fd, family, 0, &body)
 }
 
 /// The names of the features of interface `index` that are on, as `ethtool --json -k` has them.

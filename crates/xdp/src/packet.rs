@@ -11,8 +11,8 @@ use std::mem::size_of;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use crate::error::Error;
+use crate::interface::no_link;
 use crate::netlink::RouteSocket;
-use crate::port::no_link;
 
 /// A packet socket that receives nothing.
 fn silent_socket() -> io::Result<OwnedFd> {

@@ -22,8 +22,9 @@ use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ethtool::rx_queues;
 use crate::fill::FLOOR_FRAMES;
-use crate::frames::Frames;
+use crate::interface::usable_link;
 use crate::keeper::{Dock, Keeper};
+use crate::modes::{Binding, ZeroCopy};
 use crate::netlink::{Link, RouteSocket};
 use crate::program::XdpMode;
 use crate::receiver::{RX_RING, Receiver};
@@ -53,6 +54,8 @@ pub struct PortSetup {
     pub send_buffer_bytes: Option<u32>,
     /// The interface takes in what is for others, too, as a switch's must.
     pub promiscuous: bool,
+    /// Whether the driver reads and writes memory itself.
+    pub zero_copy: ZeroCopy,
 }
 
 impl Default for PortSetup {
@@ -64,6 +67,7 @@ impl Default for PortSetup {
             min_posted: FLOOR_FRAMES,
             send_buffer_bytes: None,
             promiscuous: false,
+            zero_copy: ZeroCopy::Auto,
         }
     }
 }
@@ -138,9 +142,13 @@ impl XdpPort {
         let ports = umem.port_count();
         let number =
             umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
-        let place = Place { interface: interface.into(), number, frames, setup: *setup };
+        let place = Place { interface: interface.into(), number, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
-        match port.bring_up(umem, &link, route, queues) {
+        let mut opened = port.bring_up(umem, &link, route, queues);
+        if opened.is_ok() && port.needs_to_copy() {
+            opened = port.bring_up_to_copy(umem, &link, queues);
+        }
+        match opened {
             Ok(()) => Ok(port),
             Err(error) => {
                 port.shut();
@@ -158,7 +166,8 @@ impl XdpPort {
         let ports = umem.port_count();
         let number =
             umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: "(none yet)".into(), ports })?;
-        let place = Place { interface: String::new(), number, frames: umem.shared(), setup: *setup };
+        let frames = umem.shared();
+        let place = Place { interface: String::new(), number, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         port.up = false;
         Ok(port)
@@ -168,12 +177,18 @@ impl XdpPort {
     pub fn keeper(&mut self) -> Keeper {
         let dock = Dock::new();
         self.dock = Some(Arc::clone(&dock));
-        Keeper::new(self.place.clone(), dock, self.queues() as u32, self.attachment.take())
+        let binding = self.binding();
+        Keeper::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
     }
 
     /// How the XDP program runs.
     pub fn xdp_mode(&self) -> XdpMode {
         self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
+    }
+
+    /// How its frames get to the switch's memory and back.
+    pub fn binding(&self) -> Binding {
+        self.sockets.as_ref().map(Sockets::binding).unwrap_or_default()
     }
 
     /// VLAN tags that the sender's stack holds out of band are put back into the frames.
@@ -226,6 +241,23 @@ impl XdpPort {
         self.attachment =
             Some(Attachment::put_on(&self.place.interface, link, route, (&sockets.fds(), &self.place))?);
         Ok(())
+    }
+
+    /// Zero-copy sockets are fed by native XDP alone.
+    fn needs_to_copy(&self) -> bool {
+        self.binding().zero_copy && self.xdp_mode() == XdpMode::Generic
+    }
+
+    /// Opens it once more, with the kernel copying each frame, as the driver has taken zero-copy sockets and no program.
+    fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
+        tracing::warn!(
+            interface = self.place.interface,
+            "no zero-copy without native XDP: the kernel copies each frame"
+        );
+        self.shut();
+        (self.place.must_copy, self.up) = (true, true);
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        self.bring_up(umem, link, route, queues)
     }
 
     fn receivers(&self) -> &[Receiver] {
@@ -470,53 +502,3 @@ impl Drop for XdpPort {
 
 /// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
 pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;
-
-/// RX queues of an interface, and thus sockets of a port on it.
-///
-/// # Errors
-/// The interface cannot be asked.
-pub fn queues_of(interface: &str) -> Result<u32, Error> {
-    rx_queues(interface).map_err(|error| match error.raw_os_error() {
-        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
-        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
-    })
-}
-
-/// Why an MTU is too large where the kernel has no frames of several chunks.
-const NO_MULTI_BUFFER: &str = ", as frames in several pieces need Linux 6.6";
-
-/// Looks the interface up and refuses what cannot become a port.
-pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames) -> Result<Link, Error> {
-    let link = route.link(interface).map_err(|error| no_link(interface, error))?;
-    let interface = || interface.to_owned();
-    if let Some(program_id) = link.xdp_program {
-        return Err(Error::HasProgram { interface: interface(), program_id });
-    }
-    if !link.up {
-        return Err(Error::Down { interface: interface() });
-    }
-    let max_mtu = frames.max_mtu();
-    if link.mtu > max_mtu {
-        let because = if frames.is_multi_buffer() { "" } else { NO_MULTI_BUFFER };
-        return Err(Error::MtuTooLarge { interface: interface(), mtu: link.mtu, max_mtu, because });
-    }
-    Ok(link)
-}
-
-/// The error of a look-up by name.
-pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
-    match error.raw_os_error() {
-        // ERANGE, EINVAL: longer than any name.
-        Some(libc::ENODEV | libc::ERANGE | libc::EINVAL) => {
-            Error::NoInterface { interface: interface.into() }
-        }
-        _ => Error::kernel(format!("interface {interface}: looking it up"), error),
-    }
-}
-
-/// Somebody was quicker: the error that names their program.
-pub(crate) fn has_program(interface: &str) -> Error {
-    let link = RouteSocket::open().and_then(|route| route.link(interface));
-    let program_id = link.ok().and_then(|link| link.xdp_program).unwrap_or(0);
-    Error::HasProgram { interface: interface.into(), program_id }
-}

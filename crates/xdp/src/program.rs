@@ -10,8 +10,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel, libbpf_sys};
 
 use crate::error::Error;
+use crate::interface::has_program;
 use crate::netlink::tells_vlan_tags;
-use crate::port::has_program;
 
 /// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): what a page leaves beside
 /// the headroom, the kernel's trailer and the Ethernet header.

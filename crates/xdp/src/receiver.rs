@@ -1,4 +1,5 @@
-//! The receiving half of a socket: the fill ring, into which frames are posted, and the RX ring, out of which they come.
+//! The receiving half of a socket: the fill ring, into which frames are posted, and the RX ring, out of which they come. Both are of the
+//! switch's memory, or of the port's own, out of which what came in is copied ([`crate::own`]).
 
 use std::os::fd::{AsRawFd, RawFd};
 
@@ -8,7 +9,10 @@ use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
 use crate::chains::MAX_CHUNKS;
 use crate::fill::{FLOOR_FRAMES, FillPolicy};
+use crate::modes::Mode;
+use crate::own::OwnChunks;
 use crate::port::PortSetup;
+use crate::socket::wake_receiver;
 use crate::umem::{FILL_RING, Umem};
 
 /// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
@@ -43,9 +47,12 @@ impl Partial {
 pub(crate) struct Receiver {
     rx: RxQueue,
     fill: FillQueue,
+    mode: Mode,
+    /// What it posts, if that is not of the switch's memory.
+    own: Option<OwnChunks>,
     port: u8,
     policy: FillPolicy,
-    /// Frames in the fill ring, in the RX ring, and between the two.
+    /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has not come whole yet.
     held: usize,
     /// Frames that the last call left in the RX ring.
     waiting: u32,
@@ -70,11 +77,18 @@ impl Receiver {
     }
 
     /// The receiving half of a socket of `port`, which holds nothing yet and keeps at least and at most so many posted.
-    pub(crate) fn new(rx: RxQueue, fill: FillQueue, port: u8, (least, most): (u32, u32)) -> Receiver {
+    pub(crate) fn new(
+        (rx, fill): (RxQueue, FillQueue),
+        own: Option<OwnChunks>,
+        (mode, port): (Mode, u8),
+        (least, most): (u32, u32),
+    ) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
         Receiver {
             rx,
             fill,
+            mode,
+            own,
             port,
             policy: FillPolicy::new(least, most),
             held: 0,
@@ -100,9 +114,10 @@ impl Receiver {
         self.rx.fd().as_raw_fd()
     }
 
-    /// Frames in the fill ring, in the RX ring, and between the two.
+    /// Chunks of the switch's memory in the fill ring, in the RX ring, and between the two.
     pub(crate) fn held(&self) -> usize {
-        self.held
+        // Of a memory of its own, those of the switch's that the first chunks of a frame were copied into.
+        if self.own.is_some() { self.partial.count.min(MAX_CHUNKS) } else { self.held }
     }
 
     /// Posts the frames that the policy wants, before any has come.
@@ -121,7 +136,11 @@ impl Receiver {
     ) -> usize {
         let waiting = self.rx.nb_avail_exact();
         let (posted, memory_short) = self.post(umem, waiting as usize);
-        let may_take = if memory_short { max.min(posted.max(TRICKLE)) } else { max };
+        let may_take = match &self.own {
+            Some(_) => max.min(umem.free_frames()), // the rest has a place to wait, the RX ring
+            None if memory_short => max.min(posted.max(TRICKLE)),
+            None => max,
+        };
         let taken = self.take(umem, may_take.min(waiting as usize), out);
         self.policy.observe(now, waiting, taken as u32);
         self.waiting = waiting - taken as u32;
@@ -172,8 +191,11 @@ impl Receiver {
         let mut posted = 0;
         while posted < want {
             let room = BATCH.min(want - posted);
-            let taken = umem.take_for_fill(self.port, &mut self.batch[..room]);
-            // SAFETY: the descriptors are of this UMEM, their frames were free until now, and there is room for them.
+            let taken = match &mut self.own {
+                Some(own) => own.take_for_fill(&mut self.batch[..room]),
+                None => umem.take_for_fill(self.port, &mut self.batch[..room]),
+            };
+            // SAFETY: the descriptors are of the socket's UMEM, their frames were free until now, and there is room for them.
             let produced = unsafe { self.fill.produce(&self.batch[..taken]) };
             debug_assert_eq!(produced, taken, "the fill ring had no room");
             posted += taken;
@@ -182,6 +204,9 @@ impl Receiver {
             }
         }
         self.held += posted;
+        if self.mode.zero_copy && self.held > waiting && self.fill.needs_wakeup() {
+            wake_receiver(self.fd()); // it found nothing posted, and does not look again by itself
+        }
         (posted, posted < want)
     }
 
@@ -193,8 +218,18 @@ impl Receiver {
             // SAFETY: RX ring and descriptors are of this one UMEM.
             let consumed = unsafe { self.rx.consume(&mut self.batch[..room]) };
             for at in 0..consumed {
-                let desc = self.batch[at];
-                if desc.has_more_frames() || self.partial.count > 0 {
+                let mut desc = self.batch[at];
+                let mut is_part = desc.has_more_frames() || self.partial.count > 0;
+                if let Some(own) = &mut self.own {
+                    let Some(brought) = own.bring_in(&desc, umem, self.port) else {
+                        self.stray += 1;
+                        self.partial.has_gap |= is_part;
+                        continue;
+                    };
+                    desc = brought;
+                    is_part |= self.partial.has_gap;
+                }
+                if is_part {
                     self.take_part(umem, desc, out);
                 } else if let Some(received) = umem.take_received(&desc, self.port) {
                     self.held -= 1;

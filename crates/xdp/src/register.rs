@@ -56,7 +56,6 @@ pub(crate) fn register(
     frame_bytes: usize,
     wanted: MultiBuffer,
 ) -> Result<Registered, Error> {
-    check_available(chunks.get() as usize, frame_bytes)?;
     if wanted == MultiBuffer::IfPossible {
         match register_with(chunks, frame_bytes, true) {
             // What libxdp keeps of a socket that failed is of no use to another: all of it is made again.
@@ -72,18 +71,29 @@ fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> 
     let work = move || {
         unshare(CloneFlags::CLONE_NEWNET)
             .map_err(|errno| Error::kernel("making a network namespace for the UMEM", errno.into()))?;
-        let config = umem_config(frame_bytes);
-        let (umem, descs) = xsk_rs::Umem::new(config, chunks, false)
-            .map_err(|error| not_registered(chunks.get() as usize, frame_bytes, &error))?;
-        let flags = if multi_buffer { BindFlags::XDP_USE_SG } else { BindFlags::empty() };
+        let (umem, descs) = memory(chunks, frame_bytes)?;
+        let flags =
+            BindFlags::XDP_COPY | if multi_buffer { BindFlags::XDP_USE_SG } else { BindFlags::empty() };
         let loopback = "lo".parse().expect("no zero byte");
         // SAFETY: no program is loaded by libxdp, so none is detached twice.
         let (tx, rx, rings) = unsafe { Socket::new(socket_config(64, 64, flags), &umem, &loopback, 0) }
             .map_err(|error| Error::kernel("binding the UMEM's first socket", os_error(&error)))?;
         let anchor = Anchor { _tx: tx, _rx: rx, _rings: rings };
-        Ok(Registered { descs: with_full_length(&umem, descs), umem, multi_buffer, anchor })
+        Ok(Registered { descs, umem, multi_buffer, anchor })
     };
     std::thread::spawn(work).join().expect("it does not panic")
+}
+
+/// Registers memory that no socket is bound on yet, and says which descriptor stands for which chunk.
+pub(crate) fn memory(
+    chunks: NonZeroU32,
+    frame_bytes: usize,
+) -> Result<(xsk_rs::Umem, Box<[FrameDesc]>), Error> {
+    check_available(chunks.get() as usize, frame_bytes)?;
+    let (umem, descs) = xsk_rs::Umem::new(umem_config(frame_bytes), chunks, false)
+        .map_err(|error| not_registered(chunks.get() as usize, frame_bytes, &error))?;
+    let descs = with_full_length(&umem, descs);
+    Ok((umem, descs))
 }
 
 fn not_registered(frames: usize, frame_bytes: usize, error: &xsk_rs::umem::UmemCreateError) -> Error {
@@ -123,13 +133,13 @@ fn umem_config(frame_bytes: usize) -> UmemConfig {
         .expect("a power of two with room for the headroom")
 }
 
-/// Settings of a socket in copy mode, whose program is ours to load. Only a UMEM's first socket may have more flags.
+/// Settings of a socket whose program is ours to load. Of the flags those of a UMEM's first socket hold for all that share it.
 pub(crate) fn socket_config(rx_ring: u32, tx_ring: u32, flags: BindFlags) -> SocketConfig {
     SocketConfig::builder()
         .rx_queue_size(QueueSize::new(rx_ring).expect("a power of two"))
         .tx_queue_size(QueueSize::new(tx_ring).expect("a power of two"))
         .libxdp_flags(LibxdpFlags::XSK_LIBXDP_FLAGS_INHIBIT_PROG_LOAD)
-        .bind_flags(BindFlags::XDP_COPY | flags)
+        .bind_flags(flags)
         .build()
 }
 

@@ -1,6 +1,7 @@
 //! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto` that makes the kernel send.
 //!
-//! What the errors of `sendto` mean in copy mode (docs/kernel.md, "Errors of sendto"):
+//! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has asked for that, and loses nothing.
+//! What the errors mean in copy mode (docs/kernel.md, "Errors of sendto"):
 //!
 //! ```text
 //! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay
@@ -17,6 +18,8 @@ use xsk_rs::{CompQueue, FrameDesc, TxQueue};
 
 use crate::chains::MAX_CHUNKS;
 use crate::frames::Frames;
+use crate::modes::{Mode, is_down};
+use crate::own::OwnChunks;
 use crate::owners::Owner;
 use crate::receiver::BATCH;
 use crate::socket::send;
@@ -25,6 +28,9 @@ use crate::socket::send;
 pub(crate) struct Sender {
     tx: TxQueue,
     completion: CompQueue,
+    mode: Mode,
+    /// What it sends, if that is not of the switch's memory.
+    own: Option<OwnChunks>,
     frames: Arc<Frames>,
     port: u8,
     /// Entries of the TX ring.
@@ -39,6 +45,9 @@ pub(crate) struct Sender {
     outstanding: usize,
     /// Completions of what was not outstanding.
     stray: u64,
+    /// Frames of more chunks than the socket sends, which are lost: those not told of yet, and the chunks not given back yet.
+    refused: u32,
+    unsent: Vec<u32>,
     batch: Box<[FrameDesc; BATCH]>,
 }
 
@@ -55,15 +64,18 @@ impl Sender {
     /// The sending half of a socket of `port`, whose `sendto` handles `budget` descriptors.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
+        own: Option<OwnChunks>,
         frames: Arc<Frames>,
-        port: u8,
+        (mode, port): (Mode, u8),
         (ring, budget): (usize, usize),
     ) -> Sender {
         let batch = Box::new([FrameDesc::default(); BATCH]);
         Sender {
             tx,
             completion,
-            entries_of_a_frame: frames.most_chunks(),
+            mode,
+            own,
+            entries_of_a_frame: mode.most_chunks,
             frames,
             port,
             ring,
@@ -71,6 +83,8 @@ impl Sender {
             ring_free: ring,
             outstanding: 0,
             stray: 0,
+            refused: 0,
+            unsent: Vec::with_capacity(if mode.zero_copy { ring * MAX_CHUNKS } else { 0 }),
             batch,
         }
     }
@@ -82,7 +96,7 @@ impl Sender {
     /// Frames that fit, if each is of the longest: into the TX ring, and, since the completion ring is as large, back out. What the
     /// kernel has seen of a frame that it then puts back is read once more, so no entry of it is free before it has completed.
     pub(crate) fn room(&self) -> usize {
-        self.ring_free.min(self.ring - self.outstanding) / self.entries_of_a_frame
+        self.ring_free.min(self.ring.saturating_sub(self.outstanding)) / self.entries_of_a_frame
     }
 
     /// Chunks of frames transmitted and not yet completed.
@@ -105,6 +119,10 @@ impl Sender {
             }
             let (index, len) = (outgoing.frame.index(), usize::from(outgoing.len));
             if self.frames.is_chain(index) {
+                if len > self.mode.most_chunks * self.frames.chunk_bytes() {
+                    self.refuse(index, len);
+                    continue;
+                }
                 filled += self.frames.send_chain(index, len, self.port, &mut self.batch[filled..]);
             } else {
                 self.frames.hand_over(index, Owner::User, Owner::Transmit(self.port));
@@ -117,15 +135,53 @@ impl Sender {
 
     /// Puts the first `count` descriptors of the batch into the TX ring.
     fn produce(&mut self, count: usize) {
-        // SAFETY: the descriptors are of this UMEM, and their frames' tokens were given to us.
+        if let Some(own) = &mut self.own {
+            self.batch[..count].iter_mut().for_each(|desc| *desc = own.take_out(desc, &self.frames));
+        }
+        // SAFETY: the descriptors are of the socket's UMEM, and their frames were given to us, or were free until now.
         let produced = unsafe { self.tx.produce(&self.batch[..count]) };
         assert_eq!(produced, count, "more frames than the TX ring had room for");
         self.ring_free -= count;
         self.outstanding += count;
     }
 
-    /// Calls `sendto` until the TX ring is empty or another call would do no good.
+    /// A frame that lies in more chunks than the driver takes: it counts as lost, and completes.
+    #[cold]
+    fn refuse(&mut self, index: usize, len: usize) {
+        let mut chunks = [FrameDesc::default(); MAX_CHUNKS];
+        let count = self.frames.send_chain(index, len, self.port, &mut chunks);
+        let frames = &self.frames;
+        self.unsent.extend(chunks[..count].iter().map(|desc| frames.index_of(desc.addr()) as u32));
+        self.outstanding += count;
+        self.refused += 1;
+    }
+
+    /// Sees to it that what is in the TX ring is sent.
     pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Kicked {
+        let mut kicked = if self.mode.zero_copy { self.wake(counters) } else { self.send_all(counters) };
+        kicked.lost += std::mem::take(&mut self.refused);
+        kicked
+    }
+
+    /// Wakes the driver, if it has asked for that.
+    fn wake(&mut self, counters: &mut KernelCounters) -> Kicked {
+        let mut kicked = Kicked::default();
+        if self.outstanding > 0 && self.tx.needs_wakeup() {
+            counters.tx_kicks += 1;
+            match send(self.fd()) {
+                Err(errno) if is_down(errno) => {
+                    counters.tx_down += 1;
+                    kicked.down = Some(errno);
+                }
+                Err(_) => counters.tx_again += 1,
+                Ok(()) => {}
+            }
+        }
+        kicked
+    }
+
+    /// Calls `sendto` until the TX ring is empty or another call would do no good.
+    fn send_all(&mut self, counters: &mut KernelCounters) -> Kicked {
         let mut kicked = Kicked::default();
         let mut waiting = self.waiting();
         // Every call but the last takes at least one entry, so this is a bound, not a goal.
@@ -165,12 +221,24 @@ impl Sender {
 
     /// Takes the frames that the kernel is done with.
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
+        for index in self.unsent.drain(..) {
+            let was_there = self.frames.give_part_back(index as usize, self.port, out);
+            debug_assert!(was_there, "chunk {index} was refused");
+            self.outstanding -= 1;
+        }
         loop {
             // SAFETY: completion ring and descriptors are of this one UMEM.
             let count = unsafe { self.completion.consume(&mut self.batch[..]) };
             let mut stray = 0;
             for desc in &self.batch[..count] {
-                let index = self.frames.index_of(desc.addr());
+                let index = match &mut self.own {
+                    Some(own) => own.complete(desc.addr()),
+                    None => Some(self.frames.index_of(desc.addr())),
+                };
+                let Some(index) = index else {
+                    stray += 1;
+                    continue;
+                };
                 if self.frames.give_back(index, Owner::Transmit(self.port)) {
                     out.push(FrameId::new(index as u32));
                 } else if !self.frames.give_part_back(index, self.port, out) {

@@ -9,11 +9,11 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::{Duration, Instant};
 
 use switch::KernelCounters;
-use xsk_rs::config::BindFlags;
 use xsk_rs::socket::Fd;
 use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
+use crate::modes::Mode;
 use crate::register::{os_error, socket_config};
 
 // linux/if_xdp.h
@@ -31,15 +31,15 @@ pub(crate) struct Rings {
 /// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment after the close.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Binds a socket in copy mode, with rings of these sizes, to `queue` of `interface`.
+/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`; in this mode, if it is the first there.
 pub(crate) fn open(
     umem: &xsk_rs::Umem,
-    interface: &str,
-    queue: u32,
+    mode: Mode,
+    (interface, queue): (&str, u32),
     (rx_ring, tx_ring): (u32, u32),
 ) -> Result<Rings, Error> {
     let name = interface.parse().map_err(|_| Error::NoInterface { interface: interface.into() })?;
-    let config = socket_config(rx_ring, tx_ring, BindFlags::empty());
+    let config = socket_config(rx_ring, tx_ring, mode.bind_flags());
     let busy = || Error::QueueBusy { interface: interface.into(), queue };
     let start = Instant::now();
     let (tx, rx, rings) = loop {
@@ -80,12 +80,20 @@ fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
     if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Makes the kernel send what is in the TX ring, up to the budget; or says the error number.
+/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that does; or says the error number.
 #[inline]
 pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
     // SAFETY: no buffer and no address are passed.
     let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
     if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) }
+}
+
+/// Wakes the driver that receives, so that it sees what was posted. Should it be down, that is told elsewhere ([`take_error`]).
+#[cold]
+pub(crate) fn wake_receiver(fd: RawFd) {
+    let nowhere = std::ptr::null_mut();
+    // SAFETY: no buffer and no address are passed.
+    unsafe { libc::recvfrom(fd, nowhere, 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut()) };
 }
 
 /// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN once the interface is gone. Unlike poll(), this
@@ -100,14 +108,17 @@ pub(crate) fn take_error(fd: RawFd) -> i32 {
 }
 
 /// Adds what the kernel counted on a socket to `counters`.
-pub(crate) fn add_statistics(fd: &Fd, multi_buffer: bool, counters: &mut KernelCounters) {
+pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters) {
     let Ok(statistics) = fd.xdp_statistics() else { return };
-    // A frame that found the fill ring empty is counted in both.
     let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
-    if multi_buffer {
+    if mode.zero_copy {
+        // A driver that found the fill ring empty has other frames to receive into, often enough: that is no loss.
+        counters.rx_dropped_frames += dropped;
+    } else if mode.most_chunks > 1 {
         // No frame is too long for the socket, so all that was dropped found too few chunks, and not always none.
         counters.rx_fill_ring_empty_frames += dropped.max(empty);
     } else {
+        // A frame that found the fill ring empty is counted in both.
         counters.rx_fill_ring_empty_frames += empty;
         counters.rx_dropped_frames += dropped.saturating_sub(empty);
     }

@@ -1,17 +1,21 @@
 //! What a port is made of: an AF_XDP socket for each RX queue, with its rings. They may go from one thread to another, since
 //! opening and closing them takes the kernel tens of milliseconds, for which no loop can stand still.
 //!
-//! Frames leave by the first queue's socket only, which keeps them in order.
+//! Frames leave by the first queue's socket only, which keeps them in order. Zero-copy sockets are on a memory of their own ([`crate::own`]),
+//! which goes with them: what a driver that has not let go yet still writes is in nobody's way.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use switch::KernelCounters;
+use switch::{KernelCounters, chunks_of};
+use xsk_rs::TxQueue;
 
 use crate::error::Error;
-use crate::frames::Frames;
-use crate::netlink::Link;
-use crate::port::PortSetup;
+use crate::frames::{Frames, LINK_BYTES};
+use crate::modes::{Binding, Mode, ZeroCopy, modes};
+use crate::netlink::{Link, zero_copy_segments};
+use crate::own::OwnMemory;
+use crate::port::{FRAMES_OF_A_QUEUE, PortSetup};
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
 use crate::socket::{self, Rings, add_statistics};
@@ -27,8 +31,9 @@ const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 pub(crate) struct Sockets {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) sender: Sender,
-    /// Frames of several chunks go through them.
-    multi_buffer: bool,
+    mode: Mode,
+    /// They are on a memory of their own.
+    own_memory: bool,
 }
 
 /// What sockets are opened with, on whatever thread.
@@ -39,35 +44,64 @@ pub(crate) struct Place {
     pub(crate) number: u8,
     pub(crate) frames: Arc<Frames>,
     pub(crate) setup: PortSetup,
+    /// Zero-copy sockets could be had on this interface, and were of no use: the kernel copies.
+    pub(crate) must_copy: bool,
 }
 
 impl Place {
-    /// Opens `queues` sockets. They hold no frames yet.
+    /// Opens `queues` sockets, in the best mode that there is. They hold no frames yet.
     pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<Sockets, Error> {
-        let bounds = Receiver::bounds(self.frames.count(), &self.setup);
-        let mut receivers = Vec::with_capacity(queues as usize);
-        let first = self.open_queue(0, self.setup.tx_ring)?;
-        receivers.push(Receiver::new(first.rx, first.fill, self.number, bounds));
-        let sender = self.new_sender(&link.kind, first.tx, first.completion)?;
-        for queue in 1..queues {
-            let rings = self.open_queue(queue, IDLE_TX_RING)?;
-            receivers.push(Receiver::new(rings.rx, rings.fill, self.number, bounds));
+        let segments = zero_copy_segments(link.index).unwrap_or(0); // an error: a kernel that cannot say so
+        let frames = &self.frames;
+        let needed = chunks_of(link.mtu as usize + LINK_BYTES, frames.chunk_bytes());
+        let wanted = if self.must_copy { ZeroCopy::Off } else { self.setup.zero_copy };
+        let modes = modes(wanted, segments as usize, needed, frames.most_chunks());
+        let (&copy, others) = modes.split_last().expect("to copy is one");
+        for &mode in others {
+            match self.open_in(mode, true, link, queues) {
+                Err(error) if !matches!(error, Error::QueueBusy { .. }) => {
+                    let (interface, most_chunks) = (&self.interface, mode.most_chunks);
+                    tracing::warn!(interface, most_chunks, %error, "no zero-copy here: the kernel copies each frame");
+                }
+                opened => return opened,
+            }
         }
-        Ok(Sockets { receivers, sender, multi_buffer: self.frames.is_multi_buffer() })
+        self.open_in(copy, wanted == ZeroCopy::Emulate, link, queues)
     }
 
-    fn open_queue(&self, queue: u32, tx_ring: u32) -> Result<Rings, Error> {
-        socket::open(self.frames.registered(), &self.interface, queue, (RX_RING, tx_ring))
+    /// Opens them in this mode, on the switch's memory or on one of their own.
+    fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<Sockets, Error> {
+        let (frames, queues) = (&self.frames, queues as usize);
+        let tx_ring = self.setup.tx_ring as usize;
+        let mut own =
+            own_memory.then(|| OwnMemory::new(queues * FRAMES_OF_A_QUEUE + tx_ring, frames)).transpose()?;
+        let umem = own.as_ref().map_or(frames.registered(), OwnMemory::registered).clone();
+        let bounds = Receiver::bounds(frames.count(), &self.setup);
+        let mut receivers = Vec::with_capacity(queues);
+        let mut sending = None;
+        for queue in 0..queues {
+            let tx_ring = if queue == 0 { self.setup.tx_ring } else { IDLE_TX_RING };
+            let place = (self.interface.as_str(), queue as u32);
+            let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, place, (RX_RING, tx_ring))?;
+            let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
+            receivers.push(Receiver::new((rx, fill), chunks, (mode, self.number), bounds));
+            sending.get_or_insert((tx, completion));
+        }
+        let rings = sending.expect("an interface has a queue");
+        let budget = self.set_up_sending(&rings.0, &link.kind, mode)?;
+        let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
+        let sizes = (tx_ring, budget as usize);
+        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, self.number), sizes);
+        Ok(Sockets { receivers, sender, mode, own_memory })
     }
 
-    fn new_sender(
-        &self,
-        kind: &str,
-        tx: xsk_rs::TxQueue,
-        completion: xsk_rs::CompQueue,
-    ) -> Result<Sender, Error> {
-        let fd = tx.fd().as_raw_fd();
+    /// Bounds what is with the kernel. How many frames one `sendto` handles.
+    fn set_up_sending(&self, tx: &TxQueue, kind: &str, mode: Mode) -> Result<u32, Error> {
         let mut budget = self.setup.tx_budget;
+        if mode.zero_copy {
+            return Ok(budget); // neither is asked there
+        }
+        let fd = tx.fd().as_raw_fd();
         if let Err(error) = socket::set_send_budget(fd, budget) {
             budget = budget.min(DEFAULT_TX_BUDGET);
             tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
@@ -77,8 +111,7 @@ impl Place {
             let action = || format!("interface {}: setting the send buffer", self.interface);
             socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
         }
-        let sizes = (self.setup.tx_ring as usize, budget as usize);
-        Ok(Sender::new((tx, completion), Arc::clone(&self.frames), self.number, sizes))
+        Ok(budget)
     }
 }
 
@@ -91,16 +124,21 @@ impl Sockets {
     /// Adds what the kernel counted on the sockets so far.
     pub(crate) fn add_counters(&self, counters: &mut KernelCounters) {
         for receiver in &self.receivers {
-            add_statistics(receiver.socket(), self.multi_buffer, counters);
+            add_statistics(receiver.socket(), self.mode, counters);
         }
         counters.rx_too_long_frames += self.receivers.iter().map(Receiver::too_long).sum::<u64>();
         counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();
         counters.tx_stray_frames += self.sender.stray();
     }
 
-    /// Frames in all rings; those of several chunks count as so many.
+    /// Frames of the switch's memory in all rings; those of several chunks count as so many.
     pub(crate) fn frames_held(&self) -> usize {
         self.receivers.iter().map(Receiver::held).sum::<usize>() + self.sender.outstanding()
+    }
+
+    /// How their frames get to the switch's memory and back.
+    pub(crate) fn binding(&self) -> Binding {
+        Binding { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
     }
 
     /// Closes the sockets, of which the program has been taken off, so that nothing more comes in. What was counted on them;

@@ -361,7 +361,7 @@ pub fn frame_bytes_for<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Res
     let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
     let mut frame_bytes = 2048;
     for interface in interfaces {
-        let link = route.link(interface).map_err(|error| crate::port::no_link(interface, error))?;
+        let link = route.link(interface).map_err(|error| crate::interface::no_link(interface, error))?;
         if link.mtu as usize > LEAST_CHUNK_BYTES - LINK_BYTES {
             frame_bytes = 4096;
         }

@@ -37,6 +37,7 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     command.args(["-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
     command.args(["-monitor", "none", "-nic", "none", "-m", &vm.memory.to_string()]);
     command.args(["-cpu", "max", "-smp", &vm.cpus.to_string()]);
+    command.args(cables(vm.cables));
     let time = if vm.real_time {
         command.args(["-accel", "tcg,thread=multi"]);
         "real time".to_owned()
@@ -62,6 +63,20 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     }
     say("all is well in there");
     Ok(())
+}
+
+/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU. A driver that is to let a device into memory of its own choice
+/// must be told that there may be an IOMMU in between.
+fn cables(pairs: u8) -> Vec<String> {
+    let nic = |pair: u8, end: &str, address: &str| {
+        let id = format!("{end}{pair}");
+        let device = format!(
+            "virtio-net-pci,netdev={id},mac={address}:00:00:{pair:02x},rx_queue_size=1024,disable-legacy=on,iommu_platform=on"
+        );
+        ["-netdev".to_owned(), format!("hubport,id={id},hubid={pair}"), "-device".to_owned(), device]
+    };
+    let both = |pair| [nic(pair, "port", "52:54:00"), nic(pair, "host", "02:00:00")];
+    (1..=pairs).flat_map(both).flatten().collect()
 }
 
 /// What makes an instruction take less than a nanosecond. QEMU cannot count so; but its TSC counts virtual nanoseconds, and a

@@ -28,8 +28,7 @@ fn of_port(port: &Port) -> String {
     line("Kind", kind(link));
     line("Queues", format!("{} to receive, {} to send", link.rx_queues, link.tx_queues));
     line("Core", link.core.to_string());
-    let copies = if link.zero_copy { "zero-copy" } else { "the kernel copies each frame" };
-    line("XDP", format!("{}, {copies}", port.xdp_mode));
+    line("XDP", format!("{}, {}", port.xdp_mode, copies(link)));
     line("MTU", mtu(port.mtu_bytes));
     let speed = match link.link_speed_bps {
         0 => "the driver tells none".to_owned(),
@@ -56,6 +55,17 @@ fn kind(link: &Link) -> String {
         "" => kind.to_owned(),
         driver => format!("{kind}, driver {driver}"),
     }
+}
+
+/// Who copies its frames.
+fn copies(link: &Link) -> String {
+    let mode = if link.zero_copy { "zero-copy" } else { "the kernel copies each frame" };
+    let memory = if link.own_memory {
+        "; memory of its own, each frame is copied to the switch's and back"
+    } else {
+        ""
+    };
+    format!("{mode}{memory}")
 }
 
 fn mtu(bytes: u32) -> String {

@@ -1,6 +1,6 @@
 //! `--name value` pairs.
 
-use xdp::PortSetup;
+use xdp::{PortSetup, ZeroCopy};
 
 /// The arguments of this process.
 pub struct Arguments(Vec<(String, String)>);
@@ -31,6 +31,12 @@ impl Arguments {
         if let Some(frames) = self.number("--posted") {
             setup.max_posted = frames as u32;
         }
+        setup.zero_copy = match self.all("--zero-copy").last() {
+            None | Some("auto") => ZeroCopy::Auto,
+            Some("off") => ZeroCopy::Off,
+            Some("emulate") => ZeroCopy::Emulate,
+            Some(other) => panic!("--zero-copy {other}: not auto, off or emulate"),
+        };
         setup.send_buffer_bytes = self.number("--send-buffer").map(|bytes| bytes as u32);
         setup
     }

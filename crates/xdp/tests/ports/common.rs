@@ -8,7 +8,15 @@ use std::time::{Duration, Instant};
 use dataplane::Port;
 use nix::sched::{CloneFlags, setns};
 use switch::{FrameId, Memory, Outgoing, Received};
-use xdp::{Umem, XdpPort};
+use xdp::{PortSetup, Umem, XdpPort, ZeroCopy};
+
+/// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see the difference.
+pub const KINDS: [ZeroCopy; 2] = [ZeroCopy::Auto, ZeroCopy::Emulate];
+
+/// The usual port of this kind.
+pub fn setup_of(zero_copy: ZeroCopy) -> PortSetup {
+    PortSetup { zero_copy, ..PortSetup::default() }
+}
 
 /// A network namespace of our own, removed (and all veths in it) when dropped.
 pub struct Space {

@@ -1,40 +1,45 @@
 //! Frames through a port on a real veth, both ways.
 
-use crate::common::{Host, Space, finish, frame, receive, transmit, until};
+use crate::common::{Host, KINDS, Space, finish, frame, receive, setup_of, transmit, until};
 use dataplane::Port;
 use switch::Memory;
-use xdp::{PortSetup, Umem, XdpMode, XdpPort};
+use xdp::{Umem, XdpMode, XdpPort};
 
 #[test]
 fn frames_pass_unchanged_in_both_directions() {
     let space = Space::with_pairs(1);
     space.inside(|| {
-        let mut umem = Umem::new(16384, 2048).unwrap();
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
-        assert_eq!((port.xdp_mode(), port.vlan_tags_restored(), port.queues()), (XdpMode::Native, true, 1));
-        let host = Host::new("h0");
+        for zero_copy in KINDS {
+            let mut umem = Umem::new(16384, 2048).unwrap();
+            let mut port = XdpPort::open(&mut umem, "p0", &setup_of(zero_copy)).unwrap();
+            assert_eq!(
+                (port.xdp_mode(), port.vlan_tags_restored(), port.queues()),
+                (XdpMode::Native, true, 1)
+            );
+            let host = Host::new("h0");
 
-        for (number, len) in [60, 61, 64, 65, 127, 128, 512, 1500, 1514].into_iter().enumerate() {
-            let sent = frame(number as u32, len);
-            host.send(&sent);
-            assert_eq!(receive(&mut port, &mut umem, 1), std::slice::from_ref(&sent), "{len} bytes in");
+            for (number, len) in [60, 61, 64, 65, 127, 128, 512, 1500, 1514].into_iter().enumerate() {
+                let sent = frame(number as u32, len);
+                host.send(&sent);
+                assert_eq!(receive(&mut port, &mut umem, 1), std::slice::from_ref(&sent), "{len} bytes in");
 
-            transmit(&mut port, &mut umem, &sent);
-            let mut arrived = None;
-            until("the frame arrives at the host", || {
+                transmit(&mut port, &mut umem, &sent);
+                let mut arrived = None;
+                until("the frame arrives at the host", || {
+                    finish(&mut port, &mut umem);
+                    arrived = host.receive();
+                    arrived.is_some()
+                });
+                assert_eq!(arrived, Some(sent), "{len} bytes out");
+            }
+            until("the last frame completes", || {
                 finish(&mut port, &mut umem);
-                arrived = host.receive();
-                arrived.is_some()
+                port.outstanding() == 0
             });
-            assert_eq!(arrived, Some(sent), "{len} bytes out");
-        }
-        until("the last frame completes", || {
-            finish(&mut port, &mut umem);
-            port.outstanding() == 0
-        });
 
-        port.close(&mut umem, &mut Vec::new());
-        assert_eq!(umem.free_frames(), 16384);
-        assert_eq!(umem.check().unwrap().free, 16384);
+            port.close(&mut umem, &mut Vec::new());
+            assert_eq!(umem.free_frames(), 16384);
+            assert_eq!(umem.check().unwrap().free, 16384);
+        }
     });
 }

@@ -6,7 +6,9 @@ use dataplane::{Port, Trouble};
 use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, Memory, Outgoing};
 use xdp::{Census, MultiBuffer, PortSetup, Umem, XdpPort};
 
-use crate::common::{Host, Space, bytes_of, finish, frame, frame_of, now, receive, transmit, until};
+use crate::common::{
+    Host, KINDS, Space, bytes_of, finish, frame, frame_of, now, receive, setup_of, transmit, until,
+};
 
 const CHUNKS: usize = 16384;
 /// Sizes of chunks, and what a frame has of each.
@@ -106,36 +108,42 @@ fn memory_that_is_short_takes_nothing() {
 fn frames_of_several_chunks_pass_unchanged_in_both_directions() {
     let space = space_of_mtu(9216);
     space.inside(|| {
-        for (frame_bytes, _) in SIZES {
-            let mut umem = memory(frame_bytes);
-            let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
-            let host = Host::new("h0");
-            for (number, len) in lengths().enumerate() {
-                let sent = frame(number as u32, len);
-                host.send(&sent);
-                assert_eq!(receive(&mut port, &mut umem, 1), std::slice::from_ref(&sent), "{len} bytes in");
+        for zero_copy in KINDS {
+            for (frame_bytes, _) in SIZES {
+                let mut umem = memory(frame_bytes);
+                let mut port = XdpPort::open(&mut umem, "p0", &setup_of(zero_copy)).unwrap();
+                let host = Host::new("h0");
+                for (number, len) in lengths().enumerate() {
+                    let sent = frame(number as u32, len);
+                    host.send(&sent);
+                    assert_eq!(
+                        receive(&mut port, &mut umem, 1),
+                        std::slice::from_ref(&sent),
+                        "{len} bytes in"
+                    );
 
-                transmit(&mut port, &mut umem, &sent);
-                let mut arrived = None;
-                until("the frame arrives at the host", || {
+                    transmit(&mut port, &mut umem, &sent);
+                    let mut arrived = None;
+                    until("the frame arrives at the host", || {
+                        finish(&mut port, &mut umem);
+                        arrived = host.receive();
+                        arrived.is_some()
+                    });
+                    assert_eq!(arrived, Some(sent), "{len} bytes out");
+                    umem.check().unwrap();
+                }
+                until("the last frame completes", || {
                     finish(&mut port, &mut umem);
-                    arrived = host.receive();
-                    arrived.is_some()
+                    port.outstanding() == 0
                 });
-                assert_eq!(arrived, Some(sent), "{len} bytes out");
-                umem.check().unwrap();
+                let kernel = port.kernel_counters();
+                assert_eq!(
+                    (kernel.rx_stray_frames, kernel.tx_stray_frames, kernel.rx_too_long_frames),
+                    (0, 0, 0)
+                );
+                port.close(&mut umem, &mut Vec::new());
+                assert_eq!(umem.check().unwrap().free, CHUNKS);
             }
-            until("the last frame completes", || {
-                finish(&mut port, &mut umem);
-                port.outstanding() == 0
-            });
-            let kernel = port.kernel_counters();
-            assert_eq!(
-                (kernel.rx_stray_frames, kernel.tx_stray_frames, kernel.rx_too_long_frames),
-                (0, 0, 0)
-            );
-            port.close(&mut umem, &mut Vec::new());
-            assert_eq!(umem.check().unwrap().free, CHUNKS);
         }
     });
 }
@@ -145,32 +153,34 @@ fn frames_of_several_chunks_pass_unchanged_in_both_directions() {
 fn a_frame_leaves_as_it_came() {
     let space = space_of_mtu(9216);
     space.inside(|| {
-        for (frame_bytes, _) in SIZES {
-            let mut umem = memory(frame_bytes);
-            let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
-            let host = Host::new("h0");
-            for len in lengths() {
-                let sent = frame(7, len);
-                host.send(&sent);
-                let mut received = Vec::new();
-                until("the frame comes in", || {
-                    port.receive(&mut umem, now(), 64, &mut received);
-                    !received.is_empty()
-                });
-                let it = received.pop().unwrap();
-                assert!(umem.make_room(&it.frame, len + 4));
-                let outgoing = Outgoing { frame: it.frame, len: it.len };
-                port.transmit(&mut vec![outgoing]);
-                let mut arrived = None;
-                until("the frame arrives at the host", || {
-                    finish(&mut port, &mut umem);
-                    arrived = host.receive();
-                    arrived.is_some()
-                });
-                assert_eq!(arrived, Some(sent), "{len} bytes");
+        for zero_copy in KINDS {
+            for (frame_bytes, _) in SIZES {
+                let mut umem = memory(frame_bytes);
+                let mut port = XdpPort::open(&mut umem, "p0", &setup_of(zero_copy)).unwrap();
+                let host = Host::new("h0");
+                for len in lengths() {
+                    let sent = frame(7, len);
+                    host.send(&sent);
+                    let mut received = Vec::new();
+                    until("the frame comes in", || {
+                        port.receive(&mut umem, now(), 64, &mut received);
+                        !received.is_empty()
+                    });
+                    let it = received.pop().unwrap();
+                    assert!(umem.make_room(&it.frame, len + 4));
+                    let outgoing = Outgoing { frame: it.frame, len: it.len };
+                    port.transmit(&mut vec![outgoing]);
+                    let mut arrived = None;
+                    until("the frame arrives at the host", || {
+                        finish(&mut port, &mut umem);
+                        arrived = host.receive();
+                        arrived.is_some()
+                    });
+                    assert_eq!(arrived, Some(sent), "{len} bytes");
+                }
+                port.close(&mut umem, &mut Vec::new());
+                assert_eq!(umem.check().unwrap().free, CHUNKS);
             }
-            port.close(&mut umem, &mut Vec::new());
-            assert_eq!(umem.check().unwrap().free, CHUNKS);
         }
     });
 }
@@ -180,33 +190,35 @@ fn a_frame_leaves_as_it_came() {
 fn rings_may_be_read_in_the_middle_of_a_frame() {
     let space = space_of_mtu(9000);
     space.inside(|| {
-        let mut umem = memory(2048);
-        let setup = PortSetup { tx_budget: 4, ..PortSetup::default() };
-        let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap();
-        let host = Host::new("h0");
-        let sent: Vec<_> = (0..20).map(|number| frame(number, 60 + 450 * number as usize)).collect();
-        sent.iter().for_each(|frame| host.send(frame));
-        let mut received = Vec::new();
-        until("all frames come in", || {
-            port.receive(&mut umem, now(), 1, &mut received);
-            umem.check().unwrap();
-            received.len() == sent.len()
-        });
-        let mut outgoing: Vec<Outgoing> =
-            received.into_iter().map(|it| Outgoing { frame: it.frame, len: it.len }).collect();
-        let before = umem.check().unwrap();
-        assert_eq!(before.user, sent.iter().map(|frame| frame.len().div_ceil(1792)).sum::<usize>());
-        port.transmit(&mut outgoing);
-        assert_eq!((port.outstanding(), umem.check().unwrap().transmit), (before.user, before.user));
-        let mut arrived = Vec::new();
-        until("all arrive", || {
-            assert_eq!(finish(&mut port, &mut umem), 0);
-            arrived.extend(std::iter::from_fn(|| host.receive()));
-            arrived.len() == sent.len() && port.outstanding() == 0
-        });
-        assert_eq!(arrived, sent);
-        port.close(&mut umem, &mut Vec::new());
-        assert_eq!(umem.check().unwrap().free, CHUNKS);
+        for zero_copy in KINDS {
+            let mut umem = memory(2048);
+            let setup = PortSetup { tx_budget: 4, ..setup_of(zero_copy) };
+            let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap();
+            let host = Host::new("h0");
+            let sent: Vec<_> = (0..20).map(|number| frame(number, 60 + 450 * number as usize)).collect();
+            sent.iter().for_each(|frame| host.send(frame));
+            let mut received = Vec::new();
+            until("all frames come in", || {
+                port.receive(&mut umem, now(), 1, &mut received);
+                umem.check().unwrap();
+                received.len() == sent.len()
+            });
+            let mut outgoing: Vec<Outgoing> =
+                received.into_iter().map(|it| Outgoing { frame: it.frame, len: it.len }).collect();
+            let before = umem.check().unwrap();
+            assert_eq!(before.user, sent.iter().map(|frame| frame.len().div_ceil(1792)).sum::<usize>());
+            port.transmit(&mut outgoing);
+            assert_eq!((port.outstanding(), umem.check().unwrap().transmit), (before.user, before.user));
+            let mut arrived = Vec::new();
+            until("all arrive", || {
+                assert_eq!(finish(&mut port, &mut umem), 0);
+                arrived.extend(std::iter::from_fn(|| host.receive()));
+                arrived.len() == sent.len() && port.outstanding() == 0
+            });
+            assert_eq!(arrived, sent);
+            port.close(&mut umem, &mut Vec::new());
+            assert_eq!(umem.check().unwrap().free, CHUNKS);
+        }
     });
 }
 
@@ -216,31 +228,33 @@ fn thousands_of_frames_keep_their_order_and_their_bytes() {
     const FRAMES: u32 = 3000;
     let space = space_of_mtu(9000);
     space.inside(|| {
-        let mut umem = memory(4096);
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
-        let host = Host::new("h0");
-        let len = |number: u32| 60 + (number as usize * 7919) % 8940;
-        let (mut next, mut expected) = (0, 0);
-        until("all arrive", || {
-            for _ in 0..port.transmit_room().min(16) {
-                if next < FRAMES {
-                    transmit(&mut port, &mut umem, &frame(next, len(next)));
-                    next += 1;
+        for zero_copy in KINDS {
+            let mut umem = memory(4096);
+            let mut port = XdpPort::open(&mut umem, "p0", &setup_of(zero_copy)).unwrap();
+            let host = Host::new("h0");
+            let len = |number: u32| 60 + (number as usize * 7919) % 8940;
+            let (mut next, mut expected) = (0, 0);
+            until("all arrive", || {
+                for _ in 0..port.transmit_room().min(16) {
+                    if next < FRAMES {
+                        transmit(&mut port, &mut umem, &frame(next, len(next)));
+                        next += 1;
+                    }
                 }
-            }
-            assert_eq!(finish(&mut port, &mut umem), 0);
-            while let Some(arrived) = host.receive() {
-                assert!(
-                    arrived == frame(expected, len(expected)),
-                    "frame {expected} of {} bytes",
-                    len(expected)
-                );
-                expected += 1;
-            }
-            expected == FRAMES && port.outstanding() == 0
-        });
-        port.close(&mut umem, &mut Vec::new());
-        assert_eq!(umem.check().unwrap().free, CHUNKS);
+                assert_eq!(finish(&mut port, &mut umem), 0);
+                while let Some(arrived) = host.receive() {
+                    assert!(
+                        arrived == frame(expected, len(expected)),
+                        "frame {expected} of {} bytes",
+                        len(expected)
+                    );
+                    expected += 1;
+                }
+                expected == FRAMES && port.outstanding() == 0
+            });
+            port.close(&mut umem, &mut Vec::new());
+            assert_eq!(umem.check().unwrap().free, CHUNKS);
+        }
     });
 }
 
@@ -249,38 +263,40 @@ fn thousands_of_frames_keep_their_order_and_their_bytes() {
 fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
     let space = space_of_mtu(9000);
     space.inside(|| {
-        let mut umem = memory(2048);
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
-        let host = Host::new("h0");
-        (0..10).for_each(|number| host.send(&frame(number, 9000)));
-        let mut received = Vec::new();
-        until("two frames and half of a third come in", || {
-            let max = usize::from(received.len() < 2);
-            port.receive(&mut umem, now(), max, &mut received);
-            received.len() == 2
-        });
-        port.receive(&mut umem, now(), 3, &mut received);
-        assert_eq!(received.len(), 2, "three chunks of six");
-        (0..5).for_each(|number| transmit(&mut port, &mut umem, &frame(number, 9000)));
-        umem.check().unwrap();
-        let mut unsent: Vec<FrameId> = Vec::new();
-        port.close(&mut umem, &mut unsent);
-        assert_eq!(unsent.len(), 5);
-        let lost = port.kernel_counters();
-        assert_eq!((lost.rx_closed_frames, lost.rx_stray_frames), (8, 0));
-        let census = umem.check().unwrap();
-        assert_eq!(census, Census { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 });
-        for frame in unsent {
-            let mut bytes = Vec::new();
-            umem.whole(&frame, 9000, |whole| {
-                bytes = whole.to_vec();
-                false
+        for zero_copy in KINDS {
+            let mut umem = memory(2048);
+            let mut port = XdpPort::open(&mut umem, "p0", &setup_of(zero_copy)).unwrap();
+            let host = Host::new("h0");
+            (0..10).for_each(|number| host.send(&frame(number, 9000)));
+            let mut received = Vec::new();
+            until("two frames and half of a third come in", || {
+                let max = usize::from(received.len() < 2);
+                port.receive(&mut umem, now(), max, &mut received);
+                received.len() == 2
             });
-            assert_eq!(bytes.len(), 9000);
-            umem.free(frame);
+            port.receive(&mut umem, now(), 3, &mut received);
+            assert_eq!(received.len(), 2, "three chunks of six");
+            (0..5).for_each(|number| transmit(&mut port, &mut umem, &frame(number, 9000)));
+            umem.check().unwrap();
+            let mut unsent: Vec<FrameId> = Vec::new();
+            port.close(&mut umem, &mut unsent);
+            assert_eq!(unsent.len(), 5);
+            let lost = port.kernel_counters();
+            assert_eq!((lost.rx_closed_frames, lost.rx_stray_frames), (8, 0));
+            let census = umem.check().unwrap();
+            assert_eq!(census, Census { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 });
+            for frame in unsent {
+                let mut bytes = Vec::new();
+                umem.whole(&frame, 9000, |whole| {
+                    bytes = whole.to_vec();
+                    false
+                });
+                assert_eq!(bytes.len(), 9000);
+                umem.free(frame);
+            }
+            received.into_iter().for_each(|it| umem.free(it.frame));
+            assert_eq!(umem.check().unwrap().free, CHUNKS);
         }
-        received.into_iter().for_each(|it| umem.free(it.frame));
-        assert_eq!(umem.check().unwrap().free, CHUNKS);
     });
 }
 

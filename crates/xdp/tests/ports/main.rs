@@ -6,4 +6,5 @@ mod frames;
 mod jumbo;
 mod life;
 mod loss;
+mod own_memory;
 mod vlan;

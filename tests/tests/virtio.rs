@@ -1,0 +1,150 @@
+//! Zero-copy ports, on the virtio NICs of `cargo xtask vm --cables 3 --test virtio` (docs/kernel.md, "Zero-copy"): the only ones that a
+//! machine without NICs of its own can have.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use testbed::{Bed, Daemon, Station, conservation, drops, idle, port};
+use tests::{
+    AMPLE_HEADROOM_CELLS, Run, flow, group_config, mbps, port_config, run, slow_port_config, sluice,
+    switch_config,
+};
+
+const SLOW_MBPS: u64 = 200;
+
+/// Which of the hosts are on NICs; the others are on veths.
+#[derive(Debug, Clone, Copy)]
+struct OnNics {
+    senders: bool,
+    receiver: bool,
+}
+
+fn host(bed: &Bed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Station> {
+    if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
+}
+
+/// Which a port is whose memory is its own.
+fn is_zero_copy(daemon: &Daemon, name: &str) -> Result<bool> {
+    let link = port(&daemon.snapshot()?, name)?.link.clone().context("a link")?;
+    ensure!(link.zero_copy == link.own_memory, "{link:?}");
+    Ok(link.zero_copy)
+}
+
+/// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for 4 s.
+fn incast(on_nics: OnNics, dataplane: &str) -> Result<(Run, [bool; 3])> {
+    const SECONDS: u64 = 4;
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let senders =
+        [host(&bed, &switch, "sender1", on_nics.senders)?, host(&bed, &switch, "sender2", on_nics.senders)?];
+    let receiver = host(&bed, &switch, "receiver", on_nics.receiver)?;
+    let [fast, offered, slow] = [2000, 240, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
+    let mut config =
+        dataplane.to_owned() + &switch_config("on") + &slow_port_config("receiver", mbps(SLOW_MBPS));
+    for sender in &senders {
+        config += &(port_config(&sender.name, &fast) + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
+    }
+    let daemon = bed.daemon(&switch, &config)?;
+    let flows = [flow(&receiver.mac(), 3, &offered), flow(&receiver.mac(), 0, &offered)];
+    let lasts = format!("{SECONDS}s");
+    let arguments = ["--speed", &fast, "--no-drop", "3", "--duration", &lasts];
+    let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
+    let receiving = bed.host(&receiver, &[], &["--speed", &slow, "--no-drop", "3"])?;
+    daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
+    let mut zero_copy = [false; 3];
+    for (name, is) in ["sender1", "sender2", "receiver"].into_iter().zip(&mut zero_copy) {
+        *is = is_zero_copy(&daemon, name)?;
+    }
+    println!("{}", sluice(&daemon, &["show", "ports", "--verbose"])?);
+    let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
+    conservation(&run.snapshot, &run.hosts())?;
+    let log = daemon.stop()?;
+    ensure!(!log.contains("frames are missing"), "{log}");
+    Ok((run, zero_copy))
+}
+
+fn check(run: &Run) -> Result<()> {
+    let (no_drop, best_effort) = (run.total(3), run.total(0));
+    println!("{no_drop:?}; {best_effort:?}; carried {:.1} Mbit/s", run.carried_bps("receiver")? / 1e6);
+    for port in &run.snapshot.ports {
+        println!("{}: {:?}, sent {:?}", port.name, port.kernel, port.transmitted);
+    }
+    run.switch_lost_nothing(3)?;
+    for total in [&no_drop, &best_effort] {
+        assert_eq!((total.reordered, total.corrupted, total.duplicated), (0, 0, 0), "{total:?}");
+    }
+    let counted = drops(&run.snapshot, "ingress_lossy") + drops(&run.snapshot, "tail_drop");
+    ensure!(best_effort.dropped == counted, "{counted}");
+    let sent = port(&run.snapshot, "sender1")?.pfc_sent.clone().unwrap_or_default();
+    ensure!(sent.xoff_frames[3] > 0, "{sent:?}");
+    Ok(())
+}
+
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+fn an_incast_on_nics_loses_nothing() -> Result<()> {
+    let (run, zero_copy) = incast(OnNics { senders: true, receiver: true }, "")?;
+    assert_eq!(zero_copy, [true; 3]);
+    check(&run)
+}
+
+/// Frames go from ports that the driver serves to ones that the kernel copies for, and back.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+fn both_modes_are_ports_of_one_switch() -> Result<()> {
+    for on_nics in [OnNics { senders: true, receiver: false }, OnNics { senders: false, receiver: true }] {
+        let (run, zero_copy) = incast(on_nics, "")?;
+        assert_eq!(zero_copy, [on_nics.senders, on_nics.senders, on_nics.receiver]);
+        check(&run)?;
+    }
+    Ok(())
+}
+
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+fn the_file_may_say_that_all_is_copied() -> Result<()> {
+    let (run, zero_copy) =
+        incast(OnNics { senders: true, receiver: true }, "[dataplane]\nzero_copy = \"off\"\n")?;
+    assert_eq!(zero_copy, [false; 3]);
+    check(&run)
+}
+
+/// A zero-copy port is removed and added, and its interface set down and up, while another pair of hosts sends: all frames of the memory
+/// are there in the end.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+fn zero_copy_ports_come_and_go() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let hosts = [bed.nic_host(&switch, "a")?, bed.nic_host(&switch, "b")?, bed.nic_host(&switch, "c")?];
+    let ports = hosts.each_ref().map(|at| port_config(&at.name, "100M"));
+    let daemon = bed.daemon(&switch, &(switch_config("on") + &ports.concat()))?;
+    let text = std::fs::read_to_string(daemon.config())?;
+    let flows = [format!("to={},priority=3,size=500,rate=4M", hosts[1].mac())];
+    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "6s"];
+    let sending = vec![bed.host(&hosts[0], &flows, &arguments)?];
+    let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "100M", "--no-drop", "3"])?];
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    let run = std::thread::scope(|scope| {
+        let churn = scope.spawn(|| -> Result<()> {
+            for round in 0..3 {
+                std::fs::write(daemon.config(), text.replace(&ports[2], ""))?;
+                sluice(&daemon, &["reload"])?;
+                std::fs::write(daemon.config(), &text)?;
+                sluice(&daemon, &["reload"])?;
+                daemon.until("the port is up", |now| port(now, "c").ok()?.up.then_some(()))?;
+                ensure!(is_zero_copy(&daemon, "c")?, "round {round}");
+            }
+            Ok(())
+        });
+        let run = run(&[&daemon], sending, receiving, Duration::from_secs(6));
+        churn.join().expect("it does not panic")?;
+        run
+    })?;
+    run.switch_lost_nothing(3)?;
+    let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    conservation(&at_rest, &[])?;
+    let log = daemon.stop()?;
+    ensure!(!log.contains("frames are missing"), "{log}");
+    Ok(())
+}
