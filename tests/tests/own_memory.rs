@@ -62,7 +62,7 @@ fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
 #[test]
 fn ports_come_and_go() -> Result<()> {
     let incast = Incast::new()?;
-    let other = incast.bed.quiet_host(&incast.switch, "d")?;
+    let other = incast.bed.quiet_host(&incast.switch, "other")?;
     let of_other = port_config(&other.name, "1G") + &group_config(&other.name, AMPLE_HEADROOM_CELLS);
     let daemon = incast.daemon(&format!("{of_other}{EMULATED}"))?;
     let text = std::fs::read_to_string(daemon.config())?;
@@ -78,11 +78,11 @@ fn ports_come_and_go() -> Result<()> {
             sluice(&daemon, &["reload"])?;
             std::fs::write(daemon.config(), &text)?;
             sluice(&daemon, &["reload"])?;
-            has_own_memory("d")?;
-            incast.switch.ip("link del d")?;
-            daemon.until("the port is down", |now| (!port(now, "d").ok()?.up).then_some(()))?;
+            has_own_memory("other")?;
+            incast.switch.ip("link del other")?;
+            daemon.until("the port is down", |now| (!port(now, "other").ok()?.up).then_some(()))?;
             incast.bed.plug_again(&other, &incast.switch)?;
-            has_own_memory("d")?;
+            has_own_memory("other")?;
         }
         std::fs::write(daemon.config(), text.replace("\"emulate\"", "\"off\""))?;
         let refused = sluice(&daemon, &["reload"]).expect_err("it is not changed while it runs").to_string();

@@ -87,6 +87,15 @@ mod tests {
     }
 
     #[test]
+    fn who_copies_is_said() {
+        let said = |zero_copy, own_memory| copies(&Link { zero_copy, own_memory, ..Link::default() });
+        assert_eq!(said(false, false), "the kernel copies each frame");
+        let own = "; memory of its own, each frame is copied to the switch's and back";
+        assert_eq!(said(true, true), format!("zero-copy{own}"));
+        assert_eq!(said(false, true), format!("the kernel copies each frame{own}"));
+    }
+
+    #[test]
     fn cautions_are_said_with_the_counters_too() {
         let now = sample::snapshot();
         let said = super::super::ports::table(&now, None);

@@ -283,8 +283,6 @@ fn spare() -> Port {
         rx_queues: 4,
         tx_queues: 8,
         link_speed_bps: 10_000_000_000,
-        zero_copy: true,
-        own_memory: true,
         cautions: vec![
             caution("rx-lro", "received frames are merged", "`ethtool -K enp3s0f1 lro off`"),
             caution("pause", "the NIC obeys PAUSE frames", "`ethtool -A enp3s0f1 rx off`"),
