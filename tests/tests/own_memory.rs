@@ -62,7 +62,7 @@ fn a_loop_that_stands_still_loses_nothing() -> Result<()> {
 #[test]
 fn ports_come_and_go() -> Result<()> {
     let incast = Incast::new()?;
-    let other = incast.bed.quiet_host(&incast.switch, "other")?;
+    let other = incast.bed.plain_host(&incast.switch, "other")?;
     let of_other = port_config(&other.name, "1G") + &group_config(&other.name, AMPLE_HEADROOM_CELLS);
     let daemon = incast.daemon(&format!("{of_other}{EMULATED}"))?;
     let text = std::fs::read_to_string(daemon.config())?;
