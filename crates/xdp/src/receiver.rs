@@ -11,7 +11,7 @@ use crate::chains::MAX_CHUNKS;
 use crate::fill::{FLOOR_FRAMES, FillPolicy};
 use crate::modes::Mode;
 use crate::own::OwnChunks;
-use crate::port::PortSetup;
+use crate::setup::PortSetup;
 use crate::socket::wake_receiver;
 use crate::umem::{FILL_RING, Umem};
 

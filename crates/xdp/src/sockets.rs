@@ -15,9 +15,10 @@ use crate::frames::{Frames, LINK_BYTES};
 use crate::modes::{Binding, Mode, ZeroCopy, modes};
 use crate::netlink::{Link, zero_copy_segments};
 use crate::own::OwnMemory;
-use crate::port::{FRAMES_OF_A_QUEUE, PortSetup};
+use crate::port::FRAMES_OF_A_QUEUE;
 use crate::receiver::{RX_RING, Receiver};
 use crate::sender::Sender;
+use crate::setup::PortSetup;
 use crate::socket::{self, Rings, add_statistics};
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
