@@ -148,3 +148,35 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     ensure!(!log.contains("frames are missing"), "{log}");
     Ok(())
 }
+
+/// virtio's driver takes frames of one chunk. Longer ones, from a port with a larger MTU, are not sent by a zero-copy port, and each is
+/// counted as lost; shorter ones beside them arrive.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+fn what_the_driver_cannot_take_is_counted() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let receiver = bed.nic_host(&switch, "receiver")?;
+    let sender = bed.quiet_host(&switch, "sender")?;
+    for (at, interface) in [(&sender.namespace, Station::INTERFACE), (&switch, "sender")] {
+        at.ip(&format!("link set dev {interface} mtu 9000"))?;
+    }
+    let ports = port_config("receiver", "100M") + &port_config("sender", "100M") + "mtu = 9018\n";
+    let daemon = bed.daemon(&switch, &(switch_config("on") + &ports))?;
+    let flow = |priority, size| format!("to={},priority={priority},size={size},rate=4M", receiver.mac());
+    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "3s"];
+    let sending = vec![bed.host(&sender, &[flow(3, 1000), flow(0, 5000)], &arguments)?];
+    let receiving = vec![bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?];
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    ensure!(is_zero_copy(&daemon, "receiver")?);
+    let run = run(&[&daemon], sending, receiving, Duration::from_secs(3))?;
+    let (short, long) = (run.total(3), run.total(0));
+    let lost = port(&run.snapshot, "receiver")?.kernel_lost_frames;
+    println!("{short:?}; {long:?}; {lost} lost");
+    ensure!(short.sent > 0 && short.received == short.sent, "{short:?}");
+    ensure!(long.sent > 0 && long.received == 0 && lost == long.sent, "{long:?}, {lost}");
+    conservation(&run.snapshot, &run.hosts())?;
+    let log = daemon.stop()?;
+    ensure!(!log.contains("frames are missing"), "{log}");
+    Ok(())
+}
