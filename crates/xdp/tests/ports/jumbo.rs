@@ -323,13 +323,15 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
             (port.kernel_counters().rx_too_long_frames, port.kernel_counters().rx_stray_frames),
             (3, 0)
         );
-        let mut told = None;
-        until("the port tells", || {
+        let (mut told, mut longest) = (0, 0);
+        until("the port has told of all, at once or one after the other", || {
             port.receive(&mut umem, now(), 64, &mut Vec::new());
-            told = port.take_trouble();
-            told.is_some()
+            if let Some(Trouble::TooLong { frames, longest_bytes }) = port.take_trouble() {
+                (told, longest) = (told + frames, longest.max(longest_bytes));
+            }
+            told >= 3
         });
-        assert_eq!(told, Some(Trouble::TooLong { frames: 3, longest_bytes: 20_014 }));
+        assert_eq!((told, longest), (3, 20_014));
         let census = umem.check().unwrap();
         assert_eq!((census.user, census.free + census.fill), (0, free.free + free.fill));
         port.close(&mut umem, &mut Vec::new());
