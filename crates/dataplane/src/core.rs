@@ -1,6 +1,9 @@
 //! One core's loop: it reads the clock, takes a turn ([`Turn`]), answers the daemon, and sleeps when nothing has moved for
 //! a while; told to stop, it drains. Source: `docs/architecture.md`, "The way of a frame".
 
+mod commands;
+mod ports;
+
 use std::io;
 use std::sync::Arc;
 
@@ -11,10 +14,7 @@ use crate::port::Port;
 use crate::rest::Rest;
 use crate::turn::Turn;
 use crate::wait::Wait;
-use switch::{
-    FrameId, FrameRoom, Instant, KernelCounters, Mark, Memory, Nanos, Snapshot, Switch, SwitchSettings,
-};
-use wire::mac::MacAddr;
+use switch::{FrameId, FrameRoom, Instant, KernelCounters, Nanos, Snapshot, Switch};
 use wire::set::Set64;
 
 /// No sleep is shorter: what would be due sooner is worth waiting for awake.
@@ -224,190 +224,6 @@ impl<P: Port> Core<P> {
         moved
     }
 
-    /// Carries out a command. Given back, it is to be tried again: a line has still to do its part.
-    fn obey(&mut self, command: Command, now: Instant) -> Option<Command> {
-        match command {
-            Command::Snapshot { .. } if !self.hear_reports() => return Some(command),
-            Command::Snapshot { mut snapshot, read_watermarks } => {
-                self.reported = Set64::EMPTY;
-                self.snapshot(now, &mut snapshot);
-                if read_watermarks {
-                    self.mark_watermarks(Mark::Read);
-                }
-                self.mailbox.answer(Reply::Snapshot(snapshot));
-            }
-            Command::ClearWatermarks => {
-                self.mark_watermarks(Mark::Clear);
-                self.mailbox.answer(Reply::Done);
-            }
-            Command::Hold { port, held } => {
-                self.hold(port, held);
-                self.mailbox.answer(Reply::Done);
-            }
-            Command::RecoverStorms(port) => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.recover_storms(port, now);
-                }
-                self.switch.recover_storms(port, now, &mut self.memory);
-                self.mailbox.answer(Reply::Done);
-            }
-            Command::LiftStormLimit { port, priorities } => {
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.lift_storm_limit(port, priorities, now);
-                }
-                self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
-                self.mailbox.answer(Reply::Done);
-            }
-            Command::Apply(settings) => {
-                if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
-                    self.mailbox.answer(Reply::NotApplied(settings, port));
-                    return None;
-                }
-                self.make_places(&settings.switch, now);
-                if let Some(recorder) = self.turn.recorder() {
-                    recorder.apply(&settings.switch, now);
-                }
-                self.switch.apply(&settings.switch, now);
-                self.say_how_to_look(self.turn.open_ports());
-                for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
-                    port.set_min_posted(frames);
-                }
-                self.mailbox.answer(Reply::Applied(settings));
-            }
-            Command::Record(recorder) => {
-                self.end_recording(now);
-                let before = std::mem::replace(self.turn.recorder(), recorder);
-                self.mailbox.answer(Reply::Recorded(before));
-            }
-            Command::PortDown(port) => self.close(port, now),
-            Command::PortClosed(port) => {
-                if !self.reclaim(port, now) {
-                    return Some(command);
-                }
-            }
-            Command::PortUp { port, mac, finish_checksums } => {
-                let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
-                self.mailbox.answer(Reply::PortUp(port, is_up));
-            }
-            Command::Stop(snapshot) => self.stop = Some(snapshot),
-        }
-        None
-    }
-
-    /// Hears how each port stands that a line serves. False: some line has still to say.
-    fn hear_reports(&mut self) -> bool {
-        for (number, port) in self.ports.iter_mut().enumerate() {
-            let has_reported = self.reported.contains(number) || port.report();
-            self.reported.set(number, has_reported);
-        }
-        self.reported == Set64::first_of(self.ports.len())
-    }
-
-    /// Closes the ports that these settings remove, and lets those count anew whose place others will have.
-    fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
-        for port in Set64::first_of(self.switch.places()) {
-            if settings.ports[port].is_vacant() {
-                self.close(port, now);
-            }
-        }
-        for port in self.switch.added_by(settings) {
-            self.removed += self.ports[port].count_anew();
-        }
-    }
-
-    fn mark_watermarks(&mut self, mark: Mark) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.watermarks(mark);
-        }
-        self.switch.mark_watermarks(mark);
-    }
-
-    fn hold(&mut self, port: usize, on_hold: bool) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.hold(port, on_hold);
-        }
-        self.switch.hold(port, on_hold);
-    }
-
-    fn end_recording(&mut self, now: Instant) {
-        let forwards = self.turn.forwards();
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.end(now, forwards, &self.switch);
-        }
-    }
-
-    /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where there is somebody for that.
-    fn close(&mut self, port: usize, now: Instant) {
-        if port >= self.ports.len() || !self.turn.close(port) {
-            return;
-        }
-        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.port_down(port, now);
-        }
-        self.switch.port_down(port, now, &mut self.memory);
-        if self.ports[port].let_go() {
-            self.let_go.set(port, true);
-            self.tell_troubles(port);
-        } else {
-            self.close_rings(port, now);
-        }
-    }
-
-    /// Closes what a closed port is made of; what it had not sent is counted, once that is known.
-    fn close_rings(&mut self, port: usize, now: Instant) {
-        let is_closed = self.ports[port].close(&mut self.memory, &mut self.unsent);
-        self.closing.set(port, !is_closed);
-        self.take_back(port, now);
-        self.tell_troubles(port);
-    }
-
-    /// What a port was made of has been closed elsewhere. False: its line has still to say what it had not sent.
-    fn reclaim(&mut self, port: usize, now: Instant) -> bool {
-        if port >= self.ports.len() || !self.let_go.contains(port) {
-            return true;
-        }
-        let is_done = self.ports[port].reclaim(&mut self.memory, &mut self.unsent);
-        self.let_go.set(port, !is_done);
-        self.take_back(port, now);
-        is_done
-    }
-
-    /// A closed port begins anew. False if there is nothing for it to begin with; nothing where its line has still to say.
-    fn reopen(&mut self, port: usize, mac: MacAddr, finish_checksums: bool, now: Instant) -> Option<bool> {
-        let is_closed = !self.switch.is_vacant(port) && !self.turn.open_ports().contains(port);
-        if !is_closed || self.let_go.contains(port) || self.closing.contains(port) {
-            return Some(false);
-        }
-        if !self.ports[port].reopen(&mut self.memory)? {
-            return Some(false);
-        }
-        self.turn.open(port, finish_checksums);
-        self.say_how_to_look(Set64::of(port));
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.port_up(port, mac, now);
-        }
-        self.switch.port_up(port, Some(mac), now);
-        Some(true)
-    }
-
-    /// Counts what a closed port had sent after all, and counts and drops what it had not.
-    fn take_back(&mut self, port: usize, now: Instant) {
-        self.turn.complete(port, &mut self.ports[port], &mut self.switch, &mut self.memory, now);
-        for frame in self.unsent.drain(..) {
-            if let Some(recorder) = self.turn.recorder() {
-                recorder.unsent(port, &frame, now);
-            }
-            self.switch.unsent(port, frame, now, &mut self.memory);
-        }
-    }
-
-    fn tell_troubles(&mut self, port: usize) {
-        while let Some(trouble) = self.ports[port].take_trouble() {
-            self.mailbox.tell(Reply::Trouble(port, trouble));
-        }
-    }
-
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
@@ -472,32 +288,6 @@ impl<P: Port> Core<P> {
         }
     }
 
-    fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
-        if let Some(recorder) = self.turn.recorder() {
-            recorder.snapshot(now);
-        }
-        self.switch.snapshot(now, snapshot);
-        let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
-        *removed = dropped(&self.removed);
-        for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
-            out.kernel = port.kernel_counters();
-            if out.name.is_empty() {
-                *removed += dropped(&out.kernel);
-            }
-        }
-        snapshot.memory_frames = self.memory_frames as u64;
-        let elsewhere: usize = self.ports.iter().map(Port::free_frames).sum();
-        snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
-        snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
-        let mut times = self.heartbeat.times();
-        self.lines.iter().for_each(|line| times += line.times());
-        snapshot.loop_turns = times.turns;
-        snapshot.loop_worst_stall_ns = times.worst_stall_ns;
-        snapshot.loop_awake_ns = times.awake_ns;
-        snapshot.loop_turns_by_time = times.turns_by_time;
-        snapshot.events_lost += self.mailbox.lost;
-    }
-
     #[inline]
     fn note_turn(&mut self, now: Instant) {
         self.heartbeat.beat(now);
@@ -507,13 +297,4 @@ impl<P: Port> Core<P> {
             self.rest.note_turn(nanos);
         }
     }
-}
-
-/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that no port takes in.
-fn dropped(kernel: &KernelCounters) -> u64 {
-    kernel.rx_fill_ring_empty_frames
-        + kernel.rx_ring_full_frames
-        + kernel.rx_dropped_frames
-        + kernel.rx_closed_frames
-        + kernel.rx_too_long_frames
 }

@@ -3,11 +3,11 @@
 //! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
 //! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
 //!
-//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 200 µs instead: being woken
+//! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 1 ms instead: being woken
 //! would delay each frame by some 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an
 //! ordinary weight, since whoever wants the core may carry its frames.
 //!
-//! That the core is its own it takes from its turns: where more than a millisecond lies between two of them, and other threads
+//! That the core is its own it takes from its turns: where more than 4 ms lie between two of them, and other threads
 //! had the core for half of that, they want it, and for the next 200 ms it is as on a busy one; for twice as long each time that
 //! they want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
 //! (The guard has each core for some microseconds of each millisecond.)
@@ -18,7 +18,7 @@ use switch::{Instant, Nanos};
 /// A loop that has had nothing to do for this long sleeps …
 const LOOK_NS: Nanos = 20_000;
 /// … or for this long.
-const LONG_LOOK_NS: Nanos = 200_000;
+const LONG_LOOK_NS: Nanos = 1_000_000;
 /// It looks for long where turns that move something are this far apart, at the least …
 const BUSY_NS: Nanos = 10_000;
 /// … and at the most.
@@ -28,7 +28,7 @@ const LOOKS: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;
 /// A turn that begins later after the last one was held up.
-const HELD_UP_NS: Nanos = 1_000_000;
+const HELD_UP_NS: Nanos = 4_000_000;
 /// A loop that was not held up for this long has its core for itself …
 const ALONE_NS: Nanos = 200_000_000;
 /// … or for this long, where it was wrong about that again and again.

@@ -12,9 +12,10 @@
 //! come is known before anything is sent, also behind a ring full of data: hardware hears it before its memory, too. What the kernel has is
 //! bounded: at most [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES) leave late.
 
+mod send;
+
 use crate::args::FlowArgs;
-use crate::egress::{Departure, Egress, FlowQueue};
-use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
+use crate::egress::{Egress, FlowQueue};
 use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
 use crate::pace::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
@@ -26,8 +27,8 @@ use switch::pfc_received::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
 use wire::MacAddr;
-use wire::ethernet::{Header, MAC_CONTROL, Tag};
-use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
+use wire::ethernet::{Header, MAC_CONTROL};
+use wire::pause::{Control, Pfc, decode};
 
 /// Frames taken from the port at once.
 const RECEIVE_BATCH: usize = 256;
@@ -39,17 +40,8 @@ const ORDINARY_BYTES: usize = 1514;
 const COMPLETION_NS: Nanos = 50_000;
 /// How flows follow congestion marks.
 const DCQCN: DcqcnSettings = DcqcnSettings::SOFTWARE_LOOP;
-/// Priority of CNPs, and their ECN field, ECT(1): docs/sources.md, "Inspur white paper" (figure 3-5).
-const CNP_PRIORITY: u8 = 6;
-const CNP_ECN: u8 = 0b01;
 /// Most CNPs that wait to be sent: two for each flow. There are more only if none could be sent for as long.
 const MAX_CNPS: usize = 2 * MAX_FLOWS;
-/// Time between the first announcements …
-const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
-/// … of which there are this many …
-const FIRST_ANNOUNCEMENTS: u64 = 5;
-/// … and between all later ones.
-const ANNOUNCEMENTS_NS: Nanos = 1_000_000_000;
 
 /// How a host is set up: its address, what it sends, what it obeys.
 #[derive(Debug, Clone)]
@@ -349,121 +341,6 @@ impl<P: Port> Host<P> {
             && self.egress.is_finished()
             && now >= self.storm_until
             && self.in_flight.frames == 0
-    }
-
-    /// Last part: pauses begin and end, and what is due and may leave, leaves.
-    pub fn send(&mut self, now: Instant) {
-        let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
-        self.egress.advance(now);
-        for (priority, was_paused) in was_paused.into_iter().enumerate() {
-            self.note_late_frames(priority, was_paused);
-        }
-        self.announce(now);
-        self.send_cnps(now);
-        if matches!(self.stage, Stage::Sending { .. })
-            && self.egress.next_send().is_some_and(|due| due <= now)
-        {
-            self.fill_batch(now);
-        }
-        if self.storms(now) {
-            self.send_storm();
-        }
-        if !self.outgoing.is_empty() {
-            self.port.transmit(&mut self.outgoing);
-        }
-        if self.port.outstanding() > 0 {
-            // Frames that the kernel loses are in its counters.
-            self.port.kick();
-            self.count_completed();
-        }
-    }
-
-    fn storms(&self, now: Instant) -> bool {
-        now < self.storm_until && matches!(self.stage, Stage::Sending { .. })
-    }
-
-    /// Pauses, as many as there is room for.
-    fn send_storm(&mut self) {
-        let pfc = Pfc { enable: self.settings.stormed, quanta: [u16::MAX; PRIORITIES] };
-        while self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len() {
-            let Some(frame) = self.memory.alloc() else { return };
-            let bytes = self.memory.bytes_mut(&frame, FRAME_BYTES).first_chunk_mut();
-            pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
-            let len = FRAME_BYTES as u16;
-            self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
-            self.outgoing.push(Outgoing { frame, len });
-        }
-    }
-
-    fn fill_batch(&mut self, now: Instant) {
-        let room = self.port.transmit_room().saturating_sub(self.outgoing.len());
-        for _ in 0..room {
-            if !self.in_flight.has_room() || self.memory.free_frames() == 0 {
-                break;
-            }
-            let Some(Departure { flow, priority, size_bytes }) = self.egress.next(now) else { break };
-            if self.egress.is_paused(usize::from(priority)) {
-                self.pauses[usize::from(priority)].sent_while_paused += 1;
-            }
-            let FlowArgs { to, vid, ecn, .. } = self.settings.flows[flow];
-            let sequence = self.sent[flow].next_sequence;
-            self.sent[flow].next_sequence += 1;
-            let content = Content {
-                kind: Kind::Data,
-                flow: flow as u32,
-                run: self.settings.run,
-                sequence,
-                sent_at: now,
-            };
-            let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
-            let load = Load { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
-            self.put_out(to, tag, ecn, &content, load);
-        }
-    }
-
-    /// Sends the CNPs that wait, as far as there is room and no pause.
-    fn send_cnps(&mut self, now: Instant) {
-        while !self.egress.is_paused(usize::from(CNP_PRIORITY))
-            && self.in_flight.has_room()
-            && self.memory.free_frames() > 0
-            && self.port.transmit_room() > self.outgoing.len()
-        {
-            let Some((to, flow, run)) = self.cnps.pop() else { return };
-            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
-            let load = Load { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
-            self.put_out(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
-        }
-    }
-
-    /// Tells the switch where the host is: until it sends, and, if it sends nothing, ever again.
-    fn announce(&mut self, now: Instant) {
-        let wanted = match self.stage {
-            Stage::Waiting => true,
-            Stage::Sending { .. } => self.settings.flows.is_empty(),
-            Stage::Lingering { .. } | Stage::Stopping { .. } | Stage::Done => false,
-        };
-        let may = !self.egress.is_paused(0) && self.in_flight.has_room() && self.port.transmit_room() > 0;
-        if !wanted || !may || now < self.announce_at || self.memory.free_frames() == 0 {
-            return;
-        }
-        let often = self.announcements < FIRST_ANNOUNCEMENTS;
-        self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
-        let content =
-            Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
-        let load = Load { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
-        self.put_out(MacAddr::BROADCAST, None, None, &content, load);
-    }
-
-    /// Writes a frame; there is a free one.
-    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
-        let len = usize::from(load.len);
-        let Some(frame) = self.memory.alloc_for(len) else { return };
-        self.memory.whole(&frame, len, |bytes| {
-            frame::write(bytes, to, self.settings.mac, tag, ecn, content);
-            true
-        });
-        self.in_flight.add(&frame, load);
-        self.outgoing.push(Outgoing { frame, len: load.len });
     }
 
     /// When the next turn has something to do, if nothing comes in. At or before `now`: at once.

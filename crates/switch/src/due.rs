@@ -8,8 +8,24 @@ use crate::event::Event;
 use crate::memory::Memory;
 use crate::switch::Switch;
 use crate::time::Instant;
+use wire::set::Set64;
 
 impl Switch {
+    /// Frames wait for a port.
+    #[inline]
+    pub(crate) fn add_data(&mut self, port: usize) {
+        self.work = self.work.with(Set64::of(port));
+        self.fresh = self.fresh.with(Set64::of(port));
+    }
+
+    /// Ports have PFC to send, or what waits for them has been set free.
+    #[inline]
+    pub(crate) fn add_work(&mut self, ports: Set64) {
+        self.work = self.work.with(ports);
+        self.fresh = self.fresh.with(ports);
+        self.telling = self.telling.with(ports);
+    }
+
     /// A turn begins, in which everything is taken that has come in.
     #[inline]
     pub fn begin_turn(&mut self, now: Instant) {

@@ -5,11 +5,12 @@
 //! for a port that has no room, and what one port refuses the others get all the same.
 //! Source: IEEE 802.1Q-2022 8.6.1, 8.8; docs/law.md, "Bridging" and "Flood limits".
 
+use crate::admission::{admit, admit_cells};
 use crate::arrival::Arrival;
 use crate::counters::DropReason;
 use crate::flood_limit::Cast;
 use crate::memory::Memory;
-use crate::switch::{Switch, admit, admit_cells};
+use crate::switch::Switch;
 use crate::time::Instant;
 use wire::set::Set64;
 

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod admission;
 pub mod alarm;
 mod apply;
 pub mod arrival;

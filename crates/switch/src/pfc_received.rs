@@ -13,12 +13,15 @@
 //! ```
 //! Source: IEEE 802.1Q-2022 36.1.3.3 (PFC receive); 802.3-2022 annex 31B: a quantum is 512 bit times.
 
+use crate::arrival::Arrival;
 use crate::counters::PfcCount;
+use crate::memory::Memory;
 use crate::settings::PRIORITIES;
+use crate::switch::Switch;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::pause::Pfc;
-use wire::set::Set8;
+use wire::set::{Set8, Set64};
 
 /// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
 pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
@@ -168,6 +171,21 @@ impl Pauses {
 
     fn find_next_end(&mut self) {
         self.next_end = self.until.into_iter().min().unwrap_or(Instant::NEVER);
+    }
+}
+
+impl Switch {
+    /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
+    #[cold]
+    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+        let port = arrival.charge.port();
+        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
+            self.add_work(Set64::of(port));
+        }
+        memory.free(arrival.take_frame());
+        // The tick looks, once for all frames of the turn.
+        let is_watched = self.egress[port].watchdog().is_on();
+        self.awaiting.set(port, is_watched);
     }
 }
 

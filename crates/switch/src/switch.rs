@@ -9,6 +9,7 @@
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
 //! [`Switch::complete`] for each frame that has left, and [`Switch::tick`] once a turn.
 
+use crate::admission::admit;
 use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
@@ -16,7 +17,6 @@ use crate::counters::{DropReason, RemovedPorts};
 use crate::egress::Egress;
 use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
-use crate::group::Area;
 use crate::ingress::Ingress;
 use crate::memory::{FrameRoom, Memory};
 use crate::pfc_rates::PfcRates;
@@ -162,19 +162,6 @@ impl Switch {
         }
     }
 
-    /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
-    #[cold]
-    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
-        let port = arrival.charge.port();
-        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
-            self.add_work(Set64::of(port));
-        }
-        memory.free(arrival.take_frame());
-        // The tick looks, once for all frames of the turn.
-        let is_watched = self.egress[port].watchdog().is_on();
-        self.awaiting.set(port, is_watched);
-    }
-
     /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing is left to decide.
     #[inline(always)] // the end of `take`
     fn forward<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, now: Instant, memory: &mut M) {
@@ -220,21 +207,6 @@ impl Switch {
         if must_examine {
             self.examine(port, priority, now);
         }
-    }
-
-    /// Frames wait for a port.
-    #[inline]
-    fn add_data(&mut self, port: usize) {
-        self.work = self.work.with(Set64::of(port));
-        self.fresh = self.fresh.with(Set64::of(port));
-    }
-
-    /// Ports have PFC to send, or what waits for them has been set free.
-    #[inline]
-    pub(crate) fn add_work(&mut self, ports: Set64) {
-        self.work = self.work.with(ports);
-        self.fresh = self.fresh.with(ports);
-        self.telling = self.telling.with(ports);
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
@@ -313,30 +285,4 @@ impl Switch {
             self.examine(port, charge.priority(), now);
         }
     }
-}
-
-/// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
-#[inline]
-pub(crate) fn admit(
-    ingress: &Ingress,
-    egress: &Egress,
-    charge: &Charge,
-    pools: &Pools,
-) -> Result<Area, DropReason> {
-    if charge.len > egress.longest_bytes() {
-        return Err(DropReason::MtuExceeded);
-    }
-    admit_cells(ingress, egress, charge, pools)
-}
-
-/// Whether a frame has room at both ends, and which area of ingress takes it.
-#[inline(always)] // a part of `admit`
-pub(crate) fn admit_cells(
-    ingress: &Ingress,
-    egress: &Egress,
-    charge: &Charge,
-    pools: &Pools,
-) -> Result<Area, DropReason> {
-    let area = ingress.admit(charge, pools)?;
-    if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
 }

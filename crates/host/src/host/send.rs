@@ -1,0 +1,142 @@
+//! What a host sends in a turn: announcements first, then CNPs, frames of its flows as they are due, and its storm.
+//!
+//! Rule: nothing of a priority that is paused, and no more with the kernel at once than [`IN_FLIGHT_BYTES`](crate::in_flight::IN_FLIGHT_BYTES).
+
+use super::{Host, Stage};
+use crate::args::FlowArgs;
+use crate::egress::Departure;
+use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
+use crate::in_flight::{Load, LoadKind};
+use dataplane::Port;
+use switch::settings::PRIORITIES;
+use switch::{Instant, Memory, Nanos, Outgoing};
+use wire::MacAddr;
+use wire::ethernet::Tag;
+use wire::pause::{FRAME_BYTES, Pfc};
+
+/// Priority of CNPs, and their ECN field, ECT(1): docs/sources.md, "Inspur white paper" (figure 3-5).
+const CNP_PRIORITY: u8 = 6;
+const CNP_ECN: u8 = 0b01;
+/// Time between the first announcements …
+const FIRST_ANNOUNCEMENTS_NS: Nanos = 100_000_000;
+/// … of which there are this many …
+const FIRST_ANNOUNCEMENTS: u64 = 5;
+/// … and between all later ones.
+const ANNOUNCEMENTS_NS: Nanos = 1_000_000_000;
+
+impl<P: Port> Host<P> {
+    /// Last part: pauses begin and end, and what is due and may leave, leaves.
+    pub fn send(&mut self, now: Instant) {
+        let was_paused: [bool; PRIORITIES] = std::array::from_fn(|priority| self.egress.is_paused(priority));
+        self.egress.advance(now);
+        for (priority, was_paused) in was_paused.into_iter().enumerate() {
+            self.note_late_frames(priority, was_paused);
+        }
+        self.announce(now);
+        self.send_cnps(now);
+        if matches!(self.stage, Stage::Sending { .. })
+            && self.egress.next_send().is_some_and(|due| due <= now)
+        {
+            self.fill_batch(now);
+        }
+        if self.storms(now) {
+            self.send_storm();
+        }
+        if !self.outgoing.is_empty() {
+            self.port.transmit(&mut self.outgoing);
+        }
+        if self.port.outstanding() > 0 {
+            // Frames that the kernel loses are in its counters.
+            self.port.kick();
+            self.count_completed();
+        }
+    }
+
+    pub(super) fn storms(&self, now: Instant) -> bool {
+        now < self.storm_until && matches!(self.stage, Stage::Sending { .. })
+    }
+
+    /// Pauses, as many as there is room for.
+    fn send_storm(&mut self) {
+        let pfc = Pfc { enable: self.settings.stormed, quanta: [u16::MAX; PRIORITIES] };
+        while self.in_flight.has_room() && self.port.transmit_room() > self.outgoing.len() {
+            let Some(frame) = self.memory.alloc() else { return };
+            let bytes = self.memory.bytes_mut(&frame, FRAME_BYTES).first_chunk_mut();
+            pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
+            let len = FRAME_BYTES as u16;
+            self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
+            self.outgoing.push(Outgoing { frame, len });
+        }
+    }
+
+    fn fill_batch(&mut self, now: Instant) {
+        let room = self.port.transmit_room().saturating_sub(self.outgoing.len());
+        for _ in 0..room {
+            if !self.in_flight.has_room() || self.memory.free_frames() == 0 {
+                break;
+            }
+            let Some(Departure { flow, priority, size_bytes }) = self.egress.next(now) else { break };
+            if self.egress.is_paused(usize::from(priority)) {
+                self.pauses[usize::from(priority)].sent_while_paused += 1;
+            }
+            let FlowArgs { to, vid, ecn, .. } = self.settings.flows[flow];
+            let sequence = self.sent[flow].next_sequence;
+            self.sent[flow].next_sequence += 1;
+            let content = Content {
+                kind: Kind::Data,
+                flow: flow as u32,
+                run: self.settings.run,
+                sequence,
+                sent_at: now,
+            };
+            let tag = vid.map(|vid| Tag { vid, ..Tag::priority(priority) });
+            let load = Load { kind: LoadKind::Flow(flow as u16), priority, len: size_bytes };
+            self.put_out(to, tag, ecn, &content, load);
+        }
+    }
+
+    /// Sends the CNPs that wait, as far as there is room and no pause.
+    fn send_cnps(&mut self, now: Instant) {
+        while !self.egress.is_paused(usize::from(CNP_PRIORITY))
+            && self.in_flight.has_room()
+            && self.memory.free_frames() > 0
+            && self.port.transmit_room() > self.outgoing.len()
+        {
+            let Some((to, flow, run)) = self.cnps.pop() else { return };
+            let content = Content { kind: Kind::Cnp, flow, run, sequence: 0, sent_at: now };
+            let load = Load { kind: LoadKind::Cnp, priority: CNP_PRIORITY, len: MIN_IP_BYTES };
+            self.put_out(to, Some(Tag::priority(CNP_PRIORITY)), Some(CNP_ECN), &content, load);
+        }
+    }
+
+    /// Tells the switch where the host is: until it sends, and, if it sends nothing, ever again.
+    fn announce(&mut self, now: Instant) {
+        let wanted = match self.stage {
+            Stage::Waiting => true,
+            Stage::Sending { .. } => self.settings.flows.is_empty(),
+            Stage::Lingering { .. } | Stage::Stopping { .. } | Stage::Done => false,
+        };
+        let may = !self.egress.is_paused(0) && self.in_flight.has_room() && self.port.transmit_room() > 0;
+        if !wanted || !may || now < self.announce_at || self.memory.free_frames() == 0 {
+            return;
+        }
+        let often = self.announcements < FIRST_ANNOUNCEMENTS;
+        self.announce_at = now + if often { FIRST_ANNOUNCEMENTS_NS } else { ANNOUNCEMENTS_NS };
+        let content =
+            Content { kind: Kind::Announce, flow: 0, run: self.settings.run, sequence: 0, sent_at: now };
+        let load = Load { kind: LoadKind::Announcement, priority: 0, len: MIN_BYTES };
+        self.put_out(MacAddr::BROADCAST, None, None, &content, load);
+    }
+
+    /// Writes a frame; there is a free one.
+    fn put_out(&mut self, to: MacAddr, tag: Option<Tag>, ecn: Option<u8>, content: &Content, load: Load) {
+        let len = usize::from(load.len);
+        let Some(frame) = self.memory.alloc_for(len) else { return };
+        self.memory.whole(&frame, len, |bytes| {
+            frame::write(bytes, to, self.settings.mac, tag, ecn, content);
+            true
+        });
+        self.in_flight.add(&frame, load);
+        self.outgoing.push(Outgoing { frame, len: load.len });
+    }
+}

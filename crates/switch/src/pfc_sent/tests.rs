@@ -1,0 +1,219 @@
+use super::*;
+
+fn pfc(told: Told) -> Pfc {
+    let Told::Pfc(pfc) = told else { panic!("{told:?} is no PFC") };
+    pfc
+}
+
+/// A pause time of 300 quanta.
+fn timing(refresh_ns: Nanos) -> Timing {
+    Timing { pause_quanta: 300, of_link: false, refresh_ns, response_ns: 300_000 }
+}
+
+/// (port's speed, link's speed) in Gbit/s → the refresh of 65535 quanta, in µs.
+#[test]
+fn refreshed_for_the_fastest_reading() {
+    for (speed, link, refresh_us) in [
+        (None, None, 1118), // 10G is assumed
+        (Some(1), None, 11_184),
+        (Some(1), Some(10), 1118), // the neighbour may go by its link
+        (None, Some(40), 279),
+        (None, Some(100), 111),
+        (Some(100), Some(10), 111),
+    ] {
+        let mut settings = PortSettings::new("p", speed.map(|speed: u64| speed * 1_000_000_000));
+        settings.link_speed_bps = link.map(|link: u64| link * 1_000_000_000);
+        assert_eq!(Timing::of(&settings).refresh_ns() / 1000, refresh_us, "{speed:?} on {link:?}");
+    }
+}
+
+/// The neighbour reads our quanta faster than we: its frames come back in the middle of a pause.
+#[test]
+fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
+    let mut sender = PfcSender::new(timing(10_000_000));
+    let send = |sender: &mut PfcSender, now: u64| {
+        let due = sender.is_due(Instant(now));
+        if due {
+            sender.send(Instant(now));
+            sender.sent();
+        }
+        due
+    };
+    sender.set(3, true);
+    assert!(send(&mut sender, 0));
+    assert!(!sender.insist(3, Instant(300_000)), "what was on its way");
+    assert!(!sender.insist(5, Instant(900_000)), "another priority");
+    assert!(!send(&mut sender, 900_000));
+    assert!(sender.insist(3, Instant(1_000_000)) && send(&mut sender, 1_000_000));
+    assert!(!send(&mut sender, 1_499_999) && send(&mut sender, 1_500_000), "half of the time that it lasted");
+    sender.set(3, false);
+    assert!(send(&mut sender, 1_600_000) && send(&mut sender, 2_600_000), "XON, twice");
+    sender.set(3, true);
+    assert!(
+        send(&mut sender, 3_000_000) && !send(&mut sender, 3_499_999) && send(&mut sender, 3_500_000),
+        "it is remembered …"
+    );
+    let forgets = 1_000_000 + LESSON_NS;
+    sender.set(3, false);
+    assert!(send(&mut sender, forgets) && send(&mut sender, forgets + XON_AGAIN_NS));
+    sender.set(3, true);
+    let anew = forgets + 2_000_000;
+    assert!(send(&mut sender, anew) && !send(&mut sender, anew + 9_999_999), "… for ten seconds");
+    assert!(send(&mut sender, anew + 10_000_000));
+}
+
+/// A neighbour that is slow to hear sends on without a pause, which says nothing of how it reads quanta.
+#[test]
+fn a_neighbour_that_is_slow_to_hear_teaches_nothing() {
+    let mut sender = PfcSender::new(timing(10_000_000));
+    sender.set(3, true);
+    sender.send(Instant(0));
+    sender.sent();
+    for at in (50_000..2_000_000).step_by(50_000) {
+        if sender.insist(3, Instant(at)) {
+            assert!(sender.is_due(Instant(at)), "told again");
+            sender.send(Instant(at));
+            sender.sent();
+        }
+    }
+    assert_eq!((sender.count().frames, sender.refresh_ns()), (6, 10_000_000), "each 350 µs, and no more");
+    assert!(sender.insist(3, Instant(3_000_000)), "after a silence");
+    assert!(sender.refresh_ns() < 1_000_000);
+}
+
+/// The old neighbour was paused; the new one is told at once of what lasts, and nothing of what is over.
+#[test]
+fn a_new_neighbour_is_told_anew() {
+    let mut sender = PfcSender::new(timing(1_000_000));
+    for p in [3, 4] {
+        sender.set(p, true);
+    }
+    sender.send(Instant(0));
+    sender.sent();
+    assert!(!sender.is_due(Instant(10)));
+    sender.forget_neighbour();
+    sender.set(4, false);
+    assert!(sender.is_due(Instant(10)));
+    assert_eq!(pfc(sender.send(Instant(10))).enable, 0b1000);
+    sender.sent();
+    sender.forget_neighbour();
+    sender.set(3, false);
+    assert_eq!(sender.next_deadline(), Instant::NEVER, "there is nothing to tell");
+}
+
+#[test]
+fn what_has_not_left_is_not_repeated() {
+    let mut sender = PfcSender::new(timing(100));
+    sender.set(3, true);
+    sender.send(Instant(0));
+    assert!(!sender.is_due(Instant(1000)), "the first is still on its way out");
+    for n in 1..MAX_IN_FLIGHT {
+        sender.set(5, n % 2 == 1);
+        assert!(sender.is_due(Instant(1000)), "but a change is told");
+        sender.send(Instant(1000));
+    }
+    sender.set(5, MAX_IN_FLIGHT % 2 == 1);
+    assert!(!sender.is_due(Instant(2000)), "as long as there is room");
+    sender.sent();
+    assert!(sender.is_due(Instant(2000)));
+}
+
+/// A guard has paused the neighbour while nobody was at home; now XON is due, or XOFF goes on being refreshed.
+#[test]
+fn what_a_guard_told_counts_as_told() {
+    let priorities: Set8 = [3, 4].into_iter().collect();
+    let mut sender = PfcSender::new(timing(100));
+    sender.told_by_guard(priorities, 5, Instant(1000));
+    sender.set(4, true);
+    assert!(sender.is_due(Instant(1001)));
+    let pfc = pfc(sender.send(Instant(1001)));
+    assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
+    assert_eq!(
+        (sender.count().frames, sender.guard_frames(), sender.count().xoff_frames),
+        (6, 5, [0, 0, 0, 5, 6, 0, 0, 0])
+    );
+}
+
+/// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
+#[test]
+fn a_link_is_told_as_a_priority_is() {
+    let mut sender = PfcSender::new(Timing { of_link: true, ..timing(100) });
+    let mut at = |now, xoff: bool| {
+        sender.set(LINK, xoff);
+        sender.is_due(Instant(now)).then(|| {
+            let told = sender.send(Instant(now));
+            sender.sent();
+            told
+        })
+    };
+    let pause = |quanta| Some(Told::Pause(Pause { quanta }));
+    assert_eq!(
+        [at(0, false), at(10, true), at(109, true), at(110, true)],
+        [None, pause(300), None, pause(300)]
+    );
+    assert_eq!(
+        [at(120, false), at(121, false), at(1_000_120, false)],
+        [pause(0), None, pause(0)],
+        "XON, twice"
+    );
+    assert_eq!(at(9_000_000, false), None);
+    assert_eq!((sender.pause_frames(), sender.count()), (4, PfcCount::default()));
+}
+
+/// Settings that change PFC for PAUSE, or back: what the neighbour was told in one way ends in it, before the other begins.
+#[test]
+fn what_was_told_in_one_way_is_taken_back_in_it() {
+    for (of_link, old, new) in [
+        (false, Told::Pfc(Pfc { enable: 1, quanta: [0; 8] }), Told::Pause(Pause { quanta: 300 })),
+        (
+            true,
+            Told::Pause(Pause { quanta: 0 }),
+            Told::Pfc(Pfc { enable: 1, quanta: [300, 0, 0, 0, 0, 0, 0, 0] }),
+        ),
+    ] {
+        let mut sender = PfcSender::new(Timing { of_link, ..timing(100) });
+        sender.set(LINK, true);
+        sender.send(Instant(0));
+        sender.sent();
+        sender.reconfigure(Timing { of_link: !of_link, ..timing(100) });
+        let mut told = Vec::new();
+        while sender.is_due(Instant(1)) {
+            told.push(sender.send(Instant(1)));
+            sender.sent();
+        }
+        assert_eq!(told, [old, new], "from PAUSE: {of_link}");
+    }
+}
+
+/// A life of two priorities: (time, change) → the frame sent at that time, if one is due.
+#[test]
+fn changes_are_told_at_once_and_refreshed_before_half_the_time() {
+    let mut sender = PfcSender::new(timing(100));
+    let mut at = |now, changes: &[(usize, bool)]| {
+        for &(priority, xoff) in changes {
+            sender.set(priority, xoff);
+        }
+        sender.is_due(Instant(now)).then(|| {
+            let pfc = pfc(sender.send(Instant(now)));
+            sender.sent();
+            (pfc.enable, pfc.quanta[3], pfc.quanta[5])
+        })
+    };
+    assert_eq!(at(0, &[]), None);
+    assert_eq!(at(10, &[(3, true)]), Some((0b0000_1000, 300, 0)));
+    assert_eq!(at(109, &[]), None);
+    assert_eq!(at(110, &[]), Some((0b0000_1000, 300, 0)), "refreshed after a third of the pause time");
+    assert_eq!(at(120, &[(5, true)]), Some((0b0010_1000, 300, 300)), "one frame carries all that is in XOFF");
+    assert_eq!(at(150, &[(3, false)]), Some((0b0010_1000, 0, 300)), "XON is time 0, the other goes on");
+    assert_eq!(at(151, &[]), None);
+    assert_eq!(at(250, &[(3, true), (5, false)]), Some((0b0010_1000, 300, 0)), "two changes, one frame");
+    assert_eq!(at(260, &[(3, false)]), Some((0b0010_1000, 0, 0)), "and the XON of 5 once more");
+    assert_eq!(at(1_000_000, &[]), None, "after XON, silence");
+    assert_eq!(at(1_000_001, &[(3, true), (3, false)]), None, "what came and went in one turn is not told");
+    assert_eq!(at(1_000_260, &[]), Some((0b0000_1000, 0, 0)), "XON is repeated once");
+    assert_eq!(at(1_000_000_000, &[]), None, "and then never again");
+    assert_eq!(
+        (sender.count().frames, sender.count().xoff_frames[3], sender.count().xon_frames[3]),
+        (7, 4, 3)
+    );
+}
