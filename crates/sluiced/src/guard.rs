@@ -28,6 +28,9 @@ use xdp::{FrameWatch, PacketSocket, Scheduling, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
+/// Each sentry but the first takes so many times as long from look to look: it is there for when the first one's core is taken away, and
+/// each look holds up a core that carries frames for some 25 µs (docs/performance.md, "Latency").
+const FURTHER_SENTRY: u64 = 2;
 /// No sentry waits for longer, so that the end is not forgotten.
 const LONGEST_WAIT_MS: u8 = 100;
 
@@ -127,7 +130,7 @@ fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
 
 impl Guard {
     /// Starts a guard over these loops, of which the first is the switching core's; the ports are all open. It has a thread on each of
-    /// `cores`.
+    /// `cores`, the best one first.
     ///
     /// # Errors
     /// There is no thread to be had.
@@ -142,7 +145,8 @@ impl Guard {
         let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
         let loops = Arc::new(loops);
         let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
-        for &core in cores {
+        for (number, &core) in cores.iter().enumerate() {
+            let times = if number == 0 { 1 } else { FURTHER_SENTRY };
             let frames = Arc::new(FrameWatch::new().context("starting the guard")?);
             for (port, fds) in fds.iter().enumerate() {
                 frames.add(port, fds).context("starting the guard")?;
@@ -151,7 +155,7 @@ impl Guard {
             let (loops, clock, its_frames) = (Arc::clone(&loops), clock.clone(), Arc::clone(&frames));
             let keep_watch = move || {
                 take_post(core);
-                watch(&words, &its_frames, &ends, &loops, &clock);
+                watch(&words, &its_frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
             guard.sentries.push(Sentry { thread: thread.context("starting the guard")?, frames });
@@ -209,13 +213,14 @@ fn take_post(core: usize) {
     }
 }
 
-/// Looks at the loops again and again, until the guard or the switching core's loop ends.
+/// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the guard or the switching core's
+/// loop ends.
 fn watch(
     words: &RwLock<Words>,
     frames: &FrameWatch,
     ends: &AtomicBool,
     loops: &[Watched],
-    clock: &impl Fn() -> switch::Instant,
+    (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
     let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
     let mut vigils: Vec<Vigil> = loops.iter().map(|_| Vigil::default()).collect();
@@ -232,7 +237,7 @@ fn watch(
             next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
         }
         match next_look {
-            NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(nanos)),
+            NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
             NextLook::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
         }
     }

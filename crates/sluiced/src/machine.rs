@@ -36,7 +36,7 @@ pub fn check_core(core: usize) -> Result<()> {
 pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
     let cores = xdp::cores().context("asking which cores there are")?;
     let others = cores.into_iter().filter(|core| !loops.contains(core));
-    Ok(others.chain(loops.iter().copied()).take(2).collect())
+    Ok(others.chain(loops.iter().rev().copied()).take(2).collect())
 }
 
 /// What the kernel is asked for.
