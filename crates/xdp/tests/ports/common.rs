@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use dataplane::Port;
 use nix::sched::{CloneFlags, setns};
-use switch::{FrameId, Memory, Outgoing, Received};
+use switch::{FrameId, KernelCounters, Memory, Outgoing, Received};
 use xdp::{PortSetup, Umem, XdpPort, ZeroCopy};
 
 /// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see the difference.
@@ -230,4 +230,32 @@ pub fn frame(number: u32, len: usize) -> Vec<u8> {
     bytes[12..14].copy_from_slice(&[0x88, 0xb5]); // IEEE 802: local experimental
     bytes[14..18].copy_from_slice(&number.to_be_bytes());
     bytes
+}
+
+/// A frame of the host's comes in unchanged, and leaves again unchanged.
+pub fn cross_both_ways(host: &Host, port: &mut XdpPort, umem: &mut Umem, sent: &[u8]) {
+    host.send(sent);
+    assert_eq!(receive(port, umem, 1), [sent], "{} bytes in", sent.len());
+    transmit(port, umem, sent);
+    let mut arrived = None;
+    until("the frame arrives at the host", || {
+        finish(port, umem);
+        arrived = host.receive();
+        arrived.is_some()
+    });
+    assert_eq!(arrived.as_deref(), Some(sent), "{} bytes out", sent.len());
+}
+
+/// All that went from one port to the other leaves; then the kernel lost nothing, and all frames that are not free are posted.
+pub fn all_leave(from: &XdpPort, to: &mut XdpPort, umem: &mut Umem) {
+    until("all complete", || {
+        finish(to, umem);
+        to.outstanding() == 0
+    });
+    assert_eq!(from.kernel_counters(), KernelCounters::default());
+    let sent = to.kernel_counters();
+    assert_eq!(KernelCounters { tx_kicks: 0, tx_again: 0, ..sent }, KernelCounters::default());
+    let census = umem.check().unwrap();
+    assert_eq!((census.user, census.transmit), (0, 0));
+    assert_eq!(census.fill, from.frames_held() + to.frames_held());
 }

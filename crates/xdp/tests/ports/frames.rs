@@ -1,6 +1,6 @@
 //! Frames through a port on a real veth, both ways.
 
-use crate::common::{Host, KINDS, Space, finish, frame, receive, setup_of, transmit, until};
+use crate::common::{Host, KINDS, Space, cross_both_ways, finish, frame, setup_of, until};
 use dataplane::Port;
 use switch::Memory;
 use xdp::{Umem, XdpMode, XdpPort};
@@ -20,17 +20,7 @@ fn frames_pass_unchanged_in_both_directions() {
 
             for (number, len) in [60, 61, 64, 65, 127, 128, 512, 1500, 1514].into_iter().enumerate() {
                 let sent = frame(number as u32, len);
-                host.send(&sent);
-                assert_eq!(receive(&mut port, &mut umem, 1), std::slice::from_ref(&sent), "{len} bytes in");
-
-                transmit(&mut port, &mut umem, &sent);
-                let mut arrived = None;
-                until("the frame arrives at the host", || {
-                    finish(&mut port, &mut umem);
-                    arrived = host.receive();
-                    arrived.is_some()
-                });
-                assert_eq!(arrived, Some(sent), "{len} bytes out");
+                cross_both_ways(&host, &mut port, &mut umem, &sent);
             }
             until("the last frame completes", || {
                 finish(&mut port, &mut umem);

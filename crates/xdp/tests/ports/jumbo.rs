@@ -7,7 +7,8 @@ use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, Memory, Outgoing};
 use xdp::{Census, MultiBuffer, PortSetup, Umem, XdpPort};
 
 use crate::common::{
-    Host, KINDS, Space, bytes_of, finish, frame, frame_of, now, receive, setup_of, transmit, until,
+    Host, KINDS, Space, bytes_of, cross_both_ways, finish, frame, frame_of, now, receive, setup_of, transmit,
+    until,
 };
 
 const CHUNKS: usize = 16384;
@@ -115,21 +116,7 @@ fn frames_of_several_chunks_pass_unchanged_in_both_directions() {
                 let host = Host::new("h0");
                 for (number, len) in lengths().enumerate() {
                     let sent = frame(number as u32, len);
-                    host.send(&sent);
-                    assert_eq!(
-                        receive(&mut port, &mut umem, 1),
-                        std::slice::from_ref(&sent),
-                        "{len} bytes in"
-                    );
-
-                    transmit(&mut port, &mut umem, &sent);
-                    let mut arrived = None;
-                    until("the frame arrives at the host", || {
-                        finish(&mut port, &mut umem);
-                        arrived = host.receive();
-                        arrived.is_some()
-                    });
-                    assert_eq!(arrived, Some(sent), "{len} bytes out");
+                    cross_both_ways(&host, &mut port, &mut umem, &sent);
                     umem.check().unwrap();
                 }
                 until("the last frame completes", || {

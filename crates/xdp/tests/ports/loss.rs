@@ -4,7 +4,7 @@ use dataplane::Port;
 use switch::{KernelCounters, Memory, Outgoing, Received};
 use xdp::{PortSetup, Umem, XdpPort};
 
-use crate::common::{Host, Space, finish, frame, now, transmit, until};
+use crate::common::{Host, Space, all_leave, finish, frame, now, transmit, until};
 
 fn open(umem: &mut Umem, interface: &str) -> XdpPort {
     XdpPort::open(umem, interface, &PortSetup::default()).unwrap_or_else(|error| panic!("{error}"))
@@ -43,16 +43,7 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
                 arrived == first + 200
             });
         }
-        until("all complete", || {
-            finish(&mut b, &mut umem);
-            b.outstanding() == 0
-        });
-        assert_eq!(a.kernel_counters(), KernelCounters::default());
-        let sent = b.kernel_counters();
-        assert_eq!(KernelCounters { tx_kicks: 0, tx_again: 0, ..sent }, KernelCounters::default());
-        let census = umem.check().unwrap();
-        assert_eq!((census.user, census.transmit), (0, 0));
-        assert_eq!(census.fill, a.frames_held() + b.frames_held());
+        all_leave(&a, &mut b, &mut umem);
     });
 }
 

@@ -5,7 +5,7 @@ use dataplane::Port;
 use switch::{FrameId, KernelCounters, Memory, Outgoing, Received};
 use xdp::{Binding, PortSetup, Umem, XdpPort, ZeroCopy};
 
-use crate::common::{Host, KINDS, Space, finish, frame, now, receive, setup_of, transmit, until};
+use crate::common::{Host, KINDS, Space, all_leave, finish, frame, now, receive, setup_of, transmit, until};
 
 const FRAMES: usize = 4096;
 
@@ -135,16 +135,7 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
                     arrived == first + 200
                 });
             }
-            until("all complete", || {
-                finish(&mut b, &mut umem);
-                b.outstanding() == 0
-            });
-            assert_eq!(a.kernel_counters(), KernelCounters::default());
-            let sent = b.kernel_counters();
-            assert_eq!(KernelCounters { tx_kicks: 0, tx_again: 0, ..sent }, KernelCounters::default());
-            let census = umem.check().unwrap();
-            assert_eq!((census.user, census.transmit), (0, 0));
-            assert_eq!(census.fill, a.frames_held() + b.frames_held());
+            all_leave(&a, &mut b, &mut umem);
             for port in [&mut a, &mut b] {
                 port.close(&mut umem, &mut Vec::new());
             }
