@@ -76,6 +76,11 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     }
 
     #[inline]
+    fn makes_edits(&self) -> bool {
+        self.port().makes_edits()
+    }
+
+    #[inline]
     fn kick(&mut self) -> u32 {
         self.port_mut().kick()
     }

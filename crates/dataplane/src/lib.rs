@@ -17,6 +17,7 @@ mod belt;
 pub mod core;
 mod core_port;
 mod doorbell;
+mod edits;
 pub mod heartbeat;
 mod lane;
 mod line;

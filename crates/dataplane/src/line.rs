@@ -1,5 +1,5 @@
 //! A line: the loop of a core that serves ports and does not switch. It takes frames in, looks at them and hands them to the switching
-//! core; it sends what that core gives it. The other end of each port is a [`RemotePort`].
+//! core; it sends what that core gives it, with the marks and tags that it says. The other end of each port is a [`RemotePort`].
 //!
 //! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left; what came in, as long as the lane has
 //! room. A port that is not to take more in still posts frames, and says how many wait. A line knows nothing of cells, queues
@@ -13,6 +13,7 @@ use switch::{Arrival, FrameId, Instant, Looker, Memory, Nanos, Outgoing, Receive
 use wire::set::Set64;
 
 use crate::doorbell::Doorbell;
+use crate::edits::make_edits;
 use crate::heartbeat::Heartbeat;
 use crate::lane::{Answer, FEW_FREE, FREE_BATCH, Lane, MANY_FREE, Order, Report};
 use crate::look::look_at_all;
@@ -189,7 +190,7 @@ impl<P: Port> Line<P> {
             port.obey(order, memory);
         }
         if port.is_open {
-            moved |= port.send();
+            moved |= port.send(memory);
             port.port.complete(&mut port.completed);
         }
         let mut has_news = moved | port.put_completed();
@@ -288,9 +289,9 @@ impl<P: Port> Line<P> {
 
 impl<P: Port> LinePort<P> {
     /// Transmits what the switching core gave, and what there was no room for before. True if there was any.
-    fn send(&mut self) -> bool {
+    fn send(&mut self, memory: &mut P::Memory) -> bool {
         let mut moved = false;
-        while !self.outgoing.is_empty() || self.lane.outgoing.take(&mut self.outgoing).is_some() {
+        while !self.outgoing.is_empty() || self.take_outgoing(memory) {
             let room = self.port.transmit_room();
             if room == 0 {
                 break;
@@ -307,6 +308,13 @@ impl<P: Port> LinePort<P> {
             self.lost += self.port.kick();
         }
         moved
+    }
+
+    /// Takes the next batch that the switching core gave, and makes its edits. False: there is none.
+    fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
+        let is_there = self.lane.outgoing.take(&mut self.outgoing).is_some();
+        make_edits(&self.outgoing, memory);
+        is_there
     }
 
     /// Puts what has left on the lane. True if there was any.

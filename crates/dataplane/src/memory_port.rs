@@ -87,7 +87,7 @@ impl Shared {
 
     /// Puts what was sent on the wire.
     fn copy_leaving(&mut self, memory: &impl Memory) {
-        while let Some(Outgoing { frame, len }) = self.leaving.pop_front() {
+        while let Some(Outgoing { frame, len, .. }) = self.leaving.pop_front() {
             self.sent.push(memory.bytes(&frame, len.into()).to_vec());
             self.completed.push_back(frame);
         }
@@ -373,7 +373,7 @@ mod tests {
     }
 
     fn outgoing(received: Vec<Received>) -> Vec<Outgoing> {
-        received.into_iter().map(|Received { frame, len }| Outgoing { frame, len }).collect()
+        received.into_iter().map(|Received { frame, len }| Outgoing::new(frame, len)).collect()
     }
 
     fn completed(port: &mut MemoryPort) -> usize {

@@ -465,7 +465,7 @@ fn put_name(entry: &mut [u8], frame: &FrameId, len: u16) {
 
 fn put_outgoing(out: &mut Vec<u8>, frames: &[Outgoing]) {
     out.put_u16_le(frames.len() as u16);
-    for (entry, Outgoing { frame, len }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
+    for (entry, Outgoing { frame, len, .. }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
         put_name(entry, frame, *len);
     }
 }

@@ -295,6 +295,10 @@ impl<M: Memory> Port for RemotePort<M> {
         self.lane.line.ring();
     }
 
+    fn makes_edits(&self) -> bool {
+        true // the line does
+    }
+
     fn kick(&mut self) -> u32 {
         std::mem::take(&mut self.lost)
     }

@@ -14,6 +14,7 @@ use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::set::Set64;
 
+use crate::edits::make_edits;
 use crate::look::look_at_all;
 use crate::port::Port;
 use crate::recorder::{Recorder, header_bytes};
@@ -276,16 +277,20 @@ impl Turn {
         memory: &mut P::Memory,
         now: Instant,
     ) -> bool {
+        let mut has_edits = false;
         if switch.ports_with_work() & 1 << number != 0 {
             let room = port.transmit_room().saturating_sub(PFC_ROOM).min(TX_BATCH);
             let free_frames = self.recorder.as_ref().map_or(0, |_| memory.free_frames());
-            switch.transmit(number, room, now, memory, &mut self.outgoing);
+            has_edits = switch.transmit(number, room, now, memory, &mut self.outgoing);
             if let Some(recorder) = &mut self.recorder {
                 recorder.sent(number, free_frames, room, &self.outgoing);
             }
         }
         let moved = !self.outgoing.is_empty();
         if moved {
+            if has_edits && !port.makes_edits() {
+                make_edits(&self.outgoing, memory);
+            }
             port.transmit(&mut self.outgoing);
         }
         if port.must_kick() {

@@ -8,137 +8,65 @@ use std::collections::HashMap;
 use dataplane::vigil::{GIVE_UP_NS, STALL_NS};
 use dataplane::{Command, LANE_FRAMES, RX_BATCH, Reply};
 use lab::lines::Loops;
-use lab::{frame, mac, settings, xoff_3};
+use lab::story::{FRAMES, Story, Told, loops, numbered};
+use lab::{mac, settings, xoff_3};
 use proptest::prelude::*;
 use switch::counters::DropReason;
 use switch::rx_rings::{XOFF_FRAMES, XON_FRAMES};
 use switch::settings::{Threshold, Trust};
-use switch::{Event, Memory, Snapshot, SwitchSettings};
-use wire::mac::MacAddr;
-use wire::pause::{Control, Pfc, decode};
+use switch::{Event, Memory, Snapshot};
+use wire::ethernet::Header;
+use wire::ip;
+use wire::pause::{Control, decode};
 
-/// More than all that loops keep for themselves.
-const FRAMES: usize = 16_384;
 const PORTS: usize = lab::PORTS;
-
-fn loops(settings: &SwitchSettings, served_by: [usize; PORTS]) -> Loops {
-    let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
-    let mut loops = Loops::new(settings, &macs, FRAMES, &served_by);
-    (0..PORTS).for_each(|n| loops.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)));
-    loops.rounds(4);
-    loops.wires.iter().for_each(|wire| drop(wire.take_sent()));
-    loops
-}
-
-/// What is random here, the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % n
-    }
-}
-
-/// A frame whose last bytes are a number.
-fn numbered(to: usize, from: usize, priority: u8, number: u64) -> Vec<u8> {
-    let mut bytes = frame(mac(to), mac(from), priority);
-    let at = bytes.len() - 8;
-    bytes[at..].copy_from_slice(&number.to_be_bytes());
-    bytes
-}
-
-/// Without what is a loop's and not the switch's, and how often the kernel was called.
-fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
-    snapshot.ports.iter_mut().for_each(|port| (port.kernel.tx_kicks, port.kernel.tx_again) = (0, 0));
-    Snapshot { at_ns: 0, ..snapshot.without_loop() }
-}
-
-/// What happens to frames that leave.
-enum Leaving {
-    Lost,
-    Blocked(bool),
-}
-
-/// The same arrivals, turn by turn: overload, pauses both ways, floods, losses in the kernel, ports that are blocked, settings that
-/// change. What left each port in each turn, all events, and the last snapshot.
-fn story(served_by: [usize; PORTS]) -> (Vec<Vec<Vec<u8>>>, Vec<Event>, Snapshot) {
-    let mut loops = loops(&settings(), served_by);
-    let mut random = Random(7);
-    let (mut left, mut leaving) = (Vec::new(), Vec::new());
-    for round in 0..3000 {
-        for port in 0..PORTS {
-            for _ in 0..random.below(6) * random.below(6) {
-                let to = [0, 1, 2, 2, 2, 9][random.below(6) as usize];
-                let priority = [0, 3, 3, 5][random.below(4) as usize];
-                loops.wires[port].inject(numbered(to, port, priority, round));
-            }
-            if random.below(40) == 0 {
-                let mut bytes = [0; 60];
-                let quanta = [0, 3, 200][random.below(3) as usize];
-                Pfc { enable: 0b0000_1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes);
-                loops.wires[port].inject(bytes);
-            }
-            match random.below(200) {
-                0 => leaving.push((port, Leaving::Lost)),
-                1..=3 => leaving.push((port, Leaving::Blocked(true))),
-                4..=30 => leaving.push((port, Leaving::Blocked(false))),
-                31 => loops.wires[port].hold_completions(true),
-                32..=60 => loops.wires[port].hold_completions(false),
-                61 => loops.wires[port].drop_for_want_of_frames(3),
-                62 => loops.wires[port].complete_twice(1),
-                _ => {}
-            }
-        }
-        if round % 500 == 499 {
-            // In force in the turns that follow, whatever was looked at before.
-            let mut settings = settings();
-            let other = round % 1000 == 499;
-            settings.ports[0].classify.trust = if other { Trust::None } else { Trust::Dot1p };
-            settings.ports[1].classify.port_priority = 3;
-            settings.ports[1].groups[3].xoff = Threshold::Static(if other { 6 } else { 4 });
-            (0..200).for_each(|_| loops.wires[0].inject(numbered(1, 0, 3, round)));
-            loops.apply(&settings);
-        }
-        loops.round(|wires| {
-            leaving.drain(..).for_each(|(port, change)| match change {
-                Leaving::Lost => wires[port].lose(2),
-                Leaving::Blocked(is_blocked) => wires[port].block(is_blocked),
-            });
-        });
-        left.extend(loops.wires.iter().map(|wire| wire.take_sent()));
-    }
-    loops.wires.iter().for_each(|wire| {
-        wire.block(false);
-        wire.hold_completions(false);
-    });
-    loops.rounds(600);
-    left.extend(loops.wires.iter().map(|wire| wire.take_sent()));
-    let snapshot = loops.conserved();
-    (left, std::mem::take(&mut loops.events), of_the_switch(snapshot))
-}
 
 /// Whatever serves the ports: every frame leaves in the same turn, and counters, watermarks, drops and events are the same.
 #[test]
 fn several_loops_decide_what_one_does() {
-    let (left, events, snapshot) = story([0, 0, 0]);
+    let told = Story::PLAIN.told(&[0, 0, 0]);
+    let Told { left, events, snapshot } = &told;
     let drops: u64 = snapshot.ports.iter().flat_map(|port| &port.drops).map(|count| count.frames).sum();
     let paused: u64 = snapshot.ports.iter().map(|port| port.pfc_sent.frames).sum();
     let lost: u64 = snapshot.ports.iter().map(|port| port.kernel_lost_frames).sum();
     assert!(drops > 1000 && paused > 100 && lost > 10, "it was a story: {drops}, {paused}, {lost}");
+    assert!(left.len() > 9000 && !events.is_empty());
     for served_by in [[1, 1, 1], [1, 2, 2], [0, 1, 2], [2, 0, 1]] {
-        let (left_there, events_there, there) = story(served_by);
-        let differs = left.iter().zip(&left_there).position(|(here, there)| here != there);
-        assert_eq!(differs, None, "of wire and turn, served by {served_by:?}");
-        assert_eq!(events_there, events);
-        assert_eq!(dataplane::replay::difference(&snapshot, &there), None, "served by {served_by:?}");
+        told.is_as(&Story::PLAIN.told(&served_by), served_by);
+    }
+}
+
+/// Where frames are marked, rewritten, tagged and flooded, too; and where the switching core has no port of its own it touches no byte of them.
+#[test]
+fn several_loops_mark_and_tag_what_one_does() {
+    let told = Story::EDITED.told(&[0, 0, 0]);
+    let marked = |port: usize| {
+        let queues = &told.snapshot.ports[port].queues;
+        queues.iter().map(|queue| queue.marked.frames as usize).sum()
+    };
+    let has_vid = |vid: u16| move |_: &[u8], header: &Header| header.outer.is_some_and(|tag| tag.vid == vid);
+    let seen = [
+        ("marked at enqueue", marked(0)),
+        ("marked at dequeue", marked(2)),
+        (
+            "another DSCP",
+            told.count(1, |bytes, header| ip::dscp(bytes, header).is_some_and(|dscp| dscp > 40)),
+        ),
+        ("another PCP", told.count(2, |_, header| header.outer.is_some_and(|tag| tag.pcp == 6))),
+        ("tagged", told.count(2, has_vid(10)) + told.count(0, has_vid(20))),
+        ("untagged", told.count(1, |_, header| header.outer.is_none())),
+        ("flooded", told.snapshot.flood_copies as usize),
+    ];
+    assert!(seen.iter().all(|&(_, frames)| frames > 500), "it was a story: {seen:?}");
+    for served_by in [[1, 1, 1], [1, 2, 2], [2, 1, 3], [0, 1, 2], [2, 0, 1]] {
+        told.is_as(&Story::EDITED.told(&served_by), served_by);
     }
 }
 
 /// Frames that are on the lane when settings change, looked at by the old ones, are treated by the new.
 #[test]
 fn frames_are_treated_by_the_rules_of_the_turn_that_takes_them() {
-    let mut loops = loops(&settings(), [1, 0, 0]);
+    let mut loops = loops(&settings(), &[1, 0, 0]);
     (0..3 * RX_BATCH).for_each(|n| loops.wires[0].inject(numbered(1, 0, 5, n as u64)));
     (0..3).for_each(|_| _ = loops.turn(1));
     assert_eq!(loops.wires[0].waiting(), 0, "all are on the lane");
@@ -160,7 +88,7 @@ fn incast(served_by: [usize; PORTS], schedule: &[(usize, usize)]) {
     for port in &mut settings.ports {
         port.groups[3].headroom_cells = 1_000;
     }
-    let mut loops = loops(&settings, served_by);
+    let mut loops = loops(&settings, &served_by);
     let mut paused = [false; PORTS];
     let mut sent = [0_u64; PORTS];
     let mut seen = HashMap::new();
@@ -220,7 +148,7 @@ fn a_full_lane_pauses_the_neighbour() {
     let mut settings = settings();
     settings.buffer.total_cells = 10_000;
     settings.ports[0].groups[3].xoff = Threshold::Static(8_000); // cells alone would never pause
-    let mut loops = loops(&settings, [1, 0, 0]);
+    let mut loops = loops(&settings, &[1, 0, 0]);
     let frames = XOFF_FRAMES as usize + 3 * RX_BATCH;
     (0..frames).for_each(|n| loops.wires[0].inject(numbered(1, 0, 3, n as u64)));
     (0..100).for_each(|_| _ = loops.turn(1));
@@ -252,7 +180,7 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
     let mut settings = settings();
     settings.buffer.total_cells = 4_000;
     settings.ports[1].in_flight_bytes = 1 << 20;
-    let mut loops = loops(&settings, [0, 1, 0]);
+    let mut loops = loops(&settings, &[0, 1, 0]);
     loops.wires[2].block(true);
     let step = |loops: &mut Loops| {
         loops.now = loops.now + 1000;
@@ -286,7 +214,7 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
 /// ever, nor where nothing waits. Ports of the line itself are the guard's.
 #[test]
 fn while_frames_wait_for_a_line_that_stands_still_all_neighbours_are_paused() {
-    let mut loops = loops(&settings(), [0, 1, 0]);
+    let mut loops = loops(&settings(), &[0, 1, 0]);
     let step = |loops: &mut Loops, nanos: u64| {
         loops.now = loops.now + nanos;
         // One turn finds out, the next one tells, and a wire is read in the turn after.
@@ -316,7 +244,7 @@ fn while_frames_wait_for_a_line_that_stands_still_all_neighbours_are_paused() {
 /// A port of a line is closed and opened again by another thread, with frames everywhere: in its rings, on the lane both ways.
 #[test]
 fn a_port_of_a_line_comes_and_goes() {
-    let mut loops = loops(&settings(), [0, 1, 2]);
+    let mut loops = loops(&settings(), &[0, 1, 2]);
     loops.wires[1].block(true);
     (0..3).for_each(|n| loops.wires[0].inject(numbered(1, 0, 0, n)));
     loops.rounds(2);
@@ -359,7 +287,7 @@ fn a_port_of_a_line_comes_and_goes() {
 #[test]
 fn frames_of_a_closed_port_go_back() {
     const POSTED: usize = 8192;
-    let mut loops = loops(&settings(), [0, 1, 2]);
+    let mut loops = loops(&settings(), &[0, 1, 2]);
     loops.wires[1].go_down();
     loops.rounds(3);
     assert!(loops.wires[1].is_let_go());
@@ -374,7 +302,7 @@ fn frames_of_a_closed_port_go_back() {
 /// Turns, and the longest stall, are those of all loops.
 #[test]
 fn a_snapshot_knows_how_lines_turn() {
-    let mut loops = loops(&settings(), [0, 1, 2]);
+    let mut loops = loops(&settings(), &[0, 1, 2]);
     let before = loops.snapshot();
     for _ in 0..7 {
         loops.now = loops.now + 1_000_000;
@@ -390,7 +318,7 @@ fn a_snapshot_knows_how_lines_turn() {
 /// What memory sets aside for a lane is enough: the most that it ever takes from the switching core, however long that stands still.
 #[test]
 fn a_lane_holds_no_more_than_is_set_aside() {
-    let mut loops = loops(&settings(), [1, 0, 0]);
+    let mut loops = loops(&settings(), &[1, 0, 0]);
     (0..10_000).for_each(|n| loops.wires[0].inject(numbered(1, 0, 0, n)));
     for _ in 0..20 {
         (0..100).for_each(|_| _ = loops.turn(1));

@@ -11,11 +11,12 @@ use dataplane::{
 };
 use proptest::prelude::*;
 use switch::settings::{
-    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PortSettings, Restore, StormAction,
-    StormLimit, SwitchSettings, Threshold, Trust, VlanList, VlanSettings, WatchdogSettings,
+    BridgeSettings, BufferSettings, Curve, EarlyWarningSettings, FlowControl, PortSettings, Restore,
+    StormAction, StormLimit, SwitchSettings, Threshold, Trust, VlanList, VlanSettings, WatchdogSettings,
+    WredSettings,
 };
 use switch::{DropReason, Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
-use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
+use wire::ethernet::{EXPERIMENTAL, IPV4, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
 use wire::set::Set8;
@@ -487,9 +488,17 @@ fn storms_are_replayed() {
     assert!(events.iter().any(|(_, event)| matches!(event, Event::StormLimitReached { port: 1, .. })));
 }
 
-/// Ports get VLANs, limits of what is flooded and trust in tunnels, under way.
+/// An untagged ECT(0) packet of 300 bytes.
+fn packet(dst: MacAddr, src: MacAddr) -> Vec<u8> {
+    let mut packet = vec![0; 300];
+    let at = write_header(&mut packet, dst, src, None, IPV4);
+    packet[at..at + 2].copy_from_slice(&[0x45, 2]);
+    packet
+}
+
+/// Ports get VLANs, marks, limits of what is flooded and trust in tunnels, under way.
 #[test]
-fn vlans_and_flood_limits_are_replayed() {
+fn vlans_marks_and_flood_limits_are_replayed() {
     let mut lab = Lab::new(64);
     incast(&mut lab, 60);
     let mut other = settings(6);
@@ -498,6 +507,9 @@ fn vlans_and_flood_limits_are_replayed() {
     for (port, vlan) in other.ports.iter_mut().zip(vlans) {
         (port.vlan, port.flood_limits_pps) = (vlan, [Some(20); 3]);
         port.classify.trust = Trust::TunnelDot1p;
+        let curve = Curve { low_cells: 0, high_cells: 0, probability_percent: 100 };
+        port.queues[2].wred =
+            Some(WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() });
     }
     assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
     lab.settings = other;
@@ -506,10 +518,16 @@ fn vlans_and_flood_limits_are_replayed() {
             for dst in [4, round % PORTS] {
                 lab.take(&Step::Inject { port, dst, priority: 3, len: 300, frames: 5 });
             }
+            lab.wires[port].inject(packet(mac(1 - port % 2), mac(port)));
         }
+        lab.turns(2, 1000);
+        // A checkpoint, while frames wait that will be marked and tagged.
+        lab.turns(1, 1_000_000_000);
         lab.turns(20, 1000);
     }
-    let (_, last, events) = ends_as_replayed(lab);
+    let (totals, last, events) = ends_as_replayed(lab);
+    let marked: u64 = last.ports.iter().map(|port| port.queues[2].marked.bytes).sum();
+    assert!(totals.checkpoints > 6 && marked > 1000, "{marked} bytes were marked");
     let drops = |port: usize, reason: DropReason| last.ports[port].drops[reason as usize].frames;
     assert!(drops(0, DropReason::BroadcastLimit) > 0 && drops(2, DropReason::VlanFiltered) > 0);
     assert!(last.ports[2].transmitted_broadcast_frames > 0, "with the tag of their VLAN");

@@ -2,7 +2,8 @@
 //!
 //! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next frame goes out. A
 //! software switch looks at its ports once a turn, takes what came in since, hands each line what may leave, and sees then
-//! which frames have left: it takes the daemon's own turn ([`Turn`]), over lines.
+//! which frames have left: it takes the daemon's own turn ([`Turn`]), over lines. Of either kind, a frame gets its marks and tags as it goes
+//! out on a line.
 
 use std::collections::VecDeque;
 
@@ -249,6 +250,7 @@ impl Device {
 
     #[inline]
     fn send(&mut self, port: usize, line: usize, outgoing: Outgoing, wires: &mut Wires) {
+        outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
         wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
         self.ports[port].sending = Some(outgoing);
     }
@@ -371,6 +373,11 @@ impl Port for PortLine {
     /// They leave one by one, as the line is free.
     fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
         self.with_line.extend(frames.drain(..));
+    }
+
+    /// Edits are made as a frame leaves.
+    fn makes_edits(&self) -> bool {
+        true
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {

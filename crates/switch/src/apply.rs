@@ -69,6 +69,7 @@ impl Switch {
             settings: settings.clone(),
         };
         switch.set_static_addresses(&settings.ports);
+        switch.make_room_for_tags();
         switch.set_alarms();
         switch
     }
@@ -128,10 +129,18 @@ impl Switch {
     /// Where a port has other VLANs than before, what was learned was of those it had.
     fn apply_vlans(&mut self, ports: &[PortSettings]) {
         self.vlans = Vlans::of(ports);
+        self.make_room_for_tags();
         let stays = |(old, new): &(&PortSettings, &PortSettings)| !old.is_vacant() && !new.is_vacant();
         let mut staying = self.settings.ports.iter().zip(ports).filter(stays);
         if staying.any(|(old, new)| old.vlan != new.vlan) {
             self.bridge.forget_learned();
+        }
+    }
+
+    /// Where ports have VLANs, it is remembered what becomes of the tags of frames that wait.
+    fn make_room_for_tags(&mut self) {
+        if self.vlans.is_some() {
+            self.store.make_room_for_tags();
         }
     }
 }

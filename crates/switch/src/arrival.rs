@@ -11,7 +11,8 @@ use crate::counters::DropReason;
 use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Received};
 use crate::store::Charge;
-use wire::ethernet::{Fields, IPV4, IPV6, MAC_CONTROL, NO_TAG};
+use crate::wred::Marking;
+use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, MAC_CONTROL, NO_TAG};
 use wire::ip::{DsField, Ecn};
 
 /// A frame that came in, and what its headers say.
@@ -25,6 +26,8 @@ pub struct Arrival {
     pub kind: Kind,
     /// Its ECN codepoint; Not-ECT if it is no IP packet.
     pub ecn: Ecn,
+    /// The tag that it came with, for VLANs.
+    pub first_tag: FirstTag,
     /// Destination, in the frame's VLAN where there are any.
     pub dst: Address,
     /// Source, likewise.
@@ -63,20 +66,22 @@ impl Arrival {
             Ok(fields) => (fields, kind_of(&fields)),
             Err(_) => (NO_FIELDS, Kind::Refused(DropReason::Malformed)),
         };
-        let Fields { ethertype, pcp_and_dei, payload_offset, .. } = fields;
+        let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
         let mut class = classifier.by_tag(pcp_and_dei);
-        let (mut ds_field, mut ecn) = (None, Ecn::NotEct);
+        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, Marking::No);
         if (ethertype == IPV4 || ethertype == IPV6)
             && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
         {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
+            marking = Marking::of(ecn, field.is_whole(len.into()));
             class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
         }
         let cells = cell.of(len) as u16;
-        let charge = Charge { class, len, cells, ds_field, in_port: port as u8, cast: Cast::Known };
+        let (in_port, cast) = (port as u8, Cast::Known);
+        let charge = Charge { class, len, cells, ds_field, marking, in_port, cast };
         let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
-        Self { frame, charge, kind, ecn, dst, src }
+        Self { frame, charge, kind, ecn, first_tag, dst, src }
     }
 
     /// Takes the frame's token, which can be done once.
@@ -109,7 +114,14 @@ impl Looker {
 }
 
 /// In place of what a header says that cannot be read.
-const NO_FIELDS: Fields = Fields { dst: 0, src: 0, ethertype: 0, pcp_and_dei: NO_TAG, payload_offset: 0 };
+const NO_FIELDS: Fields = Fields {
+    dst: 0,
+    src: 0,
+    ethertype: 0,
+    pcp_and_dei: NO_TAG,
+    payload_offset: 0,
+    first_tag: FirstTag::NONE,
+};
 
 /// The source's group bit, in the number of an address.
 const GROUP: u64 = 1 << 40;

@@ -6,6 +6,7 @@
 //! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
 
 use crate::counters::{Count, DropReason, PfcCount};
+use crate::edit::TagChange;
 use crate::fifo::Fifos;
 use crate::flood_limit::Cast;
 use crate::frame::FrameId;
@@ -20,7 +21,7 @@ use crate::shaper::Shaper;
 use crate::store::{Charge, List, Store};
 use crate::storm::Watchdog;
 use crate::time::{Instant, Nanos};
-use crate::wred::{Random, Verdict};
+use crate::wred::{Marking, Random, Verdict};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
@@ -68,6 +69,8 @@ pub struct Egress {
     in_flight_bytes: u32,
     in_flight_limit_bytes: u32,
     in_flight_peak_bytes: u32,
+    /// Edits that frames which wait will have: marks, and changes of tags.
+    edits: u32,
     /// The line.
     shaper: Shaper,
     scheduler: Scheduler,
@@ -113,6 +116,7 @@ impl Egress {
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
+            edits: 0,
             shaper: Shaper::new(line(settings), settings.overhead_bytes),
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
@@ -190,12 +194,21 @@ impl Egress {
         self.drops[reason as usize].add(len);
     }
 
-    /// Marks a frame as having met congestion, if its sender understands that.
+    /// A frame that is to wait here, or has just left its queue, leaves marked as having met congestion, if it may be marked.
     #[cold]
-    pub fn mark(&mut self, charge: &Charge, frame: &mut [u8]) {
-        if let Some(field) = charge.ds_field {
-            self.queues[charge.queue()].mark(field, frame);
+    pub fn mark(&mut self, charge: &mut Charge) {
+        if charge.marking == Marking::Possible {
+            charge.marking = Marking::Due;
+            self.edits += 1;
+            self.queues[charge.queue()].count_mark(charge.len);
         }
+    }
+
+    /// A frame that is to wait here leaves with another tag than it came with.
+    #[cold]
+    pub fn change_tag(&mut self, frame: &FrameId, tag: TagChange, store: &mut Store) {
+        self.edits += 1;
+        store.set_tag(frame, tag);
     }
 
     /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
@@ -288,7 +301,7 @@ impl Egress {
         let (q, flooded) = self.backlogged.and(fifos).first()?;
         let queue = &mut self.queues[q];
         let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
-        let (frame, &charge) = store.pop(fifo)?;
+        let (frame, &mut charge) = store.pop(fifo)?;
         if fifo.is_empty() {
             self.backlogged = self.backlogged.without(Fifos::of(q, flooded));
         }
@@ -296,6 +309,9 @@ impl Egress {
         let backlogged = self.backlogged.queues();
         if !backlogged.contains(q) {
             self.scheduler.emptied(q, backlogged.bits());
+        }
+        if self.edits > 0 {
+            self.take_edits(&frame, &charge, store);
         }
         self.drop_queued(reason, &charge, pools);
         Some((frame, charge))

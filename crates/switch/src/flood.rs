@@ -8,6 +8,7 @@
 use crate::admission::{admit, admit_cells};
 use crate::arrival::Arrival;
 use crate::counters::DropReason;
+use crate::edit::TagChange;
 use crate::flood_limit::Cast;
 use crate::memory::Memory;
 use crate::switch::Switch;
@@ -67,12 +68,14 @@ impl Switch {
         now: Instant,
         memory: &mut M,
     ) {
-        if let Some(vlans) = &self.vlans
-            && !vlans.leave(out, arrival, self.frame_room.longest_bytes, memory)
-        {
+        let tag = match &self.vlans {
+            Some(vlans) => vlans.leave(out, arrival, self.frame_room.longest_bytes, memory),
+            None => Some(TagChange::Stays),
+        };
+        let Some(tag) = tag else {
             let frame = arrival.take_frame();
             return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
-        }
-        self.forward_by_pools(arrival, out, now, memory);
+        };
+        self.forward_by_pools((arrival, tag), out, now, memory);
     }
 }

@@ -3,6 +3,8 @@
 //! Source: docs/law.md, "Invariants", 1. The token can neither be copied nor cloned, so the compiler sees to it that a
 //! frame is in one place at a time: free, in a fill ring, in a queue of the switch, or on its way out.
 
+use crate::edit::Edit;
+
 /// The number of one frame of the memory. Holding it is owning the frame.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FrameId(u32);
@@ -36,6 +38,16 @@ pub struct Received {
 pub struct Outgoing {
     /// The frame's token.
     pub frame: FrameId,
-    /// Bytes from the destination address on, without FCS.
+    /// Bytes from the destination address on, without FCS, as it leaves.
     pub len: u16,
+    /// What is still to be done to its bytes.
+    pub edit: Edit,
+}
+
+impl Outgoing {
+    /// A frame that leaves as it is.
+    #[inline]
+    pub fn new(frame: FrameId, len: u16) -> Self {
+        Self { frame, len, edit: Edit::NONE }
+    }
 }

@@ -13,6 +13,7 @@ pub mod classify;
 pub mod counters;
 mod drops;
 mod due;
+pub mod edit;
 pub mod egress;
 pub mod event;
 pub mod fifo;
@@ -55,6 +56,7 @@ mod xoff;
 pub use self::switch::Switch;
 pub use arrival::{Arrival, Looker};
 pub use counters::{DropReason, KernelCounters, Snapshot};
+pub use edit::{Edit, TagChange};
 pub use event::{Description, Event, Severity};
 pub use frame::{FrameId, Outgoing, Received};
 pub use memory::{

@@ -1,5 +1,5 @@
-//! Where frames lie. The switch reads headers and copies flooded frames through [`Memory`]; the daemon's is a UMEM,
-//! tests and benches use [`HeapMemory`].
+//! Where frames lie. Through [`Memory`] headers are read, edits made ([`crate::edit`]), and flooded frames copied; the daemon's is a UMEM,
+//! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames, which it copies, and of PFC frames, no others.
 
 use crate::frame::FrameId;
 use crate::pfc_sent::MAX_IN_FLIGHT;

@@ -18,7 +18,7 @@ use crate::usage::Usage;
 use crate::watermark::{Mark, Peak, Watermarks};
 use crate::wred::{Random, Verdict, Wred};
 use serde::{Deserialize, Serialize};
-use wire::ip::{DsField, Ecn};
+use wire::ip::Ecn;
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -329,11 +329,10 @@ impl Queue {
         self.rest.wred_dropped[drop_level as usize].add(len);
     }
 
-    /// Marks a frame, whose field is there, as having met congestion, if its sender understands that and it is not marked yet.
-    pub fn mark(&mut self, field: DsField, frame: &mut [u8]) {
-        if field.ecn(frame).is_markable() && field.set_ce(frame) {
-            self.rest.marked.add(frame.len() as u16);
-        }
+    /// A frame is marked as having met congestion.
+    #[inline]
+    pub fn count_mark(&mut self, len: u16) {
+        self.rest.marked.add(len);
     }
 
     /// One watermark begins anew.

@@ -8,19 +8,18 @@
 //! frames leave with that priority.
 //! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/law.md, "Rewriting".
 
+use crate::edit::Edit;
 use crate::settings::{PRIORITIES, RewriteSettings};
-use wire::ethernet;
-use wire::ip::DsField;
+use crate::store::Charge;
 use wire::set::Set8;
 
-/// Marks a frame that leaves by `queue`; `field` is its differentiated services field, if it has one.
-pub fn rewrite(settings: &RewriteSettings, queue: u8, field: Option<DsField>, frame: &mut [u8]) {
-    let queue = usize::from(queue & 7);
+/// Adds to the edit of a frame that leaves what it is marked with.
+pub fn rewrite(settings: &RewriteSettings, charge: &Charge, edit: &mut Edit) {
     if let Some(dot1p) = settings.dot1p {
-        ethernet::set_outer_pcp(frame, dot1p[queue]); // frames without tag stay without
+        edit.pcp = Some(dot1p[charge.queue()]);
     }
-    if let (Some(dscp), Some(field)) = (settings.dscp, field) {
-        field.set_dscp(frame, dscp[queue]);
+    if let (Some(dscp), Some(field)) = (settings.dscp, charge.ds_field) {
+        (edit.dscp, edit.ds_field) = (Some(dscp[charge.queue()]), Some(field));
     }
 }
 
@@ -34,28 +33,39 @@ pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[Set8; PRIORITIE
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::Class;
+    use crate::memory::{HeapMemory, Memory};
     use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
-    use wire::ip;
+    use wire::ip::{self, DsField};
     use wire::mac::MacAddr;
 
     #[test]
     fn marks_what_the_maps_say_and_nothing_else() {
         let tag = Tag { tpid: VLAN, pcp: 3, dei: true, vid: 99 };
-        let mut came = vec![0; 64];
-        let at = write_header(&mut came, MacAddr([2; 6]), MacAddr([4; 6]), Some(tag), IPV4);
-        came[at..at + 2].copy_from_slice(&[0x45, 10 << 2 | 1]);
+        let mut memory = HeapMemory::new(1, 64);
+        let frame = memory.alloc().expect("a frame");
         let map = |value| Some(std::array::from_fn(|q| if q == 5 { value } else { 0 }));
         for (dot1p, dscp, pcp_left, dscp_left) in
             [(None, None, 3, 10), (map(6), None, 6, 10), (None, map(46), 3, 46), (map(6), map(46), 6, 46)]
         {
-            let mut frame = came.clone();
-            let header = Header::parse(&frame).expect("a whole header");
-            let field = DsField::find(&frame, &header);
-            rewrite(&RewriteSettings { dot1p, dscp }, 5, field, &mut frame);
-            let header = Header::parse(&frame).expect("a whole header");
+            let came = memory.bytes_mut(&frame, 64);
+            let at = write_header(came, MacAddr([2; 6]), MacAddr([4; 6]), Some(tag), IPV4);
+            came[at..at + 2].copy_from_slice(&[0x45, 10 << 2 | 1]);
+            let ds_field = DsField::find_at(came, IPV4, at as u8);
+            let class = Class { queue: 5, ..Charge::default().class };
+            let mut edit = Edit::NONE;
+            rewrite(
+                &RewriteSettings { dot1p, dscp },
+                &Charge { class, ds_field, ..Charge::default() },
+                &mut edit,
+            );
+            assert_eq!(edit.is_none(), dot1p.is_none() && dscp.is_none());
+            edit.make(&mut memory, &frame, 64);
+            let left = memory.bytes(&frame, 64);
+            let header = Header::parse(left).expect("a whole header");
             assert_eq!(header.outer, Some(Tag { pcp: pcp_left, ..tag }));
-            assert_eq!(ip::dscp(&frame, &header), Some(dscp_left));
-            assert_eq!(frame[at + 1] & 3, 1, "ECN stays");
+            assert_eq!(ip::dscp(left, &header), Some(dscp_left));
+            assert_eq!(left[at + 1] & 3, 1, "ECN stays");
         }
     }
 

@@ -6,10 +6,12 @@
 //! one is appended and taken without asking whether there are others, which nobody could foresee.
 
 use crate::classify::Class;
+use crate::edit::TagChange;
 use crate::flood_limit::Cast;
 use crate::frame::{FrameId, Outgoing};
 use crate::settings::DropLevel;
 use crate::sparse;
+use crate::wred::Marking;
 use serde::{Deserialize, Serialize};
 use std::hint::select_unpredictable;
 use wire::ip::DsField;
@@ -26,6 +28,8 @@ pub struct Charge {
     pub cells: u16,
     /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
     pub ds_field: Option<DsField>,
+    /// Whether it is marked as having met congestion when it leaves.
+    pub marking: Marking,
     /// Port it came in on.
     pub in_port: u8,
     /// What it is by its destination; of a frame that came in, once its way has been found.
@@ -85,6 +89,7 @@ const EMPTY: Slot = Slot {
         len: 0,
         cells: 0,
         ds_field: None,
+        marking: Marking::No,
         in_port: ABSENT,
         cast: Cast::Known,
     },
@@ -163,12 +168,41 @@ pub struct Run {
 pub struct Store {
     #[serde(with = "sparse")]
     slots: Vec<Slot>,
+    /// By slot: what becomes of the tags of frames that wait. Nothing before ports have VLANs.
+    #[serde(with = "sparse")]
+    tags: Vec<TagChange>,
 }
 
 impl Store {
     /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
     pub fn new(frames: usize) -> Self {
-        Self { slots: vec![EMPTY; frames + 1] }
+        Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
+    }
+
+    /// Makes room for what becomes of tags.
+    pub fn make_room_for_tags(&mut self) {
+        let slots = self.slots.len().max(self.tags.len());
+        self.tags.resize(slots, TagChange::Stays);
+    }
+
+    /// Remembers what becomes of the tag of a frame that is to wait.
+    pub fn set_tag(&mut self, frame: &FrameId, tag: TagChange) {
+        let number = slot_of(frame.index());
+        if number >= self.tags.len() {
+            self.tags.resize(self.slots.len().max(number + 1), TagChange::Stays);
+        }
+        self.tags[number] = tag;
+    }
+
+    /// What becomes of the tag of a frame that waits no more: it is not remembered any longer.
+    pub fn take_tag(&mut self, frame: &FrameId) -> TagChange {
+        self.tags.get_mut(slot_of(frame.index())).map_or(TagChange::Stays, std::mem::take)
+    }
+
+    /// What is charged for a frame that is here.
+    #[inline]
+    pub fn charge(&self, frame: &FrameId) -> &Charge {
+        &self.slots[slot_of(frame.index())].charge
     }
 
     /// Appends a frame to a queue.
@@ -191,16 +225,16 @@ impl Store {
 
     /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
     #[inline]
-    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &Charge)> {
+    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &mut Charge)> {
         if list.head == NONE {
             return None;
         }
         let number = list.head;
-        let slot = &self.slots[number as usize];
+        let slot = &mut self.slots[number as usize];
         list.head = slot.next;
         list.tail = select_unpredictable(slot.next == NONE, NONE, list.tail);
         list.frames -= 1;
-        Some((FrameId::new(number - 1), &slot.charge))
+        Some((FrameId::new(number - 1), &mut slot.charge))
     }
 
     /// Takes frames from the head of a queue that holds some, one at least and more as far as `most` goes, appends them to `out`, and
@@ -211,7 +245,7 @@ impl Store {
         let mut number = list.head;
         loop {
             let Slot { charge: Charge { len, cells, .. }, next } = self.slots[number as usize];
-            out.push(Outgoing { frame: FrameId::new(number - 1), len });
+            out.push(Outgoing::new(FrameId::new(number - 1), len));
             run.frames += 1;
             run.bytes += u32::from(len);
             run.cells += u32::from(cells);

@@ -3,7 +3,8 @@
 //!
 //! look → learn and look up → admit (cells at ingress and egress) → judge (WRED) → charge → queue ‖ schedule → send → release.
 //!
-//! Where ports have VLANs, a frame enters its VLAN before the look-up, and gets the tag that it leaves with after.
+//! Where ports have VLANs, a frame enters its VLAN before the look-up, and after it is decided with which tag it leaves. Marks, tags and what
+//! is rewritten go out with the frame that leaves, as an edit of its bytes that whoever serves the port makes ([`crate::edit`]).
 //!
 //! Source: docs/architecture.md, "The way of a frame". The owner looks at each frame that comes in ([`Switch::look`]) and hands
 //! what it found to [`Switch::receive_all`], calls [`Switch::transmit`] for each port that may have something to send,
@@ -14,6 +15,7 @@ use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
+use crate::edit::TagChange;
 use crate::egress::Egress;
 use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
@@ -92,7 +94,7 @@ impl Switch {
     pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
-        self.find_ways(std::slice::from_mut(&mut arrival), now, memory);
+        self.find_ways(std::slice::from_mut(&mut arrival), now);
         self.take(&mut arrival, now, memory);
     }
 
@@ -100,7 +102,7 @@ impl Switch {
     /// ways of all are found first: what one look-up waits for does not hold up the next.
     #[inline(never)] // a stage of its own, with all registers
     pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        self.find_ways(arrivals, now, memory);
+        self.find_ways(arrivals, now);
         // Where they are: moved, each would be put together and read again before it is written.
         for arrival in &mut *arrivals {
             self.take(arrival, now, memory);
@@ -109,9 +111,9 @@ impl Switch {
     }
 
     #[inline(never)]
-    fn find_ways<M: Memory>(&mut self, arrivals: &mut [Arrival], now: Instant, memory: &M) {
+    fn find_ways(&mut self, arrivals: &mut [Arrival], now: Instant) {
         if let Some(vlans) = &self.vlans {
-            vlans.enter(arrivals, memory);
+            vlans.enter(arrivals);
         }
         for arrival in &mut *arrivals {
             self.find_way(arrival, now);
@@ -168,7 +170,7 @@ impl Switch {
         let charge = &arrival.charge;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
         if !ingress.has_own(charge) || !egress.has_own(charge) {
-            return self.forward_by_pools(arrival, out, now, memory);
+            return self.forward_by_pools((arrival, TagChange::Stays), out, now, memory);
         }
         let must_examine = ingress.charge_own(charge);
         egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
@@ -178,17 +180,17 @@ impl Switch {
         }
     }
 
-    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused.
+    /// To one port, where its tag becomes this: admitted at both ends, judged by WRED, charged and queued; or refused.
     #[inline(never)]
     pub(crate) fn forward_by_pools<M: Memory>(
         &mut self,
-        arrival: &mut Arrival,
+        (arrival, tag): (&mut Arrival, TagChange),
         out: usize,
         now: Instant,
         memory: &mut M,
     ) {
         let frame = arrival.take_frame();
-        let charge = &arrival.charge;
+        let charge = &mut arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
         let (ingress, egress) = (&mut self.ingress[port], &mut self.egress[out]);
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
@@ -198,10 +200,13 @@ impl Switch {
         };
         match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
-            Verdict::Mark => egress.mark(charge, memory.bytes_mut(&frame, usize::from(charge.len))),
+            Verdict::Mark => egress.mark(charge),
             Verdict::Drop => return self.refuse((frame, charge), out, DropReason::Wred, now, memory),
         }
         let must_examine = ingress.charge(charge, area, &mut self.pools);
+        if tag != TagChange::Stays {
+            egress.change_tag(&frame, tag, &mut self.store);
+        }
         egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
         self.add_data(out);
         if must_examine {
@@ -209,7 +214,8 @@ impl Switch {
         }
     }
 
-    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data.
+    /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data. True: some of them are to
+    /// be edited before they are sent ([`Outgoing::edit`]).
     #[inline(never)]
     pub fn transmit<M: Memory>(
         &mut self,
@@ -218,17 +224,18 @@ impl Switch {
         now: Instant,
         memory: &mut M,
         out: &mut Vec<Outgoing>,
-    ) {
+    ) -> bool {
         let before = out.len();
         if room > 0 && self.telling.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
         let room = room - (out.len() - before);
         let egress = &mut self.egress[port];
-        egress.send(room, now, &mut self.store, memory, out);
+        let has_edits = egress.send(room, now, &mut self.store, out);
         if !egress.is_backlogged() && !self.may_tell(port) {
             self.work.set(port, false);
         }
+        has_edits
     }
 
     /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).

@@ -18,10 +18,10 @@
 
 use crate::arrival::{Arrival, Kind};
 use crate::counters::DropReason;
+use crate::edit::TagChange;
 use crate::memory::Memory;
 use crate::settings::{PortSettings, VlanSettings};
 use serde::{Deserialize, Serialize};
-use wire::ethernet::{self, Tag, VLAN};
 use wire::set::Set64;
 
 /// VIDs that a tag has room for.
@@ -36,19 +36,6 @@ pub struct Vlans {
     pvids: Vec<u16>,
     /// Ports that take in nothing with a VLAN's tag.
     access: Set64,
-}
-
-/// What becomes of a frame's tag on its way out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
-    /// Nothing.
-    Stays,
-    /// It is made this VLAN's: it carried a priority only.
-    Named(u16),
-    /// A tag of this VLAN is put on.
-    Pushed(u16),
-    /// It is taken off.
-    Popped,
 }
 
 impl Vlans {
@@ -74,10 +61,10 @@ impl Vlans {
         self.members[usize::from(vid) % VIDS]
     }
 
-    /// The VLAN of a frame that comes in on `port`; `None`: it is not taken in.
+    /// The VLAN of a frame that comes in on `port` with a C-tag of this VID; `None`: it is not taken in.
     #[inline]
-    pub fn of_frame(&self, port: usize, frame: &[u8]) -> Option<u16> {
-        let vid = match ethernet::customer_vid(frame) {
+    pub fn of_frame(&self, port: usize, customer_vid: Option<u16>) -> Option<u16> {
+        let vid = match customer_vid {
             None | Some(0) => self.pvids[port],
             Some(_) if self.access.contains(port) => return None,
             Some(vid) => vid,
@@ -87,10 +74,9 @@ impl Vlans {
 
     /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they are refused.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
-    pub fn enter<M: Memory>(&self, arrivals: &mut [Arrival], memory: &M) {
+    pub fn enter(&self, arrivals: &mut [Arrival]) {
         for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Kind::Data) {
-            let bytes = memory.bytes(&arrival.frame, usize::from(arrival.charge.len));
-            match self.of_frame(arrival.charge.port(), bytes) {
+            match self.of_frame(arrival.charge.port(), arrival.first_tag.customer_vid()) {
                 Some(vid) => {
                     (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
                 }
@@ -112,66 +98,43 @@ impl Vlans {
         }
     }
 
-    /// Gives a frame that leaves by `out` the tag that it leaves with, and notes what is different of it then. False: memory, which
-    /// has room for frames of `longest` bytes, has none for it.
+    /// What becomes of the tag of a frame that leaves by `out`; notes what is different of it then, and sees to it that it has room. `None`:
+    /// memory, which has room for frames of `longest` bytes, has none for it.
     #[inline(never)]
-    pub fn leave<M: Memory>(&self, out: usize, arrival: &mut Arrival, longest: u16, memory: &mut M) -> bool {
-        let Arrival { frame, charge, dst, .. } = arrival;
-        let change = self.change(out, dst.vid(), memory.bytes(frame, charge.len.into()));
+    pub fn leave<M: Memory>(
+        &self,
+        out: usize,
+        arrival: &mut Arrival,
+        longest: u16,
+        memory: &mut M,
+    ) -> Option<TagChange> {
+        let Arrival { frame, charge, first_tag, dst, .. } = arrival;
+        let change = self.change(out, dst.vid(), first_tag.customer_vid());
         let len = change.len_after(charge.len);
         if len > longest {
-            return false;
+            return None;
         }
-        if change != Change::Stays {
+        if change != TagChange::Stays {
             if !memory.make_room(frame, len.into()) {
-                return false;
+                return None;
             }
-            let priority = charge.class.priority;
-            memory.whole(frame, len.max(charge.len).into(), |bytes| {
-                change.make(priority, bytes);
-                true
-            });
             let moved = len.wrapping_sub(charge.len) as i8;
             charge.ds_field = charge.ds_field.map(|field| field.moved(moved));
             charge.len = len;
         }
-        true
+        Some(change)
     }
 
-    /// What becomes of the tag of a frame of this VLAN that leaves by `port`.
+    /// What becomes of the tag of a frame of this VLAN that came with a C-tag of the other VID, and leaves by `port`.
     #[inline]
-    pub fn change(&self, port: usize, vid: u16, frame: &[u8]) -> Change {
+    pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> TagChange {
         let leaves_tagged = self.pvids[port] != vid;
-        match (ethernet::customer_vid(frame), leaves_tagged) {
-            (None, false) => Change::Stays,
-            (None, true) => Change::Pushed(vid),
-            (Some(_), false) => Change::Popped,
-            (Some(0), true) => Change::Named(vid),
-            (Some(_), true) => Change::Stays,
-        }
-    }
-}
-
-impl Change {
-    /// The length of a frame after it.
-    #[inline]
-    pub fn len_after(self, len: u16) -> u16 {
-        match self {
-            Change::Stays | Change::Named(_) => len,
-            Change::Pushed(_) => len + ethernet::TAG_BYTES as u16,
-            Change::Popped => len - ethernet::TAG_BYTES as u16,
-        }
-    }
-
-    /// Changes a frame of this priority. `frame` is all of it: as many bytes as it has before or after, whichever is more.
-    pub fn make(self, priority: u8, frame: &mut [u8]) {
-        match self {
-            Change::Stays => {}
-            Change::Named(vid) => ethernet::set_outer_vid(frame, vid),
-            Change::Pushed(vid) => {
-                ethernet::push_tag(frame, Tag { tpid: VLAN, pcp: priority, dei: false, vid });
-            }
-            Change::Popped => ethernet::pop_tag(frame),
+        match (customer_vid, leaves_tagged) {
+            (None, false) => TagChange::Stays,
+            (None, true) => TagChange::Pushed(vid),
+            (Some(_), false) => TagChange::Popped,
+            (Some(0), true) => TagChange::Named(vid),
+            (Some(_), true) => TagChange::Stays,
         }
     }
 }

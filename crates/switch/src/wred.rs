@@ -41,6 +41,27 @@ pub enum Verdict {
     Drop,
 }
 
+/// Whether a frame is marked as having met congestion (CE).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[repr(u8)]
+pub enum Marking {
+    /// It cannot be: its sender does not understand that, or it came with the mark, or its header is cut off.
+    #[default]
+    No,
+    /// It can be.
+    Possible,
+    /// It is, once it leaves.
+    Due,
+}
+
+impl Marking {
+    /// Of a frame that came with this codepoint, in a header that is whole or not.
+    #[inline]
+    pub fn of(ecn: Ecn, is_whole: bool) -> Self {
+        if ecn.is_markable() && is_whole { Marking::Possible } else { Marking::No }
+    }
+}
+
 /// Bits of the average behind the binary point.
 const FRACTION_BITS: u32 = 32;
 

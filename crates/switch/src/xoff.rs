@@ -67,7 +67,7 @@ impl Switch {
         let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
         self.store.lend_own(&frame);
-        out.push(Outgoing { frame, len: pause::FRAME_BYTES as u16 });
+        out.push(Outgoing::new(frame, pause::FRAME_BYTES as u16));
     }
 
     /// A frame came in spite of XOFF. It may have come as soon as the turn before began.

@@ -124,6 +124,22 @@ fn tag_at(frame: &[u8], offset: usize) -> Result<(u16, u16), Error> {
 /// Instead of PCP · 2 + DEI: the frame has no tag.
 pub const NO_TAG: u8 = 16;
 
+/// The bytes behind the addresses, where a frame has its first tag if it has any, as they are: read when somebody wants to know.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FirstTag([u8; TAG_BYTES]);
+
+impl FirstTag {
+    /// There is none.
+    pub const NONE: Self = Self([0; TAG_BYTES]);
+
+    /// The VID of the tag, if that is a C-tag.
+    #[inline]
+    pub fn customer_vid(self) -> Option<u16> {
+        let [tpid0, tpid1, tci0, tci1] = self.0;
+        (u16::from_be_bytes([tpid0, tpid1]) == VLAN).then(|| u16::from_be_bytes([tci0, tci1]) & VID_MASK)
+    }
+}
+
 /// What of the same header the way of a frame through a switch needs, as plain numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fields {
@@ -137,6 +153,8 @@ pub struct Fields {
     pub pcp_and_dei: u8,
     /// Where the payload begins, as in [`Header`].
     pub payload_offset: u8,
+    /// The first tag, for its VLAN.
+    pub first_tag: FirstTag,
 }
 
 impl Fields {
@@ -161,20 +179,22 @@ impl Fields {
     fn read_longest(header: &[u8; LONGEST_HEADER_BYTES]) -> Fields {
         let eight = |at: usize| header[at..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
         let two = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let first_tag = FirstTag(header[TAG_AT..].first_chunk().copied().unwrap_or_default());
         let (dst, src_and_type) = (eight(0) >> 16, eight(6));
         let (src, tpid) = (src_and_type >> 16, src_and_type as u16);
         if !is_tag(tpid) {
             let payload_offset = HEADER_BYTES as u8;
-            return Fields { dst, src, ethertype: tpid, pcp_and_dei: NO_TAG, payload_offset };
+            return Fields { dst, src, ethertype: tpid, pcp_and_dei: NO_TAG, payload_offset, first_tag };
         }
         let pcp_and_dei = header[HEADER_BYTES] >> 4;
         let ethertype = two(HEADER_BYTES + TAG_BYTES - 2);
         if !is_tag(ethertype) {
             let payload_offset = (HEADER_BYTES + TAG_BYTES) as u8;
-            return Fields { dst, src, ethertype, pcp_and_dei, payload_offset };
+            return Fields { dst, src, ethertype, pcp_and_dei, payload_offset, first_tag };
         }
         let ethertype = two(LONGEST_HEADER_BYTES - 2);
-        Fields { dst, src, ethertype, pcp_and_dei, payload_offset: LONGEST_HEADER_BYTES as u8 }
+        let payload_offset = LONGEST_HEADER_BYTES as u8;
+        Fields { dst, src, ethertype, pcp_and_dei, payload_offset, first_tag }
     }
 }
 
@@ -201,14 +221,6 @@ pub fn set_outer_pcp(frame: &mut [u8], pcp: u8) -> bool {
         }
         _ => false,
     }
-}
-
-/// The VID of a frame's first tag, if that is a C-tag.
-#[inline]
-pub fn customer_vid(frame: &[u8]) -> Option<u16> {
-    let tag = frame.get(TAG_AT..)?.first_chunk::<TAG_BYTES>()?;
-    let [tpid0, tpid1, tci0, tci1] = *tag;
-    (u16::from_be_bytes([tpid0, tpid1]) == VLAN).then(|| u16::from_be_bytes([tci0, tci1]) & VID_MASK)
 }
 
 /// Sets the VID of the first tag; PCP and DEI stay. Nothing happens if there is no room for a tag.
@@ -304,6 +316,8 @@ mod tests {
     fn a_tag_is_put_on_named_and_taken_off() {
         let tag = Tag { tpid: VLAN, pcp: 5, dei: true, vid: 0 };
         let payload: Vec<u8> = (1..=60).collect();
+        let customer_vid =
+            |frame: &[u8]| Fields::read(frame).expect("a whole header").first_tag.customer_vid();
         for inner in [None, Some(Tag { tpid: SERVICE_VLAN, pcp: 1, dei: false, vid: 4000 })] {
             let mut frame = vec![0; 22];
             let at = write_header(&mut frame, DST, SRC, inner, EXPERIMENTAL);
@@ -335,7 +349,6 @@ mod tests {
             push_tag(&mut frame, Tag::priority(1));
             pop_tag(&mut frame);
             set_outer_vid(&mut frame, 5);
-            customer_vid(&frame);
             assert_eq!(frame.len(), len);
         }
     }

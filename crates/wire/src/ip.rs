@@ -9,6 +9,7 @@
 use crate::ethernet::{Header, IPV4, IPV6};
 use crate::ipv4;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU8;
 
 /// The ECN codepoint of a packet (RFC 3168 section 5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -39,16 +40,13 @@ impl Ecn {
     }
 }
 
-/// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it.
+/// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it. One byte, also
+/// where there may be none: where the packet begins, in bytes from the destination address, and [`V6`](Self::V6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DsField {
-    version: Version,
-    /// Where the packet begins, in bytes from the destination address.
-    packet_at: u8,
-}
+pub struct DsField(NonZeroU8);
 
 /// Version of the Internet protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     /// IPv4.
     V4,
@@ -57,44 +55,60 @@ pub enum Version {
 }
 
 impl DsField {
+    /// The bit of an IPv6 packet.
+    const V6: u8 = 0x80;
+
     /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before the field's end.
     #[inline]
     pub fn find(frame: &[u8], header: &Header) -> Option<Self> {
         Self::find_at(frame, header.ethertype, header.payload_offset as u8)
     }
 
-    /// The same, from the type and the place of the payload.
+    /// The same, from the type and the place of the payload, which is within the first 127 bytes.
     #[inline]
     pub fn find_at(frame: &[u8], ethertype: u16, payload_offset: u8) -> Option<Self> {
         if ethertype != IPV4 && ethertype != IPV6 {
             return None;
         }
         let [first, _] = *frame.get(usize::from(payload_offset)..)?.first_chunk::<2>()?;
-        let (version, number) = if ethertype == IPV4 { (Version::V4, 4) } else { (Version::V6, 6) };
-        (first >> 4 == number).then_some(Self { version, packet_at: payload_offset })
+        let (bit, number) = if ethertype == IPV4 { (0, 4) } else { (Self::V6, 6) };
+        if first >> 4 != number || payload_offset & Self::V6 != 0 {
+            return None;
+        }
+        NonZeroU8::new(payload_offset | bit).map(Self)
     }
 
     /// Version of the packet.
     #[inline]
     pub fn version(self) -> Version {
-        self.version
+        if self.0.get() & Self::V6 == 0 { Version::V4 } else { Version::V6 }
     }
 
     /// Where the packet begins, in bytes from the destination address.
     #[inline]
     pub fn packet_at(self) -> usize {
-        usize::from(self.packet_at)
+        usize::from(self.0.get() & !Self::V6)
     }
 
-    /// The same field after the headers before it became so many bytes longer, or shorter.
+    /// The same field after the headers before it became so many bytes longer, or shorter: a tag's.
     pub fn moved(self, bytes: i8) -> Self {
-        Self { packet_at: self.packet_at.saturating_add_signed(bytes), ..self }
+        NonZeroU8::new(self.0.get().wrapping_add_signed(bytes)).map_or(self, Self)
+    }
+
+    /// All that is written to change the field, an IPv4 header's checksum among it, is in the first `len` bytes of the frame.
+    #[inline]
+    pub fn is_whole(self, len: usize) -> bool {
+        let needed = match self.version() {
+            Version::V4 => ipv4::HEADER_BYTES,
+            Version::V6 => 2,
+        };
+        self.packet_at() + needed <= len
     }
 
     /// DSCP and ECN as the one octet that they share; 0 if `frame` is not the frame that the field was found in.
     #[inline]
     pub fn octet(self, frame: &[u8]) -> u8 {
-        match (frame.get(self.packet_at()..).and_then(|packet| packet.first_chunk::<2>()), self.version) {
+        match (frame.get(self.packet_at()..).and_then(|packet| packet.first_chunk::<2>()), self.version()) {
             (Some([_, second]), Version::V4) => *second,
             (Some([first, second]), Version::V6) => first << 4 | second >> 4,
             (None, _) => 0,
@@ -127,7 +141,7 @@ impl DsField {
 
     fn set_octet(self, frame: &mut [u8], octet: u8) -> bool {
         let Some(packet) = frame.get_mut(self.packet_at()..) else { return false };
-        if self.version == Version::V6 {
+        if self.version() == Version::V6 {
             let Some([first, second]) = packet.first_chunk_mut::<2>() else { return false };
             *first = *first & 0xf0 | octet >> 4;
             *second = *second & 0x0f | octet << 4;

@@ -80,7 +80,7 @@ fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> 
     let completed = (idle.len() - before) as u64;
     let count = batch.min(port.transmit_room()).min(idle.len());
     let rest = idle.len() - count;
-    let mut outgoing = idle.drain(rest..).map(|frame| Outgoing { frame, len }).collect();
+    let mut outgoing = idle.drain(rest..).map(|frame| Outgoing::new(frame, len)).collect();
     port.transmit(&mut outgoing);
     (completed, port.kick().into())
 }

@@ -76,7 +76,7 @@ fn forward(
         ports[from].receive(umem, now, most, &mut lists.received);
         forwarded += lists.received.len() as u64;
         let frames = lists.received.drain(..);
-        lists.outgoing.extend(frames.map(|Received { frame, len }| Outgoing { frame, len }));
+        lists.outgoing.extend(frames.map(|Received { frame, len }| Outgoing::new(frame, len)));
         ports[to].transmit(&mut lists.outgoing);
         ports[to].kick();
     }

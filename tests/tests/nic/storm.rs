@@ -63,7 +63,7 @@ impl FarEnd {
         let room = self.port.transmit_room().min(self.idle.len()).min(64);
         let count = (due - self.sent).min(room as u64) as usize;
         let len = FRAME_BYTES as u16;
-        let mut outgoing = self.idle.drain(..count).map(|frame| Outgoing { frame, len }).collect();
+        let mut outgoing = self.idle.drain(..count).map(|frame| Outgoing::new(frame, len)).collect();
         self.port.transmit(&mut outgoing);
         self.lost += u64::from(self.port.kick());
         self.sent += count as u64;

@@ -8,6 +8,7 @@ use dataplane::{
     Wire, mailbox, remote,
 };
 use switch::{Event, FrameId, HeapMemory, Instant, Memory, Snapshot, Switch, SwitchSettings};
+use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::pause::{Control, Pfc, decode};
 
@@ -18,6 +19,10 @@ pub struct Shared {
     free: Vec<Vec<FrameId>>,
     /// The loop whose turn it is: 0 is the switching core.
     pub turn_of: usize,
+    /// The switching core must not look at a byte of data, nor write any; it copies what is flooded, makes PFC and reads that.
+    pub is_guarded: bool,
+    /// By frame: it has no content yet.
+    is_blank: Vec<bool>,
 }
 
 impl Shared {
@@ -27,7 +32,19 @@ impl Shared {
         let mut free = vec![std::iter::from_fn(|| heap.alloc()).collect::<Vec<_>>()];
         free[0].reverse();
         free.resize_with(lines + 1, Vec::new);
-        Self { heap, free, turn_of: 0 }
+        Self { heap, free, turn_of: 0, is_guarded: false, is_blank: vec![true; frames] }
+    }
+
+    /// The bytes of a frame are about to be touched.
+    fn guard(&self, frame: &FrameId) {
+        if self.is_guarded && self.turn_of == 0 && !self.is_blank[frame.index()] {
+            let ethertype = &self.heap.bytes(frame, 14)[12..];
+            assert_eq!(
+                ethertype,
+                MAC_CONTROL.to_be_bytes(),
+                "the switching core touches a data frame's bytes"
+            );
+        }
     }
 
     /// Gives so many free frames of the switching core to loop `at`, as if its port had held them in its rings.
@@ -43,15 +60,20 @@ impl Memory for Shared {
         self.free[self.turn_of].pop()
     }
     fn free(&mut self, frame: FrameId) {
+        self.is_blank[frame.index()] = true;
         self.free[self.turn_of].push(frame);
     }
     fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.guard(frame);
         self.heap.bytes(frame, len)
     }
     fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.guard(frame);
+        self.is_blank[frame.index()] = false;
         self.heap.bytes_mut(frame, len)
     }
     fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        self.is_blank[to.index()] = false;
         self.heap.copy(from, to, len);
     }
     fn max_len(&self) -> usize {

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 pub mod lines;
+pub mod story;
 
 use std::io;
 use std::sync::Arc;

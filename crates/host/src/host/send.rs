@@ -65,7 +65,7 @@ impl<P: Port> Host<P> {
             pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
             let len = FRAME_BYTES as u16;
             self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
-            self.outgoing.push(Outgoing { frame, len });
+            self.outgoing.push(Outgoing::new(frame, len));
         }
     }
 
@@ -137,6 +137,6 @@ impl<P: Port> Host<P> {
             true
         });
         self.in_flight.add(&frame, load);
-        self.outgoing.push(Outgoing { frame, len: load.len });
+        self.outgoing.push(Outgoing::new(frame, load.len));
     }
 }

@@ -2,28 +2,24 @@
 //!
 //! Rule: before each frame the scheduler is asked, among the FIFOs that hold frames and are not blocked, as long as the bytes with the kernel
 //! are below their bound. Where its answer would be the same queue again ([`crate::schedule::Scheduler::allowance`]), it is not asked: frames of one
-//! queue are taken in runs. Where more is to be done for each of them (rates, marks, rewriting, flooded ones that wait as well), a run is one frame.
-//! Source: docs/law.md, "Scheduling" and "Frames with the kernel".
+//! queue are taken in runs. Where more is to be done for each of them (rates, WRED, flooded ones that wait as well), a run is one frame. Where the port
+//! rewrites, or frames wait that are marked or get another tag, what is to be done to its bytes goes with each frame that leaves.
+//! Source: docs/law.md, "Scheduling" and "Frames with the kernel"; docs/cores.md.
 
 use super::Egress;
+use crate::edit::{Edit, TagChange};
 use crate::fifo::Fifos;
-use crate::frame::Outgoing;
-use crate::memory::Memory;
-use crate::rewrite;
+use crate::frame::{FrameId, Outgoing};
+use crate::rewrite::rewrite;
 use crate::store::{Charge, Most, Run, Store};
 use crate::time::Instant;
+use crate::wred::Marking;
 
 impl Egress {
-    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`.
+    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True: some of them are to be edited.
     #[inline]
-    pub fn send<M: Memory>(
-        &mut self,
-        room: usize,
-        now: Instant,
-        store: &mut Store,
-        memory: &mut M,
-        out: &mut Vec<Outgoing>,
-    ) {
+    pub fn send(&mut self, room: usize, now: Instant, store: &mut Store, out: &mut Vec<Outgoing>) -> bool {
+        let before = out.len();
         let mut blocked = self.blocked(now);
         let is_shaped = self.is_shaped();
         let mut room = room as u32;
@@ -33,11 +29,11 @@ impl Egress {
             let ready = backlogged.without(blocked);
             let is_mixed = !ready.flooded().is_empty();
             let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
-            let run = if self.queues[q & 7].is_plain() && !self.rewrites && !flooded {
+            let run = if self.queues[q & 7].is_plain() && !flooded {
                 let most = if is_shaped || is_mixed { 1 } else { room };
                 self.take_run(q, most, in_flight_bytes, store, out)
             } else {
-                self.take_one((q, flooded), (store, memory, out), now)
+                self.take_one((q, flooded), (store, out), now)
             };
             room -= run.frames;
             in_flight_bytes += run.bytes;
@@ -51,6 +47,11 @@ impl Egress {
             }
         }
         self.note_sent(backlogged, in_flight_bytes);
+        let has_edits = self.rewrites || self.edits > 0;
+        if has_edits {
+            self.add_edits(&mut out[before..], store);
+        }
+        has_edits
     }
 
     /// The queue whose turn it is, and which of its FIFOs.
@@ -102,35 +103,53 @@ impl Egress {
         run
     }
 
-    /// Takes the first frame of a FIFO, marks it if it must be, and rewrites it.
+    /// Takes the first frame of a FIFO, which is marked if it must be.
     #[inline(always)] // once in `send`
-    fn take_one<M: Memory>(
+    fn take_one(
         &mut self,
         (q, flooded): (usize, bool),
-        (store, memory, out): (&mut Store, &mut M, &mut Vec<Outgoing>),
+        (store, out): (&mut Store, &mut Vec<Outgoing>),
         now: Instant,
     ) -> Run {
         let queue = &mut self.queues[q & 7];
         let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
         let Some((frame, charge)) = store.pop(fifo) else { return Run::default() };
         let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
-        if mark || self.rewrites {
-            self.change(mark, charge, memory.bytes_mut(&frame, charge.len.into()));
+        if mark {
+            self.mark(charge);
         }
-        let run = Run { frames: 1, bytes: charge.len.into(), cells: charge.cells() };
-        out.push(Outgoing { frame, len: charge.len });
-        run
+        out.push(Outgoing::new(frame, charge.len));
+        Run { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
     }
 
-    /// Marks a frame as having met congestion, and rewrites it, as far as it must be.
-    #[inline(never)]
-    fn change(&mut self, mark: bool, charge: &Charge, frame: &mut [u8]) {
-        if let (true, Some(field)) = (mark, charge.ds_field) {
-            self.queues[charge.queue()].mark(field, frame);
+    /// Says of frames that leave what is to be done to their bytes.
+    #[inline(never)] // few ports mark or rewrite
+    fn add_edits(&mut self, out: &mut [Outgoing], store: &mut Store) {
+        for Outgoing { frame, edit, .. } in out {
+            let charge = *store.charge(frame);
+            let (tag, is_marked) = self.take_edits(frame, &charge, store);
+            *edit = Edit {
+                tag,
+                pcp: matches!(tag, TagChange::Pushed(_)).then_some(charge.class.priority),
+                dscp: None,
+                sets_ce: is_marked,
+                ds_field: charge.ds_field.filter(|_| is_marked),
+            };
+            rewrite(&self.rewrite, &charge, edit);
         }
-        if self.rewrites {
-            rewrite::rewrite(&self.rewrite, charge.class.queue, charge.ds_field, frame);
-        }
+    }
+
+    /// What becomes of the tag of a frame that waits no more, and whether it is marked. It is no edit to come any longer.
+    #[inline]
+    pub(super) fn take_edits(
+        &mut self,
+        frame: &FrameId,
+        charge: &Charge,
+        store: &mut Store,
+    ) -> (TagChange, bool) {
+        let (tag, is_marked) = (store.take_tag(frame), charge.marking == Marking::Due);
+        self.edits -= u32::from(tag != TagChange::Stays) + u32::from(is_marked);
+        (tag, is_marked)
     }
 
     /// A frame of `len` bytes takes its part of the line, and of the rates of its queue and group.

@@ -165,8 +165,10 @@ impl Lab {
     /// What may leave `port` goes to the kernel, at most `room` frames.
     pub fn transmit(&mut self, port: usize, room: usize) {
         let mut out = Vec::new();
-        self.switch.transmit(port, room, self.now, &mut self.memory, &mut out);
+        let has_edits = self.switch.transmit(port, room, self.now, &mut self.memory, &mut out);
         for outgoing in &out {
+            assert!(has_edits || outgoing.edit.is_none(), "{outgoing:?}");
+            outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
             let bytes = self.memory.all(&outgoing.frame, usize::from(outgoing.len));
             let header = Header::parse(bytes).expect("a whole frame");
             if header.ethertype == MAC_CONTROL {
@@ -229,7 +231,7 @@ impl Lab {
 
     /// The first frame of `port` that is with the kernel.
     pub fn memory_of(&self, port: usize) -> &[u8] {
-        let Outgoing { frame, len } = &self.with_kernel[port][0];
+        let Outgoing { frame, len, .. } = &self.with_kernel[port][0];
         self.memory.all(frame, usize::from(*len))
     }
 

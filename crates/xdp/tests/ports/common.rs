@@ -211,7 +211,7 @@ pub fn frame_of(umem: &mut Umem, bytes: &[u8]) -> FrameId {
 pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     assert!(port.transmit_room() > 0);
     let frame = frame_of(umem, bytes);
-    port.transmit(&mut vec![Outgoing { frame, len: bytes.len() as u16 }]);
+    port.transmit(&mut vec![Outgoing::new(frame, bytes.len() as u16)]);
 }
 
 /// Kicks once and frees what has completed. Returns the frames that the kernel said it lost.

@@ -155,7 +155,7 @@ fn a_frame_leaves_as_it_came() {
                     });
                     let it = received.pop().unwrap();
                     assert!(umem.make_room(&it.frame, len + 4));
-                    let outgoing = Outgoing { frame: it.frame, len: it.len };
+                    let outgoing = Outgoing::new(it.frame, it.len);
                     port.transmit(&mut vec![outgoing]);
                     let mut arrived = None;
                     until("the frame arrives at the host", || {
@@ -191,7 +191,7 @@ fn rings_may_be_read_in_the_middle_of_a_frame() {
                 received.len() == sent.len()
             });
             let mut outgoing: Vec<Outgoing> =
-                received.into_iter().map(|it| Outgoing { frame: it.frame, len: it.len }).collect();
+                received.into_iter().map(|it| Outgoing::new(it.frame, it.len)).collect();
             let before = umem.check().unwrap();
             assert_eq!(before.user, sent.iter().map(|frame| frame.len().div_ceil(1792)).sum::<usize>());
             port.transmit(&mut outgoing);

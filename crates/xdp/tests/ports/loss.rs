@@ -17,7 +17,7 @@ fn forward(from: &mut XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     done.drain(..).for_each(|frame| umem.free(frame));
     from.receive(umem, now(), to.transmit_room().min(64), &mut received);
     let mut outgoing =
-        received.into_iter().map(|Received { frame, len }| Outgoing { frame, len }).collect::<Vec<_>>();
+        received.into_iter().map(|Received { frame, len }| Outgoing::new(frame, len)).collect::<Vec<_>>();
     to.transmit(&mut outgoing);
     to.kick();
 }

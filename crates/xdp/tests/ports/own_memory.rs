@@ -122,7 +122,8 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
                 until("200 frames arrive", || {
                     finish(&mut b, &mut umem);
                     a.receive(&mut umem, now(), b.transmit_room().min(64), &mut received);
-                    let outgoing = received.drain(..).map(|Received { frame, len }| Outgoing { frame, len });
+                    let outgoing =
+                        received.drain(..).map(|Received { frame, len }| Outgoing::new(frame, len));
                     b.transmit(&mut outgoing.collect());
                     while let Some(bytes) = to.receive() {
                         assert_eq!(

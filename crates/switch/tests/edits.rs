@@ -1,0 +1,125 @@
+//! What frames that wait will be marked and tagged with: decided when they come, done as they leave, whatever happens meanwhile.
+
+mod lab;
+
+use lab::{Lab, mac, settings};
+use switch::settings::{Curve, PortSettings, SwitchSettings, VlanList, VlanSettings, WredSettings};
+use switch::{Edit, Outgoing, TagChange};
+use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
+use wire::ip;
+
+const TAG: Tag = Tag { tpid: VLAN, pcp: 3, dei: false, vid: 10 };
+
+/// Three ports; frames come in tagged on port 0 and leave port 1 untagged and marked, port 2 named.
+fn edited() -> SwitchSettings {
+    let mut settings = settings(3, 0, 4_000, 0);
+    let curve = Curve { low_cells: 0, high_cells: 0, probability_percent: 100 };
+    let wred = WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() };
+    settings.ports[1].queues.iter_mut().for_each(|queue| queue.wred = Some(wred));
+    let trunk = VlanSettings::Trunk { pvid: None, allowed: VlanList::of([10..=10]) };
+    settings.ports[0].vlan = trunk.clone();
+    settings.ports[1].vlan = VlanSettings::Access { pvid: 10 };
+    settings.ports[2].vlan = trunk;
+    settings
+}
+
+/// The same ports, which leave frames alone.
+fn plain() -> SwitchSettings {
+    settings(3, 0, 4_000, 0)
+}
+
+/// A tagged ECT(0) packet to everybody.
+fn packet(number: u8) -> Vec<u8> {
+    let mut bytes = vec![number; 100];
+    let at = write_header(&mut bytes, wire::mac::MacAddr::BROADCAST, mac(0), Some(TAG), IPV4);
+    bytes[at..at + 2].copy_from_slice(&[0x45, 2]);
+    bytes
+}
+
+/// What leaves a port now: its tag, its ECN field, its last byte.
+fn left(lab: &mut Lab, port: usize) -> Vec<(Option<Tag>, Option<u8>, u8)> {
+    lab.transmit(port, usize::MAX);
+    let words = |outgoing: &Outgoing| {
+        let bytes = lab.memory.all(&outgoing.frame, outgoing.len.into());
+        let header = Header::parse(bytes).expect("a whole header");
+        (header.outer, ip::ecn(bytes, &header), bytes[bytes.len() - 1])
+    };
+    let left = lab.with_kernel[port].iter().map(words).collect();
+    lab.complete(port, usize::MAX);
+    left
+}
+
+/// Frames that wait when neither marks nor VLANs are wanted any more leave with those that they were given; later ones as they come. What is to be
+/// done goes with each frame, and once none is left that has any, nobody need look.
+#[test]
+fn frames_leave_as_was_decided_when_they_came() {
+    let mut lab = Lab::new(&edited());
+    (1..3).for_each(|port| lab.switch.hold(port, true));
+    (1..4).for_each(|number| lab.arrive_bytes(0, &packet(number)));
+    lab.switch.apply(&plain(), lab.now);
+    (4..6).for_each(|number| lab.arrive_bytes(0, &packet(number)));
+    assert_eq!(lab.snapshot().ports[1].queues.map(|queue| queue.marked.frames).iter().sum::<u64>(), 3);
+    (1..3).for_each(|port| lab.switch.hold(port, false));
+    let mut out = Vec::new();
+    assert!(lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut out));
+    for Outgoing { frame, len, edit } in out {
+        assert!(edit.sets_ce && edit.tag == TagChange::Popped && len == 96, "{edit:?}");
+        let untouched = Header::parse(lab.memory.all(&frame, 100)).expect("a whole header");
+        assert_eq!(untouched.outer, Some(TAG), "the switch itself writes nothing");
+        lab.switch.complete(1, frame, lab.now, &mut lab.memory);
+    }
+    assert_eq!(left(&mut lab, 1), [(None, Some(3), 3), (Some(TAG), Some(2), 4), (Some(TAG), Some(2), 5)]);
+    let expected: Vec<_> = (1..6).map(|number| (Some(TAG), Some(2), number)).collect();
+    assert_eq!(left(&mut lab, 2), expected);
+    lab.arrive_bytes(0, &packet(6));
+    assert!(!lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut Vec::new()), "no edits are left");
+}
+
+/// A frame that is dropped while it waits takes what it would have got with it: the next in its memory leaves as it came.
+#[test]
+fn what_is_dropped_leaves_no_edit_behind() {
+    let mut lab = Lab::new(&edited());
+    lab.switch.hold(1, true);
+    (1..9).for_each(|number| lab.arrive_bytes(0, &packet(number)));
+    lab.switch.port_down(1, lab.now, &mut lab.memory);
+    lab.switch.apply(&plain(), lab.now);
+    lab.switch.port_up(1, None, lab.now);
+    lab.switch.hold(1, false);
+    let _ = left(&mut lab, 2);
+    (1..17).for_each(|number| lab.arrive_bytes(0, &packet(number)));
+    let mut out = Vec::new();
+    assert!(!lab.switch.transmit(1, usize::MAX, lab.now, &mut lab.memory, &mut out));
+    assert!(out.len() == 16 && out.iter().all(|outgoing| outgoing.edit == Edit::NONE));
+}
+
+/// Marks that are decided as a frame leaves go with it at once.
+#[test]
+fn marks_at_dequeue_go_with_the_frame() {
+    let mut settings = plain();
+    let mark_at = switch::settings::MarkAt::Dequeue;
+    let of_port = |port: &mut PortSettings, wred| port.queues.iter_mut().for_each(|queue| queue.wred = wred);
+    of_port(
+        &mut settings.ports[1],
+        edited().ports[1].queues[0].wred.map(|wred| WredSettings { mark_at, ..wred }),
+    );
+    let mut lab = Lab::new(&settings);
+    for ecn in [1, 2, 3] {
+        let mut bytes = packet(9);
+        bytes[19] = ecn;
+        lab.arrive_bytes(0, &bytes);
+        assert_eq!(left(&mut lab, 1), [(Some(TAG), Some(3), 9)], "it came with {ecn}");
+    }
+    let marked: u64 = lab.snapshot().ports[1].queues.iter().map(|queue| queue.marked.frames).sum();
+    assert_eq!(marked, 2, "what came with the mark is not marked");
+}
+
+/// A packet whose IPv4 header is cut off cannot be marked, and is not counted as if it were.
+#[test]
+fn a_header_that_is_cut_off_is_not_marked() {
+    let mut lab = Lab::new(&edited());
+    for (len, marked) in [(37, 0), (38, 1)] {
+        lab.arrive_bytes(0, &packet(1)[..len]);
+        let seen: u64 = lab.snapshot().ports[1].queues.iter().map(|queue| queue.marked.frames).sum();
+        assert_eq!(seen, marked, "{len} bytes");
+    }
+}
