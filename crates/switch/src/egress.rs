@@ -204,11 +204,10 @@ impl Egress {
         }
     }
 
-    /// A frame that is to wait here leaves with another tag than it came with.
-    #[cold]
-    pub fn change_tag(&mut self, frame: &FrameId, tag: TagChange, store: &mut Store) {
+    /// Frame number `index`, which waits here, leaves with another tag than it came with.
+    pub fn change_tag(&mut self, index: usize, tag: TagChange, store: &mut Store) {
         self.edits += 1;
-        store.set_tag(frame, tag);
+        store.set_tag(index, tag);
     }
 
     /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.

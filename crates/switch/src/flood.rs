@@ -76,6 +76,10 @@ impl Switch {
             let frame = arrival.take_frame();
             return self.refuse((frame, &arrival.charge), out, DropReason::MtuExceeded, now, memory);
         };
-        self.forward_by_pools((arrival, tag), out, now, memory);
+        let number = arrival.frame.index();
+        let waits = self.forward_by_pools(arrival, out, now, memory);
+        if waits && tag != TagChange::Stays {
+            self.egress[out].change_tag(number, tag, &mut self.store);
+        }
     }
 }

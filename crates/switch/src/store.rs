@@ -181,17 +181,15 @@ impl Store {
 
     /// Makes room for what becomes of tags.
     pub fn make_room_for_tags(&mut self) {
-        let slots = self.slots.len().max(self.tags.len());
-        self.tags.resize(slots, TagChange::Stays);
+        self.tags.resize(self.slots.len(), TagChange::Stays);
     }
 
-    /// Remembers what becomes of the tag of a frame that is to wait.
-    pub fn set_tag(&mut self, frame: &FrameId, tag: TagChange) {
-        let number = slot_of(frame.index());
-        if number >= self.tags.len() {
-            self.tags.resize(self.slots.len().max(number + 1), TagChange::Stays);
+    /// Remembers what becomes of the tag of frame number `index`, which waits.
+    pub fn set_tag(&mut self, index: usize, tag: TagChange) {
+        if self.tags.len() < self.slots.len() {
+            self.make_room_for_tags(); // memory has grown
         }
-        self.tags[number] = tag;
+        self.tags[slot_of(index)] = tag;
     }
 
     /// What becomes of the tag of a frame that waits no more: it is not remembered any longer.

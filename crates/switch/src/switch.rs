@@ -15,7 +15,6 @@ use crate::arrival::{Arrival, Kind, Looker};
 use crate::bridge::Bridge;
 use crate::cells::CellSize;
 use crate::counters::{DropReason, RemovedPorts};
-use crate::edit::TagChange;
 use crate::egress::Egress;
 use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
@@ -170,7 +169,8 @@ impl Switch {
         let charge = &arrival.charge;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
         if !ingress.has_own(charge) || !egress.has_own(charge) {
-            return self.forward_by_pools((arrival, TagChange::Stays), out, now, memory);
+            self.forward_by_pools(arrival, out, now, memory);
+            return;
         }
         let must_examine = ingress.charge_own(charge);
         egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
@@ -180,15 +180,15 @@ impl Switch {
         }
     }
 
-    /// To one port, where its tag becomes this: admitted at both ends, judged by WRED, charged and queued; or refused.
+    /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused, and false.
     #[inline(never)]
     pub(crate) fn forward_by_pools<M: Memory>(
         &mut self,
-        (arrival, tag): (&mut Arrival, TagChange),
+        arrival: &mut Arrival,
         out: usize,
         now: Instant,
         memory: &mut M,
-    ) {
+    ) -> bool {
         let frame = arrival.take_frame();
         let charge = &mut arrival.charge;
         let (port, priority) = (charge.port(), charge.priority());
@@ -196,22 +196,26 @@ impl Switch {
         // Both ends decide before either is charged: what is refused leaves no trace in a watermark and triggers no PFC.
         let area = match admit(ingress, egress, charge, &self.pools) {
             Ok(area) => area,
-            Err(reason) => return self.refuse((frame, charge), out, reason, now, memory),
+            Err(reason) => {
+                self.refuse((frame, charge), out, reason, now, memory);
+                return false;
+            }
         };
         match egress.judge(charge, arrival.ecn, now) {
             Verdict::Pass => {}
             Verdict::Mark => egress.mark(charge),
-            Verdict::Drop => return self.refuse((frame, charge), out, DropReason::Wred, now, memory),
+            Verdict::Drop => {
+                self.refuse((frame, charge), out, DropReason::Wred, now, memory);
+                return false;
+            }
         }
         let must_examine = ingress.charge(charge, area, &mut self.pools);
-        if tag != TagChange::Stays {
-            egress.change_tag(&frame, tag, &mut self.store);
-        }
         egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
         self.add_data(out);
         if must_examine {
             self.examine(port, priority, now);
         }
+        true
     }
 
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data. True: some of them are to
