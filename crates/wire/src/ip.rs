@@ -41,7 +41,7 @@ impl Ecn {
 }
 
 /// Where the differentiated services field of a frame is: found once, it needs no second look at the headers before it. One byte, also
-/// where there may be none: where the packet begins, in bytes from the destination address, and [`V6`](Self::V6).
+/// where there may be none: where the packet begins, in bytes from the destination address, and the highest bit of an IPv6 packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DsField(NonZeroU8);
 
@@ -55,7 +55,6 @@ pub enum Version {
 }
 
 impl DsField {
-    /// The bit of an IPv6 packet.
     const V6: u8 = 0x80;
 
     /// The field of the packet in `frame`; `None` if it is neither IPv4 nor IPv6, or ends before the field's end.
