@@ -11,7 +11,7 @@
 //! had the core for as long, they want it, and for the next 200 ms it is as on a busy one; for twice as long each time that
 //! they want it again once it looks for long. Where nobody had it the machine itself stood still, and a weight changes nothing.
 //! One turn that began late says nothing either: a loop that sleeps lets the kernel put others on its core, whom it then meets there.
-//! (The guard has each core for some microseconds of each millisecond.)
+//! (The guard has a core for some microseconds of each millisecond, or of each two.)
 //! Source: docs/performance.md, "Latency"; sched(7).
 
 use switch::{Instant, Nanos};
