@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
 # The forwarding rate of 64-byte frames (60 without FCS) with one loop and with two: two senders and two receivers, each pair a
 # generator and sink of its own that runs wherever the kernel lets it, on a daemon with cores = [0] and with cores = [0, 1] in turn.
+# No more than WINDOW frames of a pair are on their way at any time, so generators send what loops take, and leave them the rest of the
+# cores; with 0 they send without end.
 # Prints Mpps of each pair of runs, their ratio, and the medians of all three. Last comes, for either, what CPU time went into, by
 # `perf record` if there is one.
 #
-#   cargo build --release --bins --examples && sudo xtask/cores.sh [PAIRS] [SECONDS] [PLACES]
+#   cargo build --release --bins --examples && sudo xtask/cores.sh [PAIRS] [SECONDS] [PLACES] [WINDOW]
 #
 # PLACES says what two loops serve: "along" (default), either has the way of one pair, in and out; "across", frames come in on one
 # and leave by the other.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pairs=${1:-5} seconds=${2:-5} places=${3:-along}
+pairs=${1:-5} seconds=${2:-5} places=${3:-along} window=${4:-1024}
 bin=${BIN:-target/release}
 ends="in1 out1 in2 out2"
 . xtask/lab.sh
@@ -38,7 +40,7 @@ rate() {
     until_attached 4
     for pair in 1 2; do
         ip netns exec "$id-out" "$bin/examples/blast" --interface "h-in$pair" --sink "h-out$pair" --to $pair \
-            --seconds "$seconds" >"$work/blast$pair" 2>&1 &
+            --seconds "$seconds" $([ "$window" = 0 ] || echo --window "$window") >"$work/blast$pair" 2>&1 &
         beside="$beside $!"
     done
     [ -z "${profile:-}" ] || perf record -q -a -g -e cpu-clock -F 499 -o "$profile" sleep $((seconds - 1)) >/dev/null 2>&1 || true

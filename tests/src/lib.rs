@@ -88,8 +88,10 @@ pub fn flow(to: &str, priority: u8, rate: &str) -> String {
 /// What a run left: the switch at rest, what was seen while all senders sent, and every host's last report.
 #[derive(Debug)]
 pub struct Run {
-    /// The switch after the last frame has left it.
+    /// The switch after the last frame has left it, and all hosts have ended.
     pub snapshot: Snapshot,
+    /// The switch before the first host was stopped.
+    pub before_stop: Snapshot,
     /// Moments while all senders sent, about ten a second: from when they did until shortly before the first one was done.
     pub sending: Vec<Snapshot>,
     /// By port.
@@ -117,21 +119,28 @@ pub fn run(
         }
         sleep(Duration::from_millis(100));
     }
+    let run = stop_hosts(daemons, senders, receivers)?;
+    ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
+    Ok(Run { sending, ..run })
+}
+
+/// The end of a run whose senders are done: waits until the switch is at rest, and stops the hosts.
+pub fn stop_hosts(daemons: &[&Daemon], senders: Vec<Host>, receivers: Vec<Host>) -> Result<Run> {
+    let watched = daemons.first().context("a run needs a daemon")?;
     // From the hosts on: once the first switch is at rest, nothing more comes to the next.
-    for daemon in daemons {
-        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-    }
+    let at_rest = || {
+        daemons
+            .iter()
+            .try_for_each(|daemon| daemon.until("the switch is at rest", |now| idle(now).then_some(())))
+    };
+    at_rest()?;
+    let before_stop = watched.snapshot()?;
     // Receivers announce themselves as long as they run: the senders must be there to hear it.
     let mut reports = Host::stop_all(receivers)?;
-    for daemon in daemons {
-        daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-    }
+    at_rest()?;
     reports.extend(Host::stop_all(senders)?);
-    ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
-    for daemon in daemons {
-        daemon.kernel_agrees()?;
-    }
-    Ok(Run { snapshot: watched.snapshot()?, sending, reports })
+    daemons.iter().try_for_each(|daemon| daemon.kernel_agrees())?;
+    Ok(Run { snapshot: watched.snapshot()?, before_stop, sending: Vec::new(), reports })
 }
 
 /// Does a run, and does it again, at most twice, if the machine disturbed it.
@@ -161,6 +170,11 @@ fn received(snapshot: &Snapshot) -> u64 {
 }
 
 impl Run {
+    /// Checks that the switch accounts for every frame and every cell, alone and with all hosts ([`testbed::conservation_since`]).
+    pub fn conserves(&self) -> Result<()> {
+        testbed::conservation_since(&self.before_stop, &self.snapshot, &self.hosts())
+    }
+
     /// Ports and reports as [`testbed::conservation`] wants them.
     pub fn hosts(&self) -> Vec<(&str, &Report)> {
         self.reports.iter().map(|(port, report)| (port.as_str(), report)).collect()

@@ -5,10 +5,10 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Host, conservation, drops, eventually, idle, port};
+use testbed::{Bed, Host, drops, eventually, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Capture, Run, flow, group_config, loop_thread, port_config, run, slow_port_config,
-    sluice, stop_thread, switch_config,
+    AMPLE_HEADROOM_CELLS, Capture, flow, group_config, loop_thread, port_config, run, slow_port_config,
+    sluice, stop_hosts, stop_thread, switch_config,
 };
 
 /// For 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
@@ -45,13 +45,9 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     for sender in &mut sending {
         eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
     }
-    daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-    let mut reports = Host::stop_all(vec![receiving])?;
-    daemon.until("the switch is at rest", |now| idle(now).then_some(()))?;
-    reports.extend(Host::stop_all(sending)?);
-    let run = Run { snapshot: daemon.snapshot()?, sending: Vec::new(), reports };
+    let run = stop_hosts(&[&daemon], sending, vec![receiving])?;
     run.switch_lost_nothing(3)?;
-    conservation(&run.snapshot, &run.hosts())?;
+    run.conserves()?;
     ensure!(run.snapshot.loop_worst_stall_ns >= 2_000_000_000, "{}", run.snapshot.loop_worst_stall_ns);
     let told = capture.read("macc.opcode == 0x0101", &["frame.time_epoch"])?;
     let times: Vec<f64> = told.iter().filter_map(|row| row.first()?.parse().ok()).collect();

@@ -228,7 +228,7 @@ impl<P: Port> Core<P> {
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
         let is_needed = of_switch.iter().any(Port::must_kick) || self.turn.holds_back();
-        if !self.rest.may_sleep(now) || is_needed {
+        if !self.rest.note_idle(now) || is_needed {
             return None;
         }
         if let Some(recorder) = self.turn.recorder() {

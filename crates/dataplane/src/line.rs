@@ -272,12 +272,12 @@ impl<P: Port> Line<P> {
     }
 
     /// Nothing moved lately, and the kernel has no frames of ours.
-    fn may_sleep(&self, now: Instant) -> bool {
+    fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &LinePort<P>| {
             let is_closing = port.closing.is_some();
             port.outgoing.is_empty() && port.completed.is_empty() && !is_closing && !port.port.must_kick()
         };
-        self.rest.may_sleep(now) && self.ports.iter().all(is_done)
+        self.rest.note_idle(now) && self.ports.iter().all(is_done)
     }
 
     fn has_work(&self) -> bool {

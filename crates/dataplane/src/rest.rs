@@ -2,6 +2,8 @@
 //!
 //! Rule: it goes on looking for 20 µs after something moved last, and has the highest weight on its core: on a busy one a sleeper
 //! is woken at once, where one that looks on must wait for its share, and a loop with much to do is not held up by others.
+//! If most pauses lately were longer than that, it does not look on at all: it would find nothing, and whoever shares its core
+//! may be the one that is about to send something.
 //!
 //! If the core is its own, it does little but look, and what moves is 10 to 100 µs apart, it looks for 1 ms instead: being woken
 //! would delay each frame by some 30 µs, where a sleeping core is one that the host of a virtual machine must wake. Then it has an
@@ -24,8 +26,8 @@ const LONG_LOOK_NS: Nanos = 1_000_000;
 const BUSY_NS: Nanos = 10_000;
 /// … and at the most.
 const RARE_NS: Nanos = 100_000;
-/// It does little but look where it takes so many turns for one that moves something: turns full of frames are far apart, too.
-const LOOKS: u64 = 4;
+/// It does little but look where pauses are at least such a part of the time: turns full of frames are far apart, too.
+const PAUSED_PART: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;
 /// A turn that begins later after the last one was held up.
@@ -50,14 +52,18 @@ pub struct Rest {
     window_began: Instant,
     /// Others wanted the core, the last time.
     held_up_at: Instant,
-    /// Turns since the period began, but those after a sleep.
-    turns: u64,
-    /// Turns that moved something since then.
+    /// Turns that moved something since the period began.
     moves: u64,
     period_began: Instant,
+    /// Nothing has moved since the turn that began then.
+    idle_since: Option<Instant>,
+    /// For how long nothing has moved since the period began, in pauses that are over …
+    paused_ns: Nanos,
+    /// … of which so many were no longer than [`LOOK_NS`], and so many were.
+    short_pauses: u64,
+    long_pauses: u64,
+    looks: bool,
     looks_long: bool,
-    /// It has looked for long since then.
-    long_since: Instant,
     /// A loop that was not held up for so long is taken to be alone.
     alone_ns: Nanos,
 }
@@ -71,11 +77,14 @@ impl Rest {
             taken_ns: 0,
             window_began: now,
             held_up_at: now,
-            turns: 0,
             moves: 0,
             period_began: now,
+            idle_since: None,
+            paused_ns: 0,
+            short_pauses: 0,
+            long_pauses: 0,
+            looks: true,
             looks_long: false,
-            long_since: now,
             alone_ns: ALONE_NS,
         }
     }
@@ -83,7 +92,6 @@ impl Rest {
     /// So much time lay between this turn and the last, awake.
     #[inline]
     pub fn note_turn(&mut self, nanos: Nanos) {
-        self.turns += 1;
         if nanos > LATE_NS {
             self.late_ns += nanos;
         }
@@ -110,23 +118,25 @@ impl Rest {
 
     /// Others want the core.
     fn note_others(&mut self, now: Instant) {
-        if self.looks_long {
-            let was_right = now.since(self.long_since) > self.alone_ns;
+        let left_alone_ns = now.since(self.held_up_at);
+        if left_alone_ns > self.alone_ns {
+            let was_right = left_alone_ns > 2 * self.alone_ns;
             self.alone_ns = if was_right { ALONE_NS } else { (2 * self.alone_ns).min(MAX_ALONE_NS) };
         }
         (self.held_up_at, self.looks_long) = (now, false);
     }
 
     fn end_period(&mut self, now: Instant) {
-        let apart = now.since(self.period_began) / self.moves.max(1);
+        let period_ns = now.since(self.period_began);
+        let apart = period_ns / self.moves.max(1);
         let is_alone = now.since(self.held_up_at) > self.alone_ns;
-        let looked_long = self.looks_long;
-        let looks = self.turns >= LOOKS * self.moves;
-        self.looks_long = is_alone && looks && (BUSY_NS..RARE_NS).contains(&apart);
-        if self.looks_long && !looked_long {
-            self.long_since = now;
+        let pauses = PAUSED_PART * self.paused_ns >= period_ns;
+        self.looks_long = is_alone && pauses && (BUSY_NS..RARE_NS).contains(&apart);
+        if self.short_pauses != self.long_pauses {
+            self.looks = self.short_pauses > self.long_pauses;
         }
-        (self.period_began, self.turns, self.moves) = (now, 0, 0);
+        (self.period_began, self.moves, self.paused_ns) = (now, 0, 0);
+        (self.short_pauses, self.long_pauses) = (0, 0);
     }
 
     /// This turn moved something.
@@ -134,18 +144,29 @@ impl Rest {
     pub fn note_move(&mut self, now: Instant) {
         self.moved_at = now;
         self.moves += 1;
+        if let Some(since) = self.idle_since.take() {
+            let nanos = now.since(since);
+            self.paused_ns += nanos;
+            *(if nanos > LOOK_NS { &mut self.long_pauses } else { &mut self.short_pauses }) += 1;
+        }
     }
 
-    /// It looks for long, and needs no more weight than others.
+    /// It looks for long, and has no more weight than others.
     #[inline]
     pub fn looks_long(&self) -> bool {
         self.looks_long
     }
 
-    /// Nothing has moved for long enough.
+    /// This turn moved nothing. True: nor has any for long enough.
     #[inline]
-    pub fn may_sleep(&self, now: Instant) -> bool {
-        now.since(self.moved_at) >= if self.looks_long { LONG_LOOK_NS } else { LOOK_NS }
+    pub fn note_idle(&mut self, now: Instant) -> bool {
+        self.idle_since.get_or_insert(now);
+        let look_ns = match (self.looks_long, self.looks) {
+            (true, _) => LONG_LOOK_NS,
+            (_, true) => LOOK_NS,
+            _ => 0,
+        };
+        now.since(self.moved_at) >= look_ns
     }
 }
 
@@ -169,9 +190,8 @@ mod tests {
         while *now < until {
             *now = *now + apart;
             rest.note_move(*now);
-            for _ in 0..LOOKS {
-                turn(rest, *now, apart.min(LATE_NS)); // of longer ones it slept
-            }
+            rest.note_idle(*now);
+            turn(rest, *now, apart.min(LATE_NS)); // of longer ones it slept
         }
     }
 
@@ -198,8 +218,8 @@ mod tests {
     }
 
     /// How long it looks on when nothing moves any more.
-    fn look_ns(rest: &Rest, now: Instant) -> Nanos {
-        (0..).map(|step| step * 1_000).find(|&nanos| rest.may_sleep(now + nanos)).expect("it sleeps at last")
+    fn look_ns(rest: &mut Rest, now: Instant) -> Nanos {
+        (0..).map(|step| step * 1_000).find(|&nanos| rest.note_idle(now + nanos)).expect("it sleeps at last")
     }
 
     #[test]
@@ -210,19 +230,34 @@ mod tests {
             (10_100, LONG_LOOK_NS),
             (12_800, LONG_LOOK_NS), // 39,000 frames a second, each of which moves when it comes and when it has left
             (99_000, LONG_LOOK_NS),
-            (110_000, LOOK_NS),
-            (10_000_000, LOOK_NS),
+            (110_000, 0),
+            (10_000_000, 0),
         ] {
             let mut now = Instant(7);
             let mut rest = Rest::new(now);
             move_on(&mut rest, &mut now, Instant(ALONE_NS / 2), apart);
-            assert_eq!(look_ns(&rest, now), LOOK_NS, "every {apart} ns: it does not know yet");
+            let before = if apart <= LOOK_NS { LOOK_NS } else { 0 };
+            assert_eq!(look_ns(&mut rest, now), before, "every {apart} ns: it does not know yet");
             move_on(&mut rest, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
             assert_eq!(
-                (look_ns(&rest, now), rest.looks_long()),
+                (look_ns(&mut rest, now), rest.looks_long()),
                 (looks, looks == LONG_LOOK_NS),
                 "every {apart} ns"
             );
+        }
+    }
+
+    /// Pauses of both kinds by turns: it does as most of them were.
+    #[test]
+    fn a_loop_does_not_look_where_it_would_find_nothing() {
+        for (short, long, looks) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
+            let mut now = Instant(0);
+            let mut rest = Rest::new(now);
+            for (pauses, apart) in [(short, LOOK_NS), (long, LOOK_NS + 1)].repeat(1000) {
+                let until = now + pauses * apart;
+                move_on(&mut rest, &mut now, until, apart);
+            }
+            assert_eq!(look_ns(&mut rest, now) > 0, looks, "{short} short ones for {long} long ones");
         }
     }
 
@@ -240,7 +275,7 @@ mod tests {
             hold_up(&mut rest, &mut now, late_ns, taken_ns);
             assert_eq!(rest.looks_long(), looks_long, "{late_ns} ns late, {taken_ns} ns taken");
         }
-        assert_eq!(look_ns(&rest, now), LOOK_NS);
+        assert_eq!(look_ns(&mut rest, now), LOOK_NS);
         let held_up_at = now;
         move_on(&mut rest, &mut now, held_up_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
         assert!(!rest.looks_long());

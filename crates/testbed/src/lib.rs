@@ -27,7 +27,10 @@ mod text;
 mod wait;
 
 pub use bed::{Bed, Station};
-pub use check::{ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, port};
+pub use check::{
+    ANNOUNCEMENT_QUEUE, Port, conservation, conservation_since, drops, idle, line_bytes, lost_by_kernels,
+    port,
+};
 pub use control::v1::Snapshot;
 pub use daemon::{Daemon, binary};
 pub use host::Host;

@@ -1,9 +1,13 @@
 //! A generator, and a sink: frames as fast as one core can send them, for measuring a forwarder in between.
 //!
-//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] [--to N] …`
+//! `blast [--interface A] [--sink B] [--seconds 10] [--core N] [--bytes 60] [--batch 64] [--budget 256] [--to N] [--window N] …`
 //!
 //! Sends from A and counts what arrives at B; either alone does, too. 60 bytes are a minimum-size frame without FCS. Frames go to a group
 //! address, or with `--to N` from the station 02:00:00:00:00:N to 02:00:00:00:01:N, as where several blasts share a switch.
+//!
+//! Without end it takes all of a core, and what it sends beyond what the forwarder takes costs that core as much as what arrives. With
+//! `--window N` no more than N frames are on their way to the sink at any time, and it sleeps while so many are: the rate is then that
+//! of the forwarder, and cores that it shares with blasts are not spent on frames that nobody takes.
 
 use std::time::{Duration, Instant};
 
@@ -13,6 +17,11 @@ use xdp::{Umem, XdpPort};
 
 mod arguments;
 use arguments::Arguments;
+
+/// How long it sleeps while a window is full: a forwarder has some hundred frames to do meanwhile.
+const REST: Duration = Duration::from_micros(200);
+/// Frames of a window that have not arrived by now are lost.
+const GONE: Duration = Duration::from_millis(20);
 
 /// To a group address that no bridge keeps to itself, of an ethertype for experiments.
 const HEADER: [u8; 14] = [3, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5];
@@ -38,17 +47,25 @@ fn main() {
     }
     let mut idle = if source.is_some() { frames(&mut umem, 2048, (header, len)) } else { Vec::new() };
     let (mut sent, mut lost, mut arrived) = (0u64, 0u64, 0u64);
+    let mut window = arguments.number("--window").map(Window::new);
     let start = Instant::now();
     let seconds = arguments.number("--seconds").unwrap_or(10);
     while start.elapsed() < Duration::from_secs(seconds) {
         if let Some(source) = &mut source {
-            let (taken, refused) = send(source, &mut idle, batch, len);
+            let batch = window.as_ref().map_or(batch, |window| batch.min(window.room()));
+            let (given, taken, refused) = send(source, &mut idle, batch, len);
             sent += taken;
             lost += refused;
+            window.iter_mut().for_each(|window| window.note_sent(given));
         }
         if let Some(sink) = &mut sink {
             let now = switch::Instant(start.elapsed().as_nanos() as u64);
-            arrived += count(sink, &mut umem, now);
+            let frames = count(sink, &mut umem, now);
+            arrived += frames;
+            window.iter_mut().for_each(|window| window.note_arrived(frames));
+        }
+        if window.as_ref().is_some_and(|window| window.room() == 0) {
+            std::thread::sleep(REST);
         }
     }
     let rate = |frames: u64| frames as f64 / start.elapsed().as_secs_f64() / 1e6;
@@ -73,8 +90,38 @@ fn frames(umem: &mut Umem, count: usize, (header, len): ([u8; 14], u16)) -> Vec<
     (0..count).map(|_| fill(umem)).collect()
 }
 
-/// Sends up to `batch` frames. Returns how many completed, and how many of them were lost.
-fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64) {
+/// What may be on its way to the sink.
+struct Window {
+    frames: u64,
+    on_way: u64,
+    moved: Instant,
+}
+
+impl Window {
+    fn new(frames: u64) -> Self {
+        Self { frames, on_way: 0, moved: Instant::now() }
+    }
+
+    fn room(&self) -> usize {
+        self.frames.saturating_sub(self.on_way) as usize
+    }
+
+    fn note_sent(&mut self, frames: u64) {
+        self.on_way += frames;
+    }
+
+    fn note_arrived(&mut self, frames: u64) {
+        if frames > 0 {
+            self.on_way = self.on_way.saturating_sub(frames);
+            self.moved = Instant::now();
+        } else if self.room() == 0 && self.moved.elapsed() > GONE {
+            self.on_way = 0;
+        }
+    }
+}
+
+/// Sends up to `batch` frames. Returns how many it gave to the kernel, how many completed, and how many of them were lost.
+fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> (u64, u64, u64) {
     let before = idle.len();
     port.complete(idle);
     let completed = (idle.len() - before) as u64;
@@ -82,7 +129,7 @@ fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> 
     let rest = idle.len() - count;
     let mut outgoing = idle.drain(rest..).map(|frame| Outgoing::new(frame, len)).collect();
     port.transmit(&mut outgoing);
-    (completed, port.kick().into())
+    (count as u64, completed, port.kick().into())
 }
 
 fn count(port: &mut XdpPort, umem: &mut Umem, now: switch::Instant) -> u64 {
