@@ -101,7 +101,7 @@ pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()
 }
 
 /// The same of hosts that were stopped one after the other, all of them after `before`. A loop that stood still meanwhile may have had its
-/// guard pause ports whose host had ended: so a host has all PFC frames that were sent before, and no more than were sent in all.
+/// guard pause ports whose host had ended: so a host has heard all PFC frames that were sent before, and no more than were sent in all.
 pub fn conservation_since(before: &Snapshot, snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()> {
     let mut ledger = Ledger::default();
     whole_switch(&mut ledger, snapshot);
@@ -184,7 +184,7 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
 pub const ANNOUNCEMENT_QUEUE: usize = 7;
 
 /// PFC and PAUSE frames that a port sent.
-fn pauses_sent(port: &Port) -> u64 {
+pub fn pauses_sent(port: &Port) -> u64 {
     port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames) + port.pause_sent_frames
 }
 
