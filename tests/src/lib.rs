@@ -20,8 +20,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use host::report::{FlowReceived, Pause, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, eventually, idle, line_bytes,
-    pauses_sent, port,
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, port,
 };
 
 pub use capture::Capture;
@@ -136,13 +135,9 @@ pub fn stop_hosts(daemons: &[&Daemon], senders: Vec<Host>, receivers: Vec<Host>)
     };
     at_rest()?;
     let before_stop = watched.snapshot()?;
-    // What was sent may still wait for a host's kernel, or its core.
     for host in receivers.iter().chain(&senders) {
         let Ok(port) = port(&before_stop, &host.port) else { continue }; // it is another switch's
-        let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
-        eventually(&format!("{} has heard all that it was told", host.port), || {
-            Ok(host.report().is_some_and(|report| heard(report) >= pauses_sent(port)).then_some(()))
-        })?;
+        host.until_told(port)?;
     }
     // Receivers announce themselves as long as they run: the senders must be there to hear it.
     let mut reports = Host::stop_all(receivers)?;

@@ -62,6 +62,7 @@ pub struct Rest {
     /// … of which so many were no longer than [`LOOK_NS`], and so many were.
     short_pauses: u64,
     long_pauses: u64,
+    /// It looks on at all.
     looks: bool,
     looks_long: bool,
     /// A loop that was not held up for so long is taken to be alone.

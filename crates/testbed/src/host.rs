@@ -9,8 +9,10 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::bed::Station;
+use crate::check::{Port, pauses_sent};
 use crate::daemon::binary;
 use crate::process::Process;
+use crate::wait::eventually;
 
 /// Longer than any test: a sender that has sent everything waits for so long.
 const LINGER: &str = "600s";
@@ -91,6 +93,15 @@ impl Host {
         Ok(match self.latest(2).as_slice() {
             [last, before] => last.elapsed_ns > 0 && before.elapsed_ns == last.elapsed_ns,
             _ => false,
+        })
+    }
+
+    /// Waits until it has heard all PFC and PAUSE frames that its port, as it was then, had sent: they may still wait for its kernel, or
+    /// for its core. What its kernel lost may have been some of them.
+    pub fn until_told(&self, port: &Port) -> Result<()> {
+        let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
+        eventually(&format!("{} has heard all that it was told", self.port), || {
+            Ok(self.report().is_some_and(|report| heard(report) >= pauses_sent(port)).then_some(()))
         })
     }
 

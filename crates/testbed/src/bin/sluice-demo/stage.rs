@@ -218,6 +218,9 @@ impl Stage {
         };
         let at_rest = |s: &Snapshot| idle(s).then(|| s.clone());
         let before_stop = self.daemon.until("the switch has sent all it held", at_rest)?;
+        for host in self.senders.iter().chain([&self.receiver]) {
+            host.until_told(port(&before_stop, &host.port)?)?;
+        }
         // The receiver announces itself as long as it runs: the senders must be there to hear it.
         let received = self.receiver.stop()?;
         let snapshot = self.daemon.until("the switch has sent all it held", at_rest)?;
