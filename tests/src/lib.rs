@@ -20,7 +20,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use host::report::{FlowReceived, Pause, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, port,
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, pauses_sent,
+    port,
 };
 
 pub use capture::Capture;
@@ -119,13 +120,19 @@ pub fn run(
         }
         sleep(Duration::from_millis(100));
     }
-    let run = stop_hosts(daemons, senders, receivers)?;
+    let run = stop_hosts(daemons, &before, senders, receivers)?;
     ensure!(!sending.is_empty(), "there was no moment in which all senders sent");
     Ok(Run { sending, ..run })
 }
 
-/// The end of a run whose senders are done: waits until the switch is at rest, and stops the hosts.
-pub fn stop_hosts(daemons: &[&Daemon], senders: Vec<Host>, receivers: Vec<Host>) -> Result<Run> {
+/// The end of a run whose senders are done: waits until the switch is at rest, and the hosts have heard what they were told since `before`,
+/// when all of them were there, and stops them.
+pub fn stop_hosts(
+    daemons: &[&Daemon],
+    before: &Snapshot,
+    senders: Vec<Host>,
+    receivers: Vec<Host>,
+) -> Result<Run> {
     let watched = daemons.first().context("a run needs a daemon")?;
     // From the hosts on: once the first switch is at rest, nothing more comes to the next.
     let at_rest = || {
@@ -136,8 +143,11 @@ pub fn stop_hosts(daemons: &[&Daemon], senders: Vec<Host>, receivers: Vec<Host>)
     at_rest()?;
     let before_stop = watched.snapshot()?;
     for host in receivers.iter().chain(&senders) {
-        let Ok(port) = port(&before_stop, &host.port) else { continue }; // it is another switch's
-        host.until_told(port)?;
+        let sent = |at: &Snapshot| port(at, &host.port).map(pauses_sent);
+        // A host at another switch is in neither.
+        if let (Ok(before), Ok(by_now)) = (sent(before), sent(&before_stop)) {
+            host.until_told(by_now - before)?;
+        }
     }
     // Receivers announce themselves as long as they run: the senders must be there to hear it.
     let mut reports = Host::stop_all(receivers)?;

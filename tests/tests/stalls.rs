@@ -32,6 +32,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
     let capture = Capture::start_on(&bed, &switch, "sender1", "ether proto 0x8808")?;
 
+    let before = daemon.snapshot()?;
     sending.iter_mut().try_for_each(Host::go)?;
     let mut stops = Vec::new();
     for stop in [50, 500, 2000].map(Duration::from_millis) {
@@ -45,7 +46,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     for sender in &mut sending {
         eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
     }
-    let run = stop_hosts(&[&daemon], sending, vec![receiving])?;
+    let run = stop_hosts(&[&daemon], &before, sending, vec![receiving])?;
     run.switch_lost_nothing(3)?;
     run.conserves()?;
     ensure!(run.snapshot.loop_worst_stall_ns >= 2_000_000_000, "{}", run.snapshot.loop_worst_stall_ns);

@@ -184,7 +184,7 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
 pub const ANNOUNCEMENT_QUEUE: usize = 7;
 
 /// PFC and PAUSE frames that a port sent.
-pub(crate) fn pauses_sent(port: &Port) -> u64 {
+pub fn pauses_sent(port: &Port) -> u64 {
     port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames) + port.pause_sent_frames
 }
 

@@ -9,7 +9,6 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::bed::Station;
-use crate::check::{Port, pauses_sent};
 use crate::daemon::binary;
 use crate::process::Process;
 use crate::wait::eventually;
@@ -96,12 +95,12 @@ impl Host {
         })
     }
 
-    /// Waits until it has heard all PFC and PAUSE frames that its port, as it was then, had sent: they may still wait for its kernel, or
-    /// for its core. What its kernel lost may have been some of them.
-    pub fn until_told(&self, port: &Port) -> Result<()> {
+    /// Waits until it has heard so many PFC and PAUSE frames: what was sent to it may still wait for its kernel, or for its core. What its
+    /// kernel lost may have been some of them.
+    pub fn until_told(&self, frames: u64) -> Result<()> {
         let heard = |report: Report| report.pfc_received + report.pause_received + report.kernel_lost;
-        eventually(&format!("{} has heard all that it was told", self.port), || {
-            Ok(self.report().is_some_and(|report| heard(report) >= pauses_sent(port)).then_some(()))
+        eventually(&format!("{} has heard {frames} PFC and PAUSE frames", self.port), || {
+            Ok(self.report().is_some_and(|report| heard(report) >= frames).then_some(()))
         })
     }
 

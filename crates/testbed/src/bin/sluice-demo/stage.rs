@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
 use testbed::{
     ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation_since, idle, line_bytes,
-    lost_by_kernels, port,
+    lost_by_kernels, pauses_sent, port,
 };
 
 use crate::collector::{self, Collector};
@@ -219,7 +219,7 @@ impl Stage {
         let at_rest = |s: &Snapshot| idle(s).then(|| s.clone());
         let before_stop = self.daemon.until("the switch has sent all it held", at_rest)?;
         for host in self.senders.iter().chain([&self.receiver]) {
-            host.until_told(port(&before_stop, &host.port)?)?;
+            host.until_told(pauses_sent(port(&before_stop, &host.port)?))?;
         }
         // The receiver announces itself as long as it runs: the senders must be there to hear it.
         let received = self.receiver.stop()?;
