@@ -59,7 +59,7 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
     let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
-    run.conserves()?;
+    conservation(&run.snapshot, &run.hosts())?;
     Ok((run, daemon.stop()?))
 }
 

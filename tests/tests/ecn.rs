@@ -232,7 +232,7 @@ fn incast(ecn: bool) -> Result<Incast> {
     let receiving = bed.host(&receiver, &[], &arguments)?;
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
-    run.conserves()?;
+    conservation(&run.snapshot, &run.hosts())?;
     daemon.stop()?;
 
     let (mut xoff_episodes, mut xoff_frames) = (0, 0);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, Snapshot, Station, conservation, conservation_since, drops, eventually, port};
+use testbed::{Bed, Snapshot, Station, conservation, drops, eventually, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, mbps, pause, port_config, run,
     slow_port_config, switch_config, undisturbed,
@@ -46,7 +46,7 @@ fn incast_once(how: &Incast) -> Result<(Run, String)> {
     daemon.until("the switch knows every host", |now| (now.bridge_entries == 3).then_some(()))?;
 
     let run = run(&[&daemon], sending, vec![receiving], TEN_SECONDS)?;
-    run.conserves()?;
+    conservation(&run.snapshot, &run.hosts())?;
     let log = daemon.stop()?;
     Ok((run, log))
 }
@@ -176,7 +176,7 @@ fn series() -> Result<(Run, Snapshot)> {
 
     let (at_second, at_first) =
         run.hosts().into_iter().partition::<Vec<_>, _>(|(port, _)| *port == "receiver");
-    conservation_since(&run.before_stop, &run.snapshot, &at_first)?;
+    conservation(&run.snapshot, &at_first)?;
     conservation(&after, &at_second)?;
     first.stop()?;
     second.stop()?;
@@ -255,7 +255,7 @@ impl Crossing<'_> {
             .collect::<Result<_>>()?;
         daemon.until("the switch knows every host", |now| (now.bridge_entries == known).then_some(()))?;
         let run = run(&[&daemon], sending, receiving, Duration::from_secs(5))?;
-        run.conserves()?;
+        conservation(&run.snapshot, &run.hosts())?;
         daemon.stop()?;
         Ok(run)
     }

@@ -43,7 +43,7 @@ fn incast() -> Result<Run> {
         let sending = senders.iter().map(start).collect::<Result<_>>()?;
         let receiving = bed.host(&receiver, &[], &["--speed", "500M", "--no-drop", "3"])?;
         let run = run(&[&daemon], sending, vec![receiving], LASTS)?;
-        run.conserves()?;
+        conservation(&run.snapshot, &run.hosts())?;
         daemon.stop()?;
         Ok((run, ()))
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, port};
+use testbed::{Bed, conservation, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, port_config, run, slow_port_config, switch_config, undisturbed};
 
 const THREE_SECONDS: Duration = Duration::from_secs(3);
@@ -35,7 +35,7 @@ fn a_link_that_is_paused_loses_nothing() -> Result<()> {
         let receiving = bed.host(&receiver, &[], &["--speed", "200M"])?;
         daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
         let run = run(&[&daemon], sending, vec![receiving], THREE_SECONDS)?;
-        run.conserves()?;
+        conservation(&run.snapshot, &run.hosts())?;
         daemon.stop()?;
         Ok((run, ()))
     })?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, port};
+use testbed::{Bed, Daemon, Namespace, Snapshot, Station, conservation, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, flow, frames, group_config, pause, port_config, run, slow_port_config, sluice,
     switch_config,
@@ -52,7 +52,7 @@ impl Pair {
             let meanwhile = scope.spawn(meanwhile);
             let run = run(&[daemon], vec![sender], vec![receiver], duration)?;
             meanwhile.join().map_err(|_| anyhow!("it panicked meanwhile"))??;
-            run.conserves()?;
+            conservation(&run.snapshot, &run.hosts())?;
             Ok(run)
         })
     }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use testbed::{drops, port};
+use testbed::{conservation, drops, port};
 use tests::{AMPLE_HEADROOM_CELLS, Incast, Run, Stops, group_config, loop_thread, port_config, sluice};
 
 const EMULATED: &str = "\n[dataplane]\nzero_copy = \"emulate\"\n";
@@ -24,7 +24,7 @@ fn check(run: &Run) -> Result<()> {
         let sent = port(&run.snapshot, sender)?.pfc_sent.clone().unwrap_or_default();
         ensure!(sent.xoff_frames[3] > 0 && sent.xon_frames[3] > 0, "{sender}: {sent:?}");
     }
-    run.conserves()
+    conservation(&run.snapshot, &run.hosts())
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn one_full_queue_of_four_pauses_the_neighbour() -> Result<()> {
     run.switch_lost_nothing(3)?;
     let sent = port(&run.snapshot, "sender")?.pfc_sent.clone().unwrap_or_default();
     ensure!(sent.xoff_frames[3] > 0, "the neighbour was paused: {sent:?}");
-    run.conserves()?;
+    conservation(&run.snapshot, &run.hosts())?;
     daemon.stop()?;
     Ok(())
 }

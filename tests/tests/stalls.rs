@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Host, drops, eventually, port};
+use testbed::{Bed, Host, conservation, drops, eventually, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Capture, flow, group_config, loop_thread, port_config, run, slow_port_config,
     sluice, stop_hosts, stop_thread, switch_config,
@@ -48,7 +48,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
     }
     let run = stop_hosts(&[&daemon], &before, sending, vec![receiving])?;
     run.switch_lost_nothing(3)?;
-    run.conserves()?;
+    conservation(&run.snapshot, &run.hosts())?;
     ensure!(run.snapshot.loop_worst_stall_ns >= 2_000_000_000, "{}", run.snapshot.loop_worst_stall_ns);
     let told = capture.read("macc.opcode == 0x0101", &["frame.time_epoch"])?;
     let times: Vec<f64> = told.iter().filter_map(|row| row.first()?.parse().ok()).collect();

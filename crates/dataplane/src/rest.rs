@@ -26,7 +26,7 @@ const LONG_LOOK_NS: Nanos = 1_000_000;
 const BUSY_NS: Nanos = 10_000;
 /// … and at the most.
 const RARE_NS: Nanos = 100_000;
-/// It does little but look where pauses are at least such a part of the time: turns full of frames are far apart, too.
+/// It does little but look where pauses are at least one part in so many of the time: turns full of frames are far apart, too.
 const PAUSED_PART: u64 = 4;
 /// How far apart they are is counted up in so long.
 const PERIOD_NS: Nanos = 10_000_000;

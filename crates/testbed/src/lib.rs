@@ -28,8 +28,7 @@ mod wait;
 
 pub use bed::{Bed, Station};
 pub use check::{
-    ANNOUNCEMENT_QUEUE, Port, conservation, conservation_since, drops, idle, line_bytes, lost_by_kernels,
-    pauses_sent, port,
+    ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, pauses_sent, port,
 };
 pub use control::v1::Snapshot;
 pub use daemon::{Daemon, binary};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation_since, idle, line_bytes,
+    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, line_bytes,
     lost_by_kernels, pauses_sent, port,
 };
 
@@ -217,9 +217,9 @@ impl Stage {
             None => 0,
         };
         let at_rest = |s: &Snapshot| idle(s).then(|| s.clone());
-        let before_stop = self.daemon.until("the switch has sent all it held", at_rest)?;
+        let told = self.daemon.until("the switch has sent all it held", at_rest)?;
         for host in self.senders.iter().chain([&self.receiver]) {
-            host.until_told(pauses_sent(port(&before_stop, &host.port)?))?;
+            host.until_told(pauses_sent(port(&told, &host.port)?))?;
         }
         // The receiver announces itself as long as it runs: the senders must be there to hear it.
         let received = self.receiver.stop()?;
@@ -227,8 +227,7 @@ impl Stage {
         let sent: Vec<Report> = Host::stop_all(self.senders)?.into_iter().map(|(_, report)| report).collect();
         let mut hosts: Vec<(&str, &Report)> = SENDERS.into_iter().zip(&sent).collect();
         hosts.push((RECEIVER, &received));
-        let imbalance =
-            conservation_since(&before_stop, &snapshot, &hosts).err().map(|error| error.to_string());
+        let imbalance = conservation(&snapshot, &hosts).err().map(|error| error.to_string());
         let pauses = |of: fn(&host::report::Pause) -> u64| -> u64 {
             sent.iter().flat_map(|report| &report.pauses).filter(|pause| pause.priority == 3).map(of).sum()
         };
