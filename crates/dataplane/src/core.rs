@@ -188,9 +188,9 @@ impl<P: Port> Core<P> {
         let Self { heartbeat, turn, switch, .. } = self;
         heartbeat.take(|port, frames, at| {
             if let Some(recorder) = turn.recorder() {
-                recorder.guard(port, frames, at);
+                recorder.guard(port, &frames, at);
             }
-            switch.told_by_guard(port, frames, at);
+            switch.told_by_guard(port, &frames, at);
         });
     }
 

@@ -7,9 +7,10 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use switch::settings::MAX_PORTS;
+use switch::counters::PfcCount;
+use switch::settings::{MAX_PORTS, PRIORITIES};
 use switch::{Instant, Nanos};
-use wire::set::Set64;
+use wire::set::{Set8, Set64};
 
 use crate::times::{LoopTimes, Times};
 use crate::vigil::STALL_NS;
@@ -48,6 +49,8 @@ pub struct Heartbeat {
 #[derive(Debug, Default)]
 struct Told {
     frames: AtomicU64,
+    /// Of them, those that paused this priority.
+    xoff_frames: [AtomicU64; PRIORITIES],
     /// When the last of them left.
     at_ns: AtomicU64,
 }
@@ -123,28 +126,33 @@ impl Heartbeat {
         self.times.read()
     }
 
-    /// The guard has sent an XOFF for the no-drop priorities of a port.
-    pub fn leave(&self, port: usize, at: Instant) {
-        self.ports[port].at_ns.store(at.0, Relaxed);
-        self.ports[port].frames.fetch_add(1, Relaxed);
+    /// The guard has sent an XOFF for these priorities out of a port.
+    pub fn leave(&self, port: usize, priorities: Set8, at: Instant) {
+        let told = &self.ports[port];
+        told.at_ns.store(at.0, Relaxed);
+        told.frames.fetch_add(1, Relaxed);
+        priorities.into_iter().for_each(|p| _ = told.xoff_frames[p].fetch_add(1, Relaxed));
         self.has_news.store(true, std::sync::atomic::Ordering::Release);
     }
 
-    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's number, how many frames the guard sent for
+    /// Takes what the guard has left; the loop calls it once a turn. `told` is given a port's number, the frames that the guard sent for
     /// it, and when the last of them left.
     #[inline]
-    pub(crate) fn take(&self, told: impl FnMut(usize, u64, Instant)) {
+    pub(crate) fn take(&self, told: impl FnMut(usize, PfcCount, Instant)) {
         if self.has_news.load(Relaxed) {
             self.take_news(told);
         }
     }
 
     #[cold]
-    fn take_news(&self, mut tell: impl FnMut(usize, u64, Instant)) {
+    fn take_news(&self, mut tell: impl FnMut(usize, PfcCount, Instant)) {
         self.has_news.swap(false, std::sync::atomic::Ordering::Acquire);
         for (number, told) in self.ports.iter().enumerate() {
-            let frames = told.frames.swap(0, Relaxed);
-            if frames > 0 {
+            let take = |count: &AtomicU64| if count.load(Relaxed) == 0 { 0 } else { count.swap(0, Relaxed) };
+            let xoff_frames = std::array::from_fn(|p| take(&told.xoff_frames[p]));
+            let frames = PfcCount { frames: take(&told.frames), xoff_frames, ..PfcCount::default() };
+            // The guard may be in the midst of leaving one: it has news again then.
+            if frames != PfcCount::default() {
                 tell(number, frames, Instant(told.at_ns.load(Relaxed)));
             }
         }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
+use switch::counters::PfcCount;
 use switch::settings::Trust;
 use switch::{Arrival, Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;
@@ -62,7 +63,7 @@ pub(crate) enum Tag {
     Sent,
     /// Port, frames u32 that the kernel lost.
     KernelLost,
-    /// Port, frames u64 that the guard sent, time u64 of the last.
+    /// Port, frames u64 that the guard sent, those that paused each priority 8 × u64, time u64 of the last.
     Guard,
     /// Somebody asked when something is due, at the time u64.
     Deadline,
@@ -334,9 +335,10 @@ impl Recorder {
         self.of_port(Tag::KernelLost, port, |out| out.put_u32_le(frames));
     }
 
-    pub(crate) fn guard(&mut self, port: usize, frames: u64, at: Instant) {
+    pub(crate) fn guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.of_port(Tag::Guard, port, |out| {
-            out.put_u64_le(frames);
+            out.put_u64_le(frames.frames);
+            frames.xoff_frames.iter().for_each(|&of_priority| out.put_u64_le(of_priority));
             out.put_u64_le(at.0);
         });
     }

@@ -7,6 +7,7 @@
 //! Source: `docs/recorder.md`.
 
 use bytes::{Buf, TryGetError};
+use switch::counters::PfcCount;
 use switch::{Event, Instant, Mark, Snapshot, Switch, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::set::Set8;
@@ -216,8 +217,11 @@ impl<'a> Replay<'a> {
                 Ok(())
             }
             Tag::Guard => {
-                let (frames, at) = (rest.try_get_u64_le()?, Instant(rest.try_get_u64_le()?));
-                switch.told_by_guard(port, frames, at);
+                let mut frames = PfcCount { frames: rest.try_get_u64_le()?, ..PfcCount::default() };
+                for of_priority in &mut frames.xoff_frames {
+                    *of_priority = rest.try_get_u64_le()?;
+                }
+                switch.told_by_guard(port, &frames, Instant(rest.try_get_u64_le()?));
                 Ok(())
             }
             Tag::Hold => {

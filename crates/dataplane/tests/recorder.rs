@@ -311,7 +311,7 @@ impl Lab {
             Step::Block { port, blocked } => self.wires[port].block(blocked),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
-            Step::Guard { port } => self.heartbeat.leave(port, self.now),
+            Step::Guard { port } => self.heartbeat.leave(port, Set8::of(3), self.now),
             Step::Down { port } => self.wires[port].go_down(),
             Step::Closed { port } => self.handle.send(Command::PortClosed(port)).expect("room for a command"),
             Step::Up { port, address } => {

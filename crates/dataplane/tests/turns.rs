@@ -7,9 +7,10 @@ use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
 use switch::Event;
 use switch::counters::DropReason;
 use switch::rx_rings::{XOFF_FRAMES, XON_FRAMES};
-use switch::settings::Threshold;
+use switch::settings::{FlowControl, PortSettings, Threshold};
 use wire::ethernet::{IPV4, write_header};
 use wire::pause::{Control, decode};
+use wire::set::Set8;
 
 #[test]
 fn a_known_destination_gets_the_frame_and_nobody_else() {
@@ -318,13 +319,41 @@ fn turns_are_counted_by_the_time_they_took() {
 #[test]
 fn what_a_guard_told_is_taken_back() {
     let mut lab = Lab::new();
-    lab.heartbeat.leave(0, lab.now);
-    lab.heartbeat.leave(0, lab.now);
+    lab.heartbeat.leave(0, Set8::of(3), lab.now);
+    lab.heartbeat.leave(0, Set8::of(3), lab.now);
     lab.turns(2);
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
     let sent = lab.snapshot().ports[0].pfc_sent;
     assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
     assert_eq!(lab.heartbeat.pulse(), Pulse::Turned(lab.now));
+}
+
+/// A guard sends by the settings that it knows: if others are in force when the loop hears of it, the frames have been sent all the same,
+/// and the neighbour is paused.
+#[test]
+fn what_a_guard_told_by_other_settings_is_taken_back_too() {
+    for (name, change) in [
+        ("PFC is off", (|port| port.pfc.tx = false) as fn(&mut PortSettings)),
+        ("no priority is no-drop", |port| port.pfc.no_drop = 0),
+        ("another priority is", |port| port.pfc.no_drop = 1 << 5),
+        ("the link as a whole is paused", |port| {
+            port.pfc.no_drop = 0;
+            port.flow_control = FlowControl::Both;
+        }),
+    ] {
+        let mut lab = Lab::new();
+        lab.turns(2);
+        let mut others = settings();
+        change(&mut others.ports[0]);
+        lab.apply(others);
+        lab.heartbeat.leave(0, Set8::of(3), lab.now);
+        lab.turns(2);
+        assert_eq!(lab.seen(0), [Ok(xoff_3(0))], "{name}");
+        let port = &lab.snapshot().ports[0];
+        let sent = port.pfc_sent;
+        assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (2, 1, 1), "{name}");
+        assert_eq!(port.pfc_guard_frames, 1, "{name}");
+    }
 }
 
 /// A neighbour reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it has shown that, the guard

@@ -81,8 +81,8 @@ struct Words {
 /// A port as the guard knows it.
 #[derive(Debug)]
 struct Post {
-    /// The frame, or nothing where no priority is no-drop or no PFC is sent.
-    frame: Option<[u8; FRAME_BYTES]>,
+    /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no PFC is sent.
+    frame: Option<([u8; FRAME_BYTES], Set8)>,
     /// The open port.
     gate: Option<Gate>,
 }
@@ -120,12 +120,12 @@ impl Words {
 }
 
 /// XOFF for all no-drop priorities of a port.
-fn xoff(port: &PortSettings, mac: MacAddr) -> [u8; FRAME_BYTES] {
+fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
     let no_drop = Set8::from_bits(port.pfc.no_drop);
     let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
     let mut frame = [0; FRAME_BYTES];
     Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
-    frame
+    (frame, no_drop)
 }
 
 impl Guard {
@@ -246,12 +246,12 @@ fn watch(
 /// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
 fn stand_in(words: &Words, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
-        if let Post { frame: Some(frame), gate: Some(gate) } = post
+        if let Post { frame: Some((frame, priorities)), gate: Some(gate) } = post
             && ports.contains(number)
             && heartbeat.has_heard(number)
             && gate.packets.send(frame).is_ok()
         {
-            heartbeat.leave(number, clock());
+            heartbeat.leave(number, *priorities, clock());
         }
     }
 }

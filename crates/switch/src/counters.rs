@@ -158,6 +158,17 @@ pub struct PfcCount {
     pub xon_frames: [u64; PRIORITIES],
 }
 
+impl PfcCount {
+    /// Counts these, too.
+    pub fn add(&mut self, more: &Self) {
+        self.frames += more.frames;
+        for p in 0..PRIORITIES {
+            self.xoff_frames[p] += more.xoff_frames[p];
+            self.xon_frames[p] += more.xon_frames[p];
+        }
+    }
+}
+
 /// All of the switch at one instant.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {

@@ -305,12 +305,9 @@ impl Ingress {
         self.pfc.sent();
     }
 
-    /// A guard sent `frames` PFC frames for us, the last one at `at`: every no-drop priority is paused.
-    pub fn told_by_guard(&mut self, frames: u64, at: Instant) {
-        if self.sends_pfc && !self.pfc.is_of_link() {
-            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop()).collect();
-            self.pfc.told_by_guard(no_drop, frames, at);
-        }
+    /// A guard sent these PFC frames for us, the last one at `at`.
+    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
+        self.pfc.told_by_guard(frames, at);
     }
 
     /// How soon the neighbour must be told again of an XOFF that lasts; nothing where it is told nothing.

@@ -18,7 +18,7 @@
 use crate::counters::PfcCount;
 use crate::link_pause::LINK;
 use crate::pfc_received::quanta_ns;
-use crate::settings::PortSettings;
+use crate::settings::{PRIORITIES, PortSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::pause::{Pause, Pfc};
@@ -126,7 +126,7 @@ impl PfcSender {
             self.repeat_at = Instant::default();
         }
         (self.timing, self.refresh_ns) = (timing, timing.refresh_ns);
-        if self.announced.is_empty() && self.xon_again.is_empty() {
+        if !self.says_something() {
             self.announced_of_link = timing.of_link;
         }
     }
@@ -171,13 +171,23 @@ impl PfcSender {
         deaf
     }
 
-    /// Somebody else sent `frames` PFC frames for us, the last one at `at`, with the pause time for `priorities`.
-    pub fn told_by_guard(&mut self, priorities: Set8, frames: u64, at: Instant) {
-        (self.count.frames, self.guard_frames) = (self.count.frames + frames, self.guard_frames + frames);
-        priorities.into_iter().for_each(|p| self.count.xoff_frames[p] += frames);
-        self.announced = self.announced.with(priorities);
+    /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by settings that are no longer in force.
+    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
+        self.count.add(frames);
+        self.guard_frames += frames.frames;
+        if self.announced_of_link && self.says_something() {
+            return; // both kinds cannot be taken back at once: this pause passes by itself
+        }
+        self.announced_of_link = false;
+        let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
+        self.announced = self.announced.with(paused);
         self.sent_at = self.sent_at.max(at);
         self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
+    }
+
+    /// The neighbour is paused, or XON is to be repeated.
+    fn says_something(&self) -> bool {
+        !self.announced.is_empty() || !self.xon_again.is_empty()
     }
 
     /// When the next frame must leave: at once if something has changed, else when XOFF or XON is to be repeated;

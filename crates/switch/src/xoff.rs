@@ -6,6 +6,7 @@
 //! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::group`], when the neighbour is told
 //! that of [`crate::pfc_sent`].
 
+use crate::counters::PfcCount;
 use crate::event::Event;
 use crate::frame::Outgoing;
 use crate::group::Change;
@@ -84,9 +85,9 @@ impl Switch {
         told.min().unwrap_or(Nanos::MAX)
     }
 
-    /// A guard sent `frames` PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
-    /// what its neighbour was told.
-    pub fn told_by_guard(&mut self, port: usize, frames: u64, at: Instant) {
+    /// A guard sent these PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
+    /// what its neighbour was told, whether or not they would be sent by today's settings.
+    pub fn told_by_guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.ingress[port].told_by_guard(frames, at);
         self.add_work(self.up.and(Set64::of(port)));
     }

@@ -121,16 +121,16 @@ fn what_has_not_left_is_not_repeated() {
 /// A guard has paused the neighbour while nobody was at home; now XON is due, or XOFF goes on being refreshed.
 #[test]
 fn what_a_guard_told_counts_as_told() {
-    let priorities: Set8 = [3, 4].into_iter().collect();
     let mut sender = PfcSender::new(timing(100));
-    sender.told_by_guard(priorities, 5, Instant(1000));
+    let told = PfcCount { frames: 5, xoff_frames: [0, 0, 0, 5, 2, 0, 0, 0], ..PfcCount::default() };
+    sender.told_by_guard(&told, Instant(1000));
     sender.set(4, true);
     assert!(sender.is_due(Instant(1001)));
     let pfc = pfc(sender.send(Instant(1001)));
     assert_eq!((pfc.enable, pfc.quanta[3], pfc.quanta[4]), (0b1_1000, 0, 300));
     assert_eq!(
         (sender.count().frames, sender.guard_frames(), sender.count().xoff_frames),
-        (6, 5, [0, 0, 0, 5, 6, 0, 0, 0])
+        (6, 5, [0, 0, 0, 5, 3, 0, 0, 0])
     );
 }
 
