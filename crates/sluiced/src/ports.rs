@@ -45,7 +45,7 @@ impl OpenPorts {
         }
         let spare = port_setup(config);
         while ports.len() < MAX_PORTS {
-            ports.push(XdpPort::vacant(&mut memory, &spare)?);
+            ports.push(XdpPort::vacant(&mut memory, &spare));
         }
         Ok(Self { ports, memory })
     }

@@ -5,9 +5,9 @@
 //! Source: docs/kernel.md, "Frames in several chunks".
 //!
 //! Which chunk lies behind which is written and read by the owner of the frame alone, so the order of changes by different cores
-//! is that of the rings that hand frames from one to the other, as with [`crate::owners`]. Nothing here is looked at for a frame of one chunk.
+//! is that of the rings that hand frames from one to the other. For a frame of one chunk nothing is looked at but that it is one.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 /// Chunks that a frame may have: the longest, with a tag that is put on, in chunks of the small kind.
 pub(crate) const MAX_CHUNKS: usize = 6;
@@ -16,6 +16,8 @@ const NONE: u32 = u32::MAX;
 
 /// The order of the chunks of each frame that has several.
 pub(crate) struct Chains {
+    /// By chunk: it is the first of several.
+    is_first: Box<[AtomicBool]>,
     /// By chunk: the one behind it.
     next: Box<[AtomicU32]>,
     /// By chunk: the first of its frame.
@@ -28,14 +30,27 @@ impl Chains {
     /// For a memory of so many chunks; 0 if no frame will have several.
     pub(crate) fn new(chunks: usize) -> Self {
         Self {
+            is_first: (0..chunks).map(|_| AtomicBool::new(false)).collect(),
             next: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
             head: (0..chunks).map(|_| AtomicU32::new(NONE)).collect(),
             leaving: (0..chunks).map(|_| AtomicU8::new(0)).collect(),
         }
     }
 
+    /// Chunk `index` is the first of a frame of several, if it is with somebody.
+    #[inline]
+    pub(crate) fn is_first(&self, index: usize) -> bool {
+        self.is_first.get(index).is_some_and(|is_first| is_first.load(Relaxed))
+    }
+
+    /// The chunks of the frame that begins with `head` are single ones again.
+    pub(crate) fn unlink(&self, head: u32) {
+        self.is_first[head as usize].store(false, Relaxed);
+    }
+
     /// These chunks are a frame now, in this order.
     pub(crate) fn link(&self, chunks: &[u32]) {
+        self.is_first[chunks[0] as usize].store(true, Relaxed);
         for (at, &chunk) in chunks.iter().enumerate() {
             let behind = chunks.get(at + 1).copied().unwrap_or(NONE);
             self.next[chunk as usize].store(behind, Relaxed);
@@ -95,7 +110,10 @@ mod tests {
         assert_eq!([5, 2, 7, 0, 1].map(|chunk| chains.head_of(chunk)), [5, 5, 5, 0, 0]);
         chains.append(0, 4);
         assert_eq!((of(&chains, 0), chains.head_of(4)), (vec![0, 1, 4], 0));
+        assert_eq!([5, 2, 7, 0, 1].map(|chunk| chains.is_first(chunk)), [true, false, false, true, false]);
         // The same chunks, another time: nothing is left of what was.
+        [5, 0].into_iter().for_each(|head| chains.unlink(head));
+        assert!(!(0..9).any(|chunk| chains.is_first(chunk)));
         chains.link(&[2, 5]);
         assert_eq!((of(&chains, 2), chains.head_of(5)), (vec![2, 5], 2));
         chains.link(&[7]);

@@ -134,14 +134,6 @@ pub enum Error {
         /// The rule that is broken.
         reason: &'static str,
     },
-    /// One memory serves a bounded number of ports.
-    #[error("interface {interface}: {ports} ports share this memory already, and no more can")]
-    TooManyPorts {
-        /// Its name.
-        interface: String,
-        /// Ports there are.
-        ports: usize,
-    },
     /// Anything else that the kernel refused.
     #[error("{action}: {source}")]
     Kernel {

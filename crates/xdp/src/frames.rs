@@ -1,12 +1,12 @@
-//! The chunks of a UMEM as ports see them, on whatever core: where each lies, and whose it is.
+//! The chunks of a UMEM as ports see them, on whatever core: where each lies, and which are one frame.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, chunks_of};
 use xsk_rs::FrameDesc;
 
 use crate::chains::Chains;
-use crate::owners::{Owner, Owners};
+use crate::lent::{Lent, Loan};
 
 /// Bytes in front of each frame that XDP programs may use (`XDP_PACKET_HEADROOM`).
 pub(crate) const XDP_HEADROOM: usize = 256;
@@ -15,17 +15,15 @@ const XDP_PKT_CONTD: u32 = 1;
 /// Ethernet header and two 802.1Q tags: what comes on top of the MTU.
 pub(crate) const LINK_BYTES: usize = 14 + 2 * 4;
 
-/// The frames as ports see them: where each lies, and whose it is. A tag is only changed by the frame's owner, so the
-/// order of changes by different cores is that of the rings that hand frames from one to the other.
+/// The frames as ports see them. Nothing here changes for a frame of one chunk.
 pub(crate) struct Frames {
     pub(crate) umem: xsk_rs::Umem,
     pub(crate) descs: Box<[FrameDesc]>,
-    pub(crate) owners: Owners,
     pub(crate) chains: Chains,
     multi_buffer: bool,
     chunk_shift: u32,
-    /// Ports that were dropped without being closed: their frames are waiting to be reclaimed.
-    abandoned: Mutex<Vec<u8>>,
+    /// What ports had lent that were dropped without being closed: it waits to be reclaimed.
+    abandoned: Mutex<Vec<Arc<Lent>>>,
 }
 
 impl Frames {
@@ -39,7 +37,6 @@ impl Frames {
         Frames {
             umem,
             descs,
-            owners: Owners::new(count),
             chains: Chains::new(if multi_buffer { count } else { 0 }),
             multi_buffer,
             chunk_shift: frame_bytes.trailing_zeros(),
@@ -100,32 +97,18 @@ impl Frames {
         addr >> self.chunk_shift
     }
 
-    /// Frame `index` changes hands.
-    #[inline]
-    pub(crate) fn hand_over(&self, index: usize, from: Owner, to: Owner) {
-        self.owners.hand_over(index, from, to);
-    }
-
-    /// Whether frame `index`, which is the user's, has more chunks behind its first.
+    /// Whether frame `index` has more chunks behind its first.
     #[inline]
     pub(crate) fn is_chain(&self, index: usize) -> bool {
-        self.owners.is(index, Owner::UserChain)
+        self.chains.is_first(index)
     }
 
-    /// The kernel gives frame `index` back, from `from` to the user. False: it was not there, and nothing has changed.
-    #[inline]
-    #[must_use]
-    pub(crate) fn give_back(&self, index: usize, from: Owner) -> bool {
-        self.owners.give_back(index, from, Owner::User)
-    }
-
-    /// The first `len` bytes of frame `index`, which has several chunks, go to `port`, as these descriptors. How many they are.
-    pub(crate) fn send_chain(&self, index: usize, len: usize, port: u8, out: &mut [FrameDesc]) -> usize {
+    /// The first `len` bytes of frame `index`, which has several chunks, are lent to be sent, as these descriptors. How many they are.
+    pub(crate) fn send_chain(&self, index: usize, len: usize, lent: &Lent, out: &mut [FrameDesc]) -> usize {
         let chunk_bytes = self.chunk_bytes();
         let count = chunks_of(len, chunk_bytes);
         for (n, chunk) in self.chains.of(index as u32).take(count).enumerate() {
-            let from = if n == 0 { Owner::UserChain } else { Owner::Behind };
-            self.hand_over(chunk as usize, from, Owner::TransmitPart(port));
+            lent.lend(chunk as usize, Loan::TransmitPart);
             out[n] = self.desc_of_len(chunk as usize, chunk_bytes.min(len - n * chunk_bytes));
             out[n].set_options(if n + 1 < count { XDP_PKT_CONTD } else { 0 });
         }
@@ -133,15 +116,14 @@ impl Frames {
         count
     }
 
-    /// The kernel gives chunk `index` back, one of several of a frame that `port` sent. False: it was not there, and nothing has
+    /// The kernel gives chunk `index` back, one of several of a frame that was sent. False: it was not lent for that, and nothing has
     /// changed. The frame goes to `out` with the last of them.
     #[cold]
-    pub(crate) fn give_part_back(&self, index: usize, port: u8, out: &mut Vec<FrameId>) -> bool {
-        let was_there = self.owners.give_back(index, Owner::TransmitPart(port), Owner::Behind);
+    pub(crate) fn give_part_back(&self, index: usize, lent: &Lent, out: &mut Vec<FrameId>) -> bool {
+        let was_there = lent.give_back(index, Loan::TransmitPart);
         if was_there {
             let head = self.chains.head_of(index as u32);
             if self.chains.complete(head) {
-                self.hand_over(head as usize, Owner::Behind, Owner::UserChain);
                 out.push(FrameId::new(head));
             }
         }
@@ -155,16 +137,16 @@ impl Frames {
 
     /// All frames.
     pub(crate) fn count(&self) -> usize {
-        self.owners.count()
+        self.descs.len()
     }
 
-    /// Takes the ports that [`Frames::abandon`] noted.
-    pub(crate) fn take_abandoned(&self) -> Vec<u8> {
+    /// Takes what [`Frames::abandon`] noted.
+    pub(crate) fn take_abandoned(&self) -> Vec<Arc<Lent>> {
         std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
-    /// Notes that `port` is gone and that nobody reclaimed its frames.
-    pub(crate) fn abandon(&self, port: u8) {
-        self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(port);
+    /// A port is gone, and nobody has reclaimed what it had lent.
+    pub(crate) fn abandon(&self, lent: Arc<Lent>) {
+        self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(lent);
     }
 }

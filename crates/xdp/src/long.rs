@@ -7,24 +7,24 @@ use switch::{FrameId, Memory, Received};
 use xsk_rs::FrameDesc;
 
 use crate::chains::MAX_CHUNKS;
-use crate::owners::Owner;
+use crate::lent::{Lent, Loan};
 use crate::umem::Umem;
 
 impl Umem {
-    /// The frame that the kernel put into the RX ring of `port` in several chunks, `len` bytes in all, now the user's; nothing if the
-    /// port had not posted one of them, or not twice. Also how many it had posted, which its rings hold no more.
+    /// The frame that the kernel put into an RX ring in several chunks, `len` bytes in all, now the user's; nothing if one of them
+    /// was not posted, or not twice. Also how many were, which the port's rings hold no more.
     #[cold]
     pub(crate) fn take_chain(
         &mut self,
         descs: &[FrameDesc],
         len: usize,
-        port: u8,
+        lent: &Lent,
     ) -> (Option<Received>, usize) {
         let mut chunks = [0; MAX_CHUNKS];
         let mut count = 0;
         for desc in descs {
             let index = self.frames.index_of(desc.addr());
-            if self.frames.owners.give_back(index, Owner::Fill(port), Owner::Behind) {
+            if lent.give_back(index, Loan::Fill) {
                 if desc.addr() != self.frames.descs[index].addr() {
                     self.settle(desc);
                 }
@@ -34,21 +34,20 @@ impl Umem {
         }
         let chunks = &chunks[..count];
         if count < descs.len() {
-            chunks.iter().for_each(|&chunk| self.free_chunk(chunk, Owner::Behind));
+            self.free.extend_from_slice(chunks);
             return (None, count);
         }
         self.frames.chains.link(chunks);
-        self.frames.hand_over(chunks[0] as usize, Owner::Behind, Owner::UserChain);
         (Some(Received { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
     }
 
-    /// A chunk that the kernel put into the RX ring of `port`, and that nobody wants. False: the port had posted no such chunk.
+    /// A chunk that the kernel put into an RX ring, and that nobody wants. False: no such chunk was posted.
     #[cold]
-    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, port: u8) -> bool {
+    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &Lent) -> bool {
         let index = self.frames.index_of(desc.addr());
-        let was_there = self.frames.owners.give_back(index, Owner::Fill(port), Owner::Behind);
+        let was_there = lent.give_back(index, Loan::Fill);
         if was_there {
-            self.free_chunk(index as u32, Owner::Behind);
+            self.free.push(index as u32);
         }
         was_there
     }
@@ -71,10 +70,8 @@ impl Umem {
     #[cold]
     pub(crate) fn free_chain(&mut self, index: usize) {
         let (chunks, count) = self.chunks(index);
-        for &chunk in chunks[1..count].iter().rev() {
-            self.free_chunk(chunk as u32, Owner::Behind);
-        }
-        self.free_chunk(index as u32, Owner::UserChain);
+        self.frames.chains.unlink(index as u32);
+        self.free.extend(chunks[..count].iter().rev().map(|&chunk| chunk as u32));
     }
 
     /// Takes `count` free chunks as one frame.
@@ -86,10 +83,8 @@ impl Umem {
         let mut chunks = [0; MAX_CHUNKS];
         for place in &mut chunks[..count] {
             *place = self.free.pop()?;
-            self.frames.hand_over(*place as usize, Owner::Free, Owner::Behind);
         }
         self.frames.chains.link(&chunks[..count]);
-        self.frames.hand_over(chunks[0] as usize, Owner::Behind, Owner::UserChain);
         Some(FrameId::new(chunks[0]))
     }
 
@@ -105,12 +100,10 @@ impl Umem {
             return false;
         }
         let Some(chunk) = self.free.pop() else { return false };
-        self.frames.hand_over(chunk as usize, Owner::Free, Owner::Behind);
         if count > 1 {
             self.frames.chains.append(index as u32, chunk);
         } else {
             self.frames.chains.link(&[index as u32, chunk]);
-            self.frames.hand_over(index, Owner::User, Owner::UserChain);
         }
         true
     }
@@ -154,21 +147,25 @@ impl Umem {
         changed
     }
 
-    /// Whether the frame that `chunk` is of, one of several, has it once, and none that is another's.
-    pub(crate) fn check_chain(&self, chunk: u32) -> Result<(), String> {
+    /// Whether no chunk is behind two others or twice behind one, nor behind one of another frame, nor one that is free or posted;
+    /// `is_out` says which are.
+    pub(crate) fn check_chains(&self, is_out: impl Fn(usize) -> bool) -> Result<(), String> {
         let chains = &self.frames.chains;
-        let head = chains.head_of(chunk);
-        let mut seen = 0;
-        for part in chains.of(head) {
-            let owner = self.frames.owners.of(part as usize);
-            if chains.head_of(part) != head {
-                return Err(format!("chunk {part} is behind {head} and behind {}", chains.head_of(part)));
+        let mut is_part = vec![false; self.frames()];
+        for head in (0..self.frames()).filter(|&index| chains.is_first(index)) {
+            for part in chains.of(head as u32).map(|part| part as usize) {
+                if chains.head_of(part as u32) as usize != head {
+                    let other = chains.head_of(part as u32);
+                    return Err(format!("chunk {part} is behind {head} and behind {other}"));
+                }
+                if is_out(part) {
+                    return Err(format!("chunk {part} is behind {head}, and free or posted"));
+                }
+                if std::mem::replace(&mut is_part[part], true) {
+                    return Err(format!("chunk {part} is behind {head} twice"));
+                }
             }
-            if !matches!(owner, Owner::UserChain | Owner::Behind | Owner::TransmitPart(_)) {
-                return Err(format!("chunk {part} is behind {head} and with {owner:?}"));
-            }
-            seen += usize::from(part == chunk);
         }
-        if seen == 1 { Ok(()) } else { Err(format!("chunk {chunk} is behind {head} {seen} times")) }
+        Ok(())
     }
 }

@@ -14,6 +14,7 @@ use xsk_rs::FrameDesc;
 
 use crate::error::Error;
 use crate::frames::Frames;
+use crate::lent::Lent;
 use crate::register::memory;
 use crate::umem::Umem;
 
@@ -87,15 +88,15 @@ impl OwnChunks {
         taken
     }
 
-    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as if `port` had posted that: its
+    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as if that had been posted: its
     /// descriptor. Nothing if no such chunk was posted here.
-    pub(crate) fn bring_in(&mut self, desc: &FrameDesc, umem: &mut Umem, port: u8) -> Option<FrameDesc> {
+    pub(crate) fn bring_in(&mut self, desc: &FrameDesc, umem: &mut Umem, lent: &Lent) -> Option<FrameDesc> {
         self.give_back(desc.addr(), |stands_for| stands_for == POSTED)?;
         if desc.lengths().data() > umem.frames.chunk_bytes() {
             return None; // more than a chunk of the switch's has
         }
         let mut descs = [FrameDesc::default()];
-        assert_eq!(umem.take_for_fill(port, &mut descs), 1, "no more is taken than memory has chunks");
+        assert_eq!(umem.take_for_fill(lent, &mut descs), 1, "no more is taken than memory has chunks");
         let index = umem.frames.index_of(descs[0].addr());
         // SAFETY: the kernel's descriptor is of this memory, and it has just given the chunk back: it is in nobody's hands but ours.
         let from = unsafe { self.umem.data(desc) }.contents();
@@ -169,6 +170,7 @@ mod tests {
     #[test]
     fn what_came_in_is_copied_and_its_chunk_is_free_again() {
         let mut umem = Umem::new(16, 2048).unwrap();
+        let lent = umem.add_port();
         let [mut receiver, mut sender] = chunks(&umem);
         let mut posted = [FrameDesc::default(); 6];
         assert_eq!(receiver.take_for_fill(&mut posted), 4, "all that there are");
@@ -178,12 +180,12 @@ mod tests {
         data.contents_mut()[..5].copy_from_slice(b"frame");
         data.cursor().set_pos(5);
         arrived.set_options(1);
-        assert!(sender.bring_in(&arrived, &mut umem, 7).is_none(), "another's");
-        let brought = receiver.bring_in(&arrived, &mut umem, 7).unwrap();
+        assert!(sender.bring_in(&arrived, &mut umem, &lent).is_none(), "another's");
+        let brought = receiver.bring_in(&arrived, &mut umem, &lent).unwrap();
         assert_eq!((brought.lengths().data(), brought.has_more_frames()), (5, true));
         assert_eq!((umem.free_frames(), umem.check().unwrap().fill, receiver.free.len()), (15, 1, 1));
-        assert!(receiver.bring_in(&arrived, &mut umem, 7).is_none(), "once");
-        let received = umem.take_received(&brought, 7).unwrap();
+        assert!(receiver.bring_in(&arrived, &mut umem, &lent).is_none(), "once");
+        let received = umem.take_received(&brought, &lent).unwrap();
         assert_eq!((received.len, umem.bytes(&received.frame, 5)), (5, &b"frame"[..]));
         umem.free(received.frame);
         assert_eq!(umem.check().unwrap().free, 16);
@@ -192,6 +194,7 @@ mod tests {
     #[test]
     fn more_than_a_chunk_has_is_not_brought_in() {
         let mut umem = Umem::new(16, 2048).unwrap();
+        let lent = umem.add_port();
         let [mut receiver, _] = chunks(&umem);
         let mut posted = [FrameDesc::default()];
         receiver.take_for_fill(&mut posted);
@@ -199,7 +202,7 @@ mod tests {
         let mut longer = Umem::new(1, 4096).unwrap().frames.desc_of_len(0, 1793);
         longer.set_options(0);
         assert_eq!(longer.addr(), posted[0].addr());
-        assert!(receiver.bring_in(&longer, &mut umem, 7).is_none());
+        assert!(receiver.bring_in(&longer, &mut umem, &lent).is_none());
         assert_eq!((receiver.free.len(), umem.free_frames()), (4, 16), "and no chunk is missing");
     }
 

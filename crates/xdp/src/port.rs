@@ -86,10 +86,8 @@ impl XdpPort {
         let queues = rx_queues(interface)
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
-        let ports = umem.port_count();
-        let number =
-            umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: interface.into(), ports })?;
-        let place = Place { interface: interface.into(), number, frames, setup: *setup, must_copy: false };
+        let lent = umem.add_port();
+        let place = Place { interface: interface.into(), lent, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         let mut opened = port.bring_up(umem, &link, route, queues);
         if opened.is_ok() && port.needs_to_copy() {
@@ -99,25 +97,19 @@ impl XdpPort {
             Ok(()) => Ok(port),
             Err(error) => {
                 port.shut();
-                umem.remove_port(number, &mut Vec::new()); // nothing was sent yet
+                umem.remove_port(&port.place.lent, &mut Vec::new()); // nothing was sent yet
                 Err(error)
             }
         }
     }
 
     /// A closed port on no interface yet: the keeper assigns it one.
-    ///
-    /// # Errors
-    /// The memory has as many ports as it can have.
-    pub fn vacant(umem: &mut Umem, setup: &PortSetup) -> Result<XdpPort, Error> {
-        let ports = umem.port_count();
-        let number =
-            umem.add_port().ok_or_else(|| Error::TooManyPorts { interface: "(none yet)".into(), ports })?;
-        let frames = umem.shared();
-        let place = Place { interface: String::new(), number, frames, setup: *setup, must_copy: false };
+    pub fn vacant(umem: &mut Umem, setup: &PortSetup) -> XdpPort {
+        let (frames, lent) = (umem.shared(), umem.add_port());
+        let place = Place { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         port.up = false;
-        Ok(port)
+        port
     }
 
     /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
@@ -362,7 +354,7 @@ impl Port for XdpPort {
     fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         self.counters += self.dock.as_ref().and_then(|dock| dock.take_counted()).unwrap_or_default();
         (self.let_go, self.away) = (KernelCounters::default(), 0);
-        umem.reclaim(self.place.number, unsent);
+        umem.reclaim(&self.place.lent, unsent);
         true
     }
 
@@ -392,7 +384,7 @@ impl Port for XdpPort {
 
     fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
         if self.shut() {
-            umem.remove_port(self.place.number, unsent);
+            umem.remove_port(&self.place.lent, unsent);
         }
         true
     }
@@ -426,7 +418,7 @@ impl Drop for XdpPort {
     // What the loop has closed it has asked, too; this is for ports that never came to one, or were no daemon's.
     fn drop(&mut self) {
         if self.shut() {
-            self.place.frames.abandon(self.place.number);
+            self.place.frames.abandon(Arc::clone(&self.place.lent));
         }
         for trouble in self.troubles.drain(..) {
             let interface = &self.place.interface;

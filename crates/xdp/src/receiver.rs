@@ -2,6 +2,7 @@
 //! switch's memory, or of the port's own, out of which what came in is copied ([`crate::own`]).
 
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 use switch::{Instant, LONGEST_RECEIVED_BYTES, Memory, Received};
 use xsk_rs::socket::Fd;
@@ -9,6 +10,7 @@ use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
 use crate::chains::MAX_CHUNKS;
 use crate::fill::{FLOOR_FRAMES, FillPolicy};
+use crate::lent::Lent;
 use crate::modes::Mode;
 use crate::own::OwnChunks;
 use crate::setup::PortSetup;
@@ -50,7 +52,7 @@ pub(crate) struct Receiver {
     mode: Mode,
     /// What it posts, if that is not of the switch's memory.
     own: Option<OwnChunks>,
-    port: u8,
+    lent: Arc<Lent>,
     policy: FillPolicy,
     /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has not come whole yet.
     held: usize,
@@ -76,11 +78,11 @@ impl Receiver {
         (setup.min_posted, most)
     }
 
-    /// The receiving half of a socket of `port`, which holds nothing yet and keeps at least and at most so many posted.
+    /// The receiving half of a socket, which holds nothing yet and keeps at least and at most so many posted; these are `lent`.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
         own: Option<OwnChunks>,
-        (mode, port): (Mode, u8),
+        (mode, lent): (Mode, Arc<Lent>),
         (least, most): (u32, u32),
     ) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -89,7 +91,7 @@ impl Receiver {
             fill,
             mode,
             own,
-            port,
+            lent,
             policy: FillPolicy::new(least, most),
             held: 0,
             waiting: 0,
@@ -193,7 +195,7 @@ impl Receiver {
             let room = BATCH.min(want - posted);
             let taken = match &mut self.own {
                 Some(own) => own.take_for_fill(&mut self.batch[..room]),
-                None => umem.take_for_fill(self.port, &mut self.batch[..room]),
+                None => umem.take_for_fill(&self.lent, &mut self.batch[..room]),
             };
             // SAFETY: the descriptors are of the socket's UMEM, their frames were free until now, and there is room for them.
             let produced = unsafe { self.fill.produce(&self.batch[..taken]) };
@@ -221,7 +223,7 @@ impl Receiver {
                 let mut desc = self.batch[at];
                 let mut is_part = desc.has_more_frames() || self.partial.count > 0;
                 if let Some(own) = &mut self.own {
-                    let Some(brought) = own.bring_in(&desc, umem, self.port) else {
+                    let Some(brought) = own.bring_in(&desc, umem, &self.lent) else {
                         self.stray += 1;
                         self.partial.has_gap |= is_part;
                         continue;
@@ -231,7 +233,7 @@ impl Receiver {
                 }
                 if is_part {
                     self.take_part(umem, desc, out);
-                } else if let Some(received) = umem.take_received(&desc, self.port) {
+                } else if let Some(received) = umem.take_received(&desc, &self.lent) {
                     self.held -= 1;
                     out.push(received);
                 } else {
@@ -255,7 +257,7 @@ impl Receiver {
         partial.has_gap |= !is_last && desc.lengths().data() != umem.chunk_bytes();
         if let Some(place) = partial.chunks.get_mut(partial.count) {
             *place = desc;
-        } else if umem.drop_received(&desc, self.port) {
+        } else if umem.drop_received(&desc, &self.lent) {
             self.held -= 1;
         }
         partial.count += 1;
@@ -271,13 +273,13 @@ impl Receiver {
         let chunks = &chunks[..count.min(MAX_CHUNKS)];
         let is_too_long = count > MAX_CHUNKS || bytes > LONGEST_RECEIVED_BYTES;
         if !is_too_long && !has_gap {
-            let (received, posted) = umem.take_chain(chunks, bytes, self.port);
+            let (received, posted) = umem.take_chain(chunks, bytes, &self.lent);
             self.held -= posted;
             self.stray += u64::from(received.is_none());
             out.extend(received);
             return;
         }
-        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, self.port)).count();
+        self.held -= chunks.iter().filter(|desc| umem.drop_received(desc, &self.lent)).count();
         if is_too_long {
             self.too_long += 1;
             self.longest_bytes = self.longest_bytes.max(bytes as u32);

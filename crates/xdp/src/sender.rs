@@ -18,9 +18,9 @@ use xsk_rs::{CompQueue, FrameDesc, TxQueue};
 
 use crate::chains::MAX_CHUNKS;
 use crate::frames::Frames;
+use crate::lent::{Lent, Loan};
 use crate::modes::{Mode, is_down};
 use crate::own::OwnChunks;
-use crate::owners::Owner;
 use crate::receiver::BATCH;
 use crate::socket::send;
 
@@ -32,7 +32,7 @@ pub(crate) struct Sender {
     /// What it sends, if that is not of the switch's memory.
     own: Option<OwnChunks>,
     frames: Arc<Frames>,
-    port: u8,
+    lent: Arc<Lent>,
     /// Entries of the TX ring.
     ring: usize,
     /// The most entries that a frame takes.
@@ -61,12 +61,12 @@ pub(crate) struct Kicked {
 }
 
 impl Sender {
-    /// The sending half of a socket of `port`, whose `sendto` handles `budget` descriptors.
+    /// The sending half of a socket, whose `sendto` handles `budget` descriptors; what it sends is `lent`.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
         own: Option<OwnChunks>,
         frames: Arc<Frames>,
-        (mode, port): (Mode, u8),
+        (mode, lent): (Mode, Arc<Lent>),
         (ring, budget): (usize, usize),
     ) -> Sender {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -77,7 +77,7 @@ impl Sender {
             own,
             entries_of_a_frame: mode.most_chunks,
             frames,
-            port,
+            lent,
             ring,
             budget,
             ring_free: ring,
@@ -123,9 +123,9 @@ impl Sender {
                     self.refuse(index, len);
                     continue;
                 }
-                filled += self.frames.send_chain(index, len, self.port, &mut self.batch[filled..]);
+                filled += self.frames.send_chain(index, len, &self.lent, &mut self.batch[filled..]);
             } else {
-                self.frames.hand_over(index, Owner::User, Owner::Transmit(self.port));
+                self.lent.lend(index, Loan::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
                 filled += 1;
             }
@@ -149,7 +149,7 @@ impl Sender {
     #[cold]
     fn refuse(&mut self, index: usize, len: usize) {
         let mut chunks = [FrameDesc::default(); MAX_CHUNKS];
-        let count = self.frames.send_chain(index, len, self.port, &mut chunks);
+        let count = self.frames.send_chain(index, len, &self.lent, &mut chunks);
         let frames = &self.frames;
         self.unsent.extend(chunks[..count].iter().map(|desc| frames.index_of(desc.addr()) as u32));
         self.outstanding += count;
@@ -222,7 +222,7 @@ impl Sender {
     /// Takes the frames that the kernel is done with.
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
         for index in self.unsent.drain(..) {
-            let was_there = self.frames.give_part_back(index as usize, self.port, out);
+            let was_there = self.frames.give_part_back(index as usize, &self.lent, out);
             debug_assert!(was_there, "chunk {index} was refused");
             self.outstanding -= 1;
         }
@@ -239,9 +239,9 @@ impl Sender {
                     stray += 1;
                     continue;
                 };
-                if self.frames.give_back(index, Owner::Transmit(self.port)) {
+                if self.lent.give_back(index, Loan::Transmit) {
                     out.push(FrameId::new(index as u32));
-                } else if !self.frames.give_part_back(index, self.port, out) {
+                } else if !self.frames.give_part_back(index, &self.lent, out) {
                     stray += 1;
                 }
             }

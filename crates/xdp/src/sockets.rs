@@ -12,6 +12,7 @@ use xsk_rs::TxQueue;
 
 use crate::error::Error;
 use crate::frames::{Frames, LINK_BYTES};
+use crate::lent::Lent;
 use crate::modes::{Binding, Mode, ZeroCopy, modes};
 use crate::netlink::{Link, zero_copy_segments};
 use crate::own::OwnMemory;
@@ -41,8 +42,8 @@ pub(crate) struct Sockets {
 #[derive(Clone)]
 pub(crate) struct Place {
     pub(crate) interface: String,
-    /// The port's number in its memory.
-    pub(crate) number: u8,
+    /// What its rings hold.
+    pub(crate) lent: Arc<Lent>,
     pub(crate) frames: Arc<Frames>,
     pub(crate) setup: PortSetup,
     /// Zero-copy sockets could be had on this interface, and were of no use: the kernel copies.
@@ -85,14 +86,14 @@ impl Place {
             let place = (self.interface.as_str(), queue as u32);
             let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, place, (RX_RING, tx_ring))?;
             let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
-            receivers.push(Receiver::new((rx, fill), chunks, (mode, self.number), bounds));
+            receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.lent)), bounds));
             sending.get_or_insert((tx, completion));
         }
         let rings = sending.expect("an interface has a queue");
         let budget = self.set_up_sending(&rings.0, &link.kind, mode)?;
         let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
         let sizes = (tx_ring, budget as usize);
-        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, self.number), sizes);
+        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.lent)), sizes);
         Ok(Sockets { receivers, sender, mode, own_memory })
     }
 

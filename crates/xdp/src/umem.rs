@@ -1,10 +1,9 @@
 //! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
 //!
 //! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
-//! RX ring of a port, or in the TX or completion ring of one. A tag of one byte a frame says which ([`crate::owners`]). What the
-//! kernel gives back is checked against it: a frame that it gives back twice, or never had, stays with its owner, is counted and
-//! becomes an event. Debug builds check each other change of hands, too; [`Umem::check`] counts them all; and when a port closes,
-//! the tags tell which frames its rings held.
+//! RX ring of a port, or in the TX or completion ring of one. Each port knows what its rings hold ([`crate::lent`]), and what the
+//! kernel gives back is checked against that: a frame that it gives back twice, or never had, stays with its owner, is counted and
+//! becomes an event. [`Umem::check`] counts them all.
 //!
 //! The memory is cut into chunks of less than a page. A longer frame lies in several, where the kernel has such frames
 //! ([`crate::chains`]), and its token is that of the first.
@@ -18,8 +17,8 @@ use xsk_rs::FrameDesc;
 
 use crate::error::Error;
 use crate::frames::{Frames, LINK_BYTES, XDP_HEADROOM};
+use crate::lent::{Lent, Loan};
 use crate::netlink::RouteSocket;
-use crate::owners::{MAX_PORTS, Owner};
 use crate::prefetch::prefetch;
 use crate::register::{Anchor, Registered, register};
 
@@ -64,8 +63,8 @@ pub struct Umem {
     pub(crate) free: Vec<u32>,
     /// Where a frame of several chunks is put together.
     pub(crate) scratch: Box<[u8]>,
-    /// Bit i: port number i is taken.
-    ports: u128,
+    /// What each port has lent, of those that were opened on this.
+    ports: Vec<Arc<Lent>>,
     /// Only kept: the UMEM lives as long.
     anchor: Arc<Mutex<Anchor>>,
 }
@@ -103,7 +102,13 @@ impl Umem {
         let frames = Frames::new((umem, descs), frame_bytes, multi_buffer);
         let free = (0..count.get()).rev().collect();
         let scratch = vec![0; frames.max_len()].into();
-        Ok(Umem { frames: Arc::new(frames), free, scratch, ports: 0, anchor: Arc::new(Mutex::new(anchor)) })
+        Ok(Umem {
+            frames: Arc::new(frames),
+            free,
+            scratch,
+            ports: Vec::new(),
+            anchor: Arc::new(Mutex::new(anchor)),
+        })
     }
 
     /// The same memory for another loop, with no free frames of its own yet. Frames go from one to the other as tokens, over a ring
@@ -111,7 +116,7 @@ impl Umem {
     pub fn share(&self) -> Umem {
         let scratch = vec![0; self.frames.max_len()].into();
         let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
-        Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: 0, anchor }
+        Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: Vec::new(), anchor }
     }
 
     /// Frames may lie in several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
@@ -124,42 +129,35 @@ impl Umem {
         self.frames.count()
     }
 
-    /// Counts the frames by owner, where one loop has all that are free; those of several chunks count as so many.
+    /// Counts the frames by owner, where one loop has all that are free and all ports were opened on this; those of several chunks
+    /// count as so many.
     ///
     /// # Errors
-    /// A frame has two owners or none: says which.
+    /// A frame has two owners: says which.
     pub fn check(&self) -> Result<Census, String> {
-        let mut census = Census::default();
-        for index in 0..self.frames() {
-            match self.frames.owners.of(index) {
-                Owner::Free => census.free += 1,
-                Owner::User => census.user += 1,
-                Owner::Fill(_) => census.fill += 1,
-                Owner::Transmit(_) => census.transmit += 1,
-                owner => {
-                    self.check_chain(index as u32)?;
-                    let of_owner = if matches!(owner, Owner::TransmitPart(_)) {
-                        &mut census.transmit
-                    } else {
-                        &mut census.user
-                    };
-                    *of_owner += 1;
-                }
-            }
-        }
-        let mut on_stack = vec![false; self.frames()];
+        let mut census = Census { free: self.free.len(), ..Census::default() };
+        let mut owners = vec!["the user"; self.frames()];
+        let mut claim = |index: usize, owner: &'static str| {
+            let before = std::mem::replace(&mut owners[index], owner);
+            let is_first = before == "the user";
+            is_first.then_some(()).ok_or_else(|| format!("frame {index} is with {before} and with {owner}"))
+        };
         for &index in &self.free {
-            let owner = self.frames.owners.of(index as usize);
-            if std::mem::replace(&mut on_stack[index as usize], true) {
-                return Err(format!("frame {index} is on the free stack twice"));
-            }
-            if owner != Owner::Free {
-                return Err(format!("frame {index} is on the free stack and with {owner:?}"));
+            claim(index as usize, "the free stack")?;
+        }
+        for lent in &self.ports {
+            for index in 0..self.frames() {
+                let Some(loan) = lent.of(index) else { continue };
+                let (count, owner) = match loan {
+                    Loan::Fill => (&mut census.fill, "a fill ring"),
+                    Loan::Transmit | Loan::TransmitPart => (&mut census.transmit, "a TX ring"),
+                };
+                *count += 1;
+                claim(index, owner)?;
             }
         }
-        if census.free != self.free.len() {
-            return Err(format!("{} frames are tagged free, {} on the stack", census.free, self.free.len()));
-        }
+        census.user = owners.iter().filter(|&&owner| owner == "the user").count();
+        self.check_chains(|index| ["the free stack", "a fill ring"].contains(&owners[index]))?;
         Ok(census)
     }
 
@@ -168,24 +166,23 @@ impl Umem {
         Arc::clone(&self.frames)
     }
 
-    /// Takes free frames for the fill ring of `port`, as many as `descs` has room for and memory has. Returns how many.
+    /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns how many.
     #[inline]
-    pub(crate) fn take_for_fill(&mut self, port: u8, descs: &mut [FrameDesc]) -> usize {
+    pub(crate) fn take_for_fill(&mut self, lent: &Lent, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
             let Some(index) = self.free.pop() else { break };
-            self.frames.hand_over(index as usize, Owner::Free, Owner::Fill(port));
+            lent.lend(index as usize, Loan::Fill);
             *desc = self.frames.descs[index as usize];
         }
         taken
     }
 
-    /// The frame of a descriptor that the kernel put into the RX ring of `port`, now the user's; nothing if the port had posted
-    /// no such frame.
+    /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if the port had posted no such frame.
     #[inline]
-    pub(crate) fn take_received(&mut self, desc: &FrameDesc, port: u8) -> Option<Received> {
+    pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &Lent) -> Option<Received> {
         let index = self.frames.index_of(desc.addr());
-        if !self.frames.give_back(index, Owner::Fill(port)) {
+        if !lent.give_back(index, Loan::Fill) {
             return None;
         }
         if desc.addr() != self.frames.descs[index].addr() {
@@ -194,51 +191,38 @@ impl Umem {
         Some(Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
     }
 
-    pub(crate) fn free_chunk(&mut self, chunk: u32, owner: Owner) {
-        self.frames.hand_over(chunk as usize, owner, Owner::Free);
-        self.free.push(chunk);
-    }
-
-    /// A number for a new port, once the frames of ports that were dropped are reclaimed.
-    pub(crate) fn add_port(&mut self) -> Option<u8> {
-        for port in self.frames.take_abandoned() {
+    /// Where a new port is to write down what it lends. What ports had lent that were dropped is taken back first.
+    pub(crate) fn add_port(&mut self) -> Arc<Lent> {
+        for lent in self.frames.take_abandoned() {
             let mut unsent = Vec::new();
-            self.remove_port(port, &mut unsent);
+            self.remove_port(&lent, &mut unsent);
             unsent.into_iter().for_each(|frame| self.free(frame));
         }
-        let port = self.ports.trailing_ones() as usize;
-        (port < MAX_PORTS).then(|| {
-            self.ports |= 1 << port;
-            port as u8
-        })
+        let lent = Arc::new(Lent::new(self.frames()));
+        self.ports.push(Arc::clone(&lent));
+        lent
     }
 
-    /// Ports there are.
-    pub(crate) fn port_count(&self) -> usize {
-        self.ports.count_ones() as usize
-    }
-
-    /// The sockets of `port` are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
+    /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
     /// `unsent`.
-    pub(crate) fn remove_port(&mut self, port: u8, unsent: &mut Vec<FrameId>) {
-        self.reclaim(port, unsent);
-        self.ports &= !(1 << port);
+    pub(crate) fn remove_port(&mut self, lent: &Arc<Lent>, unsent: &mut Vec<FrameId>) {
+        self.reclaim(lent, unsent);
+        self.ports.retain(|other| !Arc::ptr_eq(other, lent));
     }
 
-    /// The same where the port keeps its number, for other sockets.
-    pub(crate) fn reclaim(&mut self, port: u8, unsent: &mut Vec<FrameId>) {
+    /// The same where the port will have other sockets.
+    pub(crate) fn reclaim(&mut self, lent: &Lent, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
-            match self.frames.owners.of(index) {
-                Owner::Fill(owner) if owner == port => self.free_chunk(index as u32, Owner::Fill(port)),
-                Owner::Transmit(owner) if owner == port => {
-                    self.frames.hand_over(index, Owner::Transmit(port), Owner::User);
-                    unsent.push(FrameId::new(index as u32));
-                }
-                Owner::TransmitPart(owner) if owner == port => {
-                    let was_there = self.frames.give_part_back(index, port, unsent);
-                    debug_assert!(was_there, "chunk {index} was just seen there");
-                }
-                _ => {}
+            let Some(loan) = lent.of(index) else { continue };
+            let was_there = match loan {
+                Loan::TransmitPart => self.frames.give_part_back(index, lent, unsent),
+                _ => lent.give_back(index, loan),
+            };
+            debug_assert!(was_there, "chunk {index} was just seen there");
+            match loan {
+                Loan::Fill => self.free.push(index as u32),
+                Loan::Transmit => unsent.push(FrameId::new(index as u32)),
+                Loan::TransmitPart => {}
             }
         }
     }
@@ -282,7 +266,6 @@ impl Memory for Umem {
     #[inline]
     fn alloc(&mut self) -> Option<FrameId> {
         let index = self.free.pop()?;
-        self.frames.hand_over(index as usize, Owner::Free, Owner::User);
         Some(FrameId::new(index))
     }
 
@@ -299,7 +282,6 @@ impl Memory for Umem {
         if self.frames.is_chain(frame.index()) {
             return self.free_chain(frame.index());
         }
-        self.frames.hand_over(frame.index(), Owner::User, Owner::Free);
         self.free.push(frame.index() as u32);
     }
 
