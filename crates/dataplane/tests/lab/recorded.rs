@@ -1,0 +1,381 @@
+//! A loop that is recorded while everything happens to it that can happen, and the replay of what was recorded.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use dataplane::replay::{Error, Replay, Totals, difference};
+use dataplane::{
+    Command, Core, CorePort, CoreSettings, Handle, Heartbeat, Line, MemoryPort, Recorder, Reel, Reply,
+    Settings, Wire, mailbox, remote,
+};
+use proptest::prelude::*;
+use switch::settings::{
+    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PortSettings, Restore, StormAction,
+    StormLimit, SwitchSettings, Threshold, WatchdogSettings,
+};
+use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
+use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
+use wire::mac::MacAddr;
+use wire::pause::{Pause, Pfc};
+use wire::set::Set8;
+
+pub const PORTS: usize = 3;
+/// Few enough that flooding runs out of them.
+pub const FRAMES: usize = 96;
+
+pub fn mac(n: usize) -> MacAddr {
+    MacAddr([2, 0, 0, 0, 9, n as u8])
+}
+
+/// Priority 3 is no-drop and has a watchdog, another one on each port; port 2 is slow; port 1 has PAUSE in place of all that.
+pub fn settings(xoff_cells: u32) -> SwitchSettings {
+    let ports = (0..PORTS).map(|n| {
+        let mut port = PortSettings::new(format!("p{n}"), (n == 2).then_some(1_000_000_000));
+        match n {
+            1 => port.flow_control = FlowControl::Both,
+            _ => (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000),
+        }
+        let group = &mut port.groups[3];
+        (group.reserved_cells, group.headroom_cells, group.xon_offset_cells) = (0, 8, 2);
+        group.xoff = Threshold::Static(xoff_cells);
+        port.watchdog[3] = (n != 1).then(|| watchdog(n));
+        port.early_warning[3] = EarlyWarningSettings { in_pps: Some(2), out_pps: Some(1) };
+        port
+    });
+    let buffer =
+        BufferSettings { total_cells: 128, fixed_cells: 0, headroom_cells: 32, ..BufferSettings::default() };
+    SwitchSettings {
+        buffer,
+        usage_percent: 70,
+        alarms: Default::default(),
+        seed: 0,
+        bridge: BridgeSettings::default(),
+        ports: ports.collect(),
+    }
+}
+
+/// Another one on each port.
+pub fn watchdog(port: usize) -> WatchdogSettings {
+    WatchdogSettings {
+        detection_ns: 20_000,
+        action: [StormAction::Drop, StormAction::Forward, StormAction::Drop][port],
+        restore: [Restore::After(100_000), Restore::Quiet(50_000), Restore::ByHand][port],
+        limit: (port == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
+    }
+}
+
+pub fn apply(switch: &SwitchSettings) -> Command {
+    Command::Apply(Box::new(Settings { switch: switch.clone(), min_posted: vec![0; PORTS] }))
+}
+
+pub fn frame(dst: MacAddr, src: MacAddr, priority: u8, len: usize) -> Vec<u8> {
+    let mut frame = vec![0; len];
+    let tag = Tag { tpid: 0x8100, pcp: priority, dei: false, vid: 0 };
+    write_header(&mut frame, dst, src, Some(tag), EXPERIMENTAL);
+    frame
+}
+
+/// What may happen to a loop.
+#[derive(Debug, Clone)]
+pub enum Step {
+    Turns {
+        turns: usize,
+        pace_ns: Nanos,
+    },
+    Inject {
+        port: usize,
+        dst: usize,
+        priority: u8,
+        len: usize,
+        frames: usize,
+    },
+    Pfc {
+        port: usize,
+        quanta: u16,
+    },
+    Hold {
+        port: usize,
+        on_hold: bool,
+    },
+    Recover {
+        port: usize,
+    },
+    Lift {
+        port: usize,
+    },
+    Apply {
+        xoff_cells: u32,
+    },
+    Snapshot {
+        read_watermarks: bool,
+    },
+    Clear,
+    Block {
+        port: usize,
+        blocked: bool,
+    },
+    Lose {
+        port: usize,
+        frames: u32,
+    },
+    KernelDrop {
+        port: usize,
+        frames: u64,
+    },
+    Guard {
+        port: usize,
+    },
+    Down {
+        port: usize,
+    },
+    /// What a port that is down was made of is closed.
+    Closed {
+        port: usize,
+    },
+    /// … and opened again, with another address.
+    Up {
+        port: usize,
+        address: usize,
+    },
+    /// Port 0 is removed by other settings.
+    Remove,
+    /// … and another one takes its place.
+    Add {
+        address: usize,
+    },
+}
+
+pub fn step() -> impl Strategy<Value = Step> {
+    let port = || 0..PORTS;
+    prop_oneof![
+        8 => (1..20_usize, 100..50_000_u64).prop_map(|(turns, pace_ns)| Step::Turns { turns, pace_ns }),
+        1 => (1..3_usize, Just(600_000_000)).prop_map(|(turns, pace_ns)| Step::Turns { turns, pace_ns }),
+        12 => (port(), 0..5_usize, prop::sample::select(vec![0_u8, 3, 5]), 60..1500_usize, 1..40_usize)
+            .prop_map(|(port, dst, priority, len, frames)| Step::Inject { port, dst, priority, len, frames }),
+        2 => (port(), prop::sample::select(vec![0_u16, 100, 65_535])).prop_map(|(port, quanta)| Step::Pfc { port, quanta }),
+        1 => (port(), any::<bool>()).prop_map(|(port, on_hold)| Step::Hold { port, on_hold }),
+        1 => port().prop_map(|port| Step::Recover { port }),
+        1 => port().prop_map(|port| Step::Lift { port }),
+        1 => (2..40_u32).prop_map(|xoff_cells| Step::Apply { xoff_cells }),
+        1 => any::<bool>().prop_map(|read_watermarks| Step::Snapshot { read_watermarks }),
+        1 => Just(Step::Clear),
+        1 => (port(), any::<bool>()).prop_map(|(port, blocked)| Step::Block { port, blocked }),
+        1 => (port(), 1..4_u32).prop_map(|(port, frames)| Step::Lose { port, frames }),
+        1 => (port(), 1..9_u64).prop_map(|(port, frames)| Step::KernelDrop { port, frames }),
+        1 => port().prop_map(|port| Step::Guard { port }),
+        1 => Just(Step::Down { port: 0 }),
+        1 => Just(Step::Closed { port: 0 }),
+        1 => (13..15_usize).prop_map(|address| Step::Up { port: 0, address }),
+        1 => Just(Step::Remove),
+        1 => (13..15_usize).prop_map(|address| Step::Add { address }),
+    ]
+}
+
+/// A loop over ports in memory, recorded from its second turn on.
+pub struct Lab {
+    pub core: Core<CorePort<MemoryPort>>,
+    pub lines: Vec<Line<MemoryPort>>,
+    pub wires: Vec<Wire>,
+    pub handle: Handle,
+    pub heartbeat: Arc<Heartbeat>,
+    pub reel: Arc<Reel>,
+    pub now: Instant,
+    pub events: Vec<(Instant, Event)>,
+    /// What kind of pauses each port's neighbour sends.
+    pub settings: SwitchSettings,
+    /// There is no port 0.
+    pub removed: bool,
+}
+
+impl Lab {
+    pub fn new(chunks: usize) -> Self {
+        Self::with_lines(chunks, [false; PORTS])
+    }
+
+    /// Where `of_line` says so, a port is served by a line of its own, which takes its turn before the switching core.
+    pub fn with_lines(chunks: usize, of_line: [bool; PORTS]) -> Self {
+        let heartbeat = Arc::new(Heartbeat::default());
+        let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
+        let (mut ports, mut wires, mut lines) = (Vec::new(), Vec::new(), Vec::new());
+        for of_line in of_line {
+            let (port, wire) = MemoryPort::new();
+            wires.push(wire);
+            ports.push(if of_line {
+                let (bell, heartbeat) = (Arc::default(), Arc::default());
+                let (port, of_line) = remote(port, &Arc::default(), &bell, &heartbeat);
+                lines.push(Line::new(vec![of_line], bell, heartbeat));
+                CorePort::Remote(port)
+            } else {
+                CorePort::Own(port)
+            });
+        }
+        let (handle, mailbox) = mailbox(Waker::noop().clone());
+        let settings = CoreSettings {
+            finish_checksums: vec![true; PORTS],
+            watches_rings: true,
+            heartbeat: Arc::clone(&heartbeat),
+            ..CoreSettings::default()
+        };
+        let core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
+        let reel = Reel::new(chunks);
+        let mut lab = Self {
+            core,
+            lines,
+            wires,
+            handle,
+            heartbeat,
+            reel,
+            now: Instant(5_000_000),
+            events: Vec::new(),
+            settings: self::settings(6),
+            removed: false,
+        };
+        lab.wires[0].keep();
+        // Addresses and frames under way from before the recording.
+        (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
+        lab.turns(2, 1000);
+        let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
+        assert!(matches!(lab.tell(Command::Record(Some(Box::new(recorder)))), Reply::Recorded(None)));
+        lab.events.clear();
+        lab
+    }
+
+    pub fn turns(&mut self, turns: usize, pace_ns: Nanos) {
+        for _ in 0..turns {
+            self.now = self.now + pace_ns;
+            for line in &mut self.lines {
+                line.turn(self.core.memory(), self.now);
+            }
+            self.core.turn(self.now);
+        }
+    }
+
+    pub fn tell(&mut self, command: Command) -> Reply {
+        self.handle.send(command).expect("room for a command");
+        for _ in 0..10 {
+            self.turns(1, 700);
+            while let Some(reply) = self.handle.receive() {
+                match reply {
+                    Reply::Event(at, event) => self.events.push((at, event)),
+                    Reply::Trouble(..) => {}
+                    answer => return answer,
+                }
+            }
+        }
+        panic!("no answer");
+    }
+
+    pub fn take(&mut self, step: &Step) {
+        match *step {
+            Step::Turns { turns, pace_ns } => self.turns(turns, pace_ns),
+            Step::Inject { port, dst, priority, len, frames } => {
+                let dst = if dst == 4 { MacAddr::BROADCAST } else { mac(dst) };
+                (0..frames).for_each(|_| self.wires[port].inject(frame(dst, mac(port), priority, len)));
+            }
+            Step::Pfc { port, quanta } => {
+                let mut bytes = [0; 60];
+                if self.settings.ports[port].flow_control == FlowControl::Both {
+                    Pause { quanta }.encode(mac(port), &mut bytes);
+                } else {
+                    Pfc { enable: 0b1000, quanta: [quanta; 8] }.encode(mac(port), &mut bytes);
+                }
+                self.wires[port].inject(bytes);
+            }
+            Step::Hold { port, on_hold } => drop(self.tell(Command::Hold { port, held: on_hold })),
+            Step::Recover { port } => drop(self.tell(Command::RecoverStorms(port))),
+            Step::Lift { port } => {
+                drop(self.tell(Command::LiftStormLimit { port, priorities: Set8::ALL }));
+            }
+            Step::Apply { xoff_cells } => {
+                let mut settings = settings(xoff_cells);
+                if self.removed {
+                    settings.ports[0] = PortSettings::vacant();
+                }
+                self.tell(apply(&settings));
+            }
+            Step::Remove => {
+                self.removed = true;
+                self.take(&Step::Apply { xoff_cells: 6 });
+            }
+            Step::Add { address } if self.removed => {
+                self.take(&Step::Closed { port: 0 });
+                self.removed = false;
+                self.take(&Step::Apply { xoff_cells: 6 });
+                self.take(&Step::Up { port: 0, address });
+            }
+            Step::Add { .. } => {}
+            Step::Snapshot { read_watermarks } => drop(self.look(read_watermarks)),
+            Step::Clear => drop(self.tell(Command::ClearWatermarks)),
+            Step::Block { port, blocked } => self.wires[port].block(blocked),
+            Step::Lose { port, frames } => self.wires[port].lose(frames),
+            Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
+            Step::Guard { port } => self.heartbeat.leave(port, Set8::of(3), self.now),
+            Step::Down { port } => self.wires[port].go_down(),
+            Step::Closed { port } => self.handle.send(Command::PortClosed(port)).expect("room for a command"),
+            Step::Up { port, address } => {
+                if self.wires[port].is_let_go() {
+                    self.take(&Step::Closed { port });
+                    self.wires[port].open_again();
+                }
+                self.tell(Command::PortUp { port, mac: mac(address), finish_checksums: true });
+            }
+        }
+    }
+
+    pub fn look(&mut self, read_watermarks: bool) -> Snapshot {
+        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks }) {
+            Reply::Snapshot(snapshot) => *snapshot,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Ends the recording: the recording, the switch's part of a last snapshot and all events.
+    pub fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
+        let last = self.look(false);
+        assert!(matches!(self.tell(Command::Record(None)), Reply::Recorded(Some(_))));
+        let chunks = std::iter::from_fn(|| self.reel.take());
+        let recording = chunks.flat_map(|chunk| chunk.bytes).collect();
+        (recording, of_the_switch(last), self.events)
+    }
+}
+
+/// Without what the loop adds.
+pub fn of_the_switch(mut snapshot: Snapshot) -> Snapshot {
+    snapshot.ports.iter_mut().for_each(|port| port.kernel = Default::default());
+    snapshot.removed_ports.kernel_dropped_frames = 0;
+    Snapshot { memory_frames: 0, ..snapshot.without_loop() }
+}
+
+/// Events with their times.
+pub type Events = Vec<(Instant, Event)>;
+
+/// Replays all of a recording: how far it came, the last snapshot that was asked for, its events.
+pub fn replay(recording: &[u8]) -> Result<(Totals, Snapshot, Events), Error> {
+    let mut replay = Replay::new(recording);
+    let mut events = Vec::new();
+    replay.run_until(Instant::NEVER, &mut |at, event| events.push((at, event)))?;
+    let snapshot = replay.asked().expect("a snapshot").clone();
+    Ok((replay.totals().clone(), snapshot, events))
+}
+
+/// Ends it: the replay must have come to the same in every field, with the same events. How far it came, the last snapshot, the events.
+pub fn ends_as_replayed(lab: Lab) -> (Totals, Snapshot, Events) {
+    let (recording, last, events) = lab.end();
+    let (totals, replayed, replayed_events) = replay(&recording).expect("no difference");
+    assert_eq!(difference(&last, &replayed), None);
+    assert_eq!(replayed_events, events);
+    (totals, last, events)
+}
+
+/// An incast of `turns` turns, with a checkpoint in the middle.
+pub fn incast(lab: &mut Lab, turns: usize) {
+    for turn in 0..turns {
+        for port in 0..2 {
+            lab.wires[port].inject(frame(mac(2), mac(port), 3, 1000));
+        }
+        lab.turns(1, if turn == turns / 2 { 1_000_000_000 } else { 5_000 });
+        while let Some(Reply::Event(at, event)) = lab.handle.receive() {
+            lab.events.push((at, event));
+        }
+    }
+}
