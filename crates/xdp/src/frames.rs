@@ -1,5 +1,6 @@
 //! The chunks of a UMEM as ports see them, on whatever core: where each lies, and which are one frame.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, chunks_of};
@@ -20,6 +21,8 @@ pub(crate) struct Frames {
     pub(crate) umem: xsk_rs::Umem,
     pub(crate) descs: Box<[FrameDesc]>,
     pub(crate) chains: Chains,
+    /// In debug builds: which chunks are on a free stack, on whatever core.
+    is_free: Box<[AtomicBool]>,
     multi_buffer: bool,
     chunk_shift: u32,
     /// What ports had lent that were dropped without being closed: it waits to be reclaimed.
@@ -38,6 +41,9 @@ impl Frames {
             umem,
             descs,
             chains: Chains::new(if multi_buffer { count } else { 0 }),
+            is_free: (0..if cfg!(debug_assertions) { count } else { 0 })
+                .map(|_| AtomicBool::new(true))
+                .collect(),
             multi_buffer,
             chunk_shift: frame_bytes.trailing_zeros(),
             abandoned: Mutex::default(),
@@ -95,6 +101,15 @@ impl Frames {
     #[inline]
     pub(crate) fn index_of(&self, addr: usize) -> usize {
         addr >> self.chunk_shift
+    }
+
+    /// Debug builds note that a chunk goes on a free stack, or comes off one, and check that it was not, or was, on one.
+    #[inline]
+    pub(crate) fn note_free(&self, index: usize, is_free: bool) {
+        if cfg!(debug_assertions) {
+            let before = self.is_free[index].swap(is_free, Relaxed);
+            assert_ne!(before, is_free, "chunk {index} was to become free, or not free, once more");
+        }
     }
 
     /// Whether frame `index` has more chunks behind its first.

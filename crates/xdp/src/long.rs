@@ -34,7 +34,7 @@ impl Umem {
         }
         let chunks = &chunks[..count];
         if count < descs.len() {
-            self.free.extend_from_slice(chunks);
+            chunks.iter().for_each(|&chunk| self.push_free(chunk));
             return (None, count);
         }
         self.frames.chains.link(chunks);
@@ -47,7 +47,7 @@ impl Umem {
         let index = self.frames.index_of(desc.addr());
         let was_there = lent.give_back(index, Loan::Fill);
         if was_there {
-            self.free.push(index as u32);
+            self.push_free(index as u32);
         }
         was_there
     }
@@ -71,7 +71,7 @@ impl Umem {
     pub(crate) fn free_chain(&mut self, index: usize) {
         let (chunks, count) = self.chunks(index);
         self.frames.chains.unlink(index as u32);
-        self.free.extend(chunks[..count].iter().rev().map(|&chunk| chunk as u32));
+        chunks[..count].iter().rev().for_each(|&chunk| self.push_free(chunk as u32));
     }
 
     /// Takes `count` free chunks as one frame.
@@ -82,7 +82,7 @@ impl Umem {
         }
         let mut chunks = [0; MAX_CHUNKS];
         for place in &mut chunks[..count] {
-            *place = self.free.pop()?;
+            *place = self.pop_free()?;
         }
         self.frames.chains.link(&chunks[..count]);
         Some(FrameId::new(chunks[0]))
@@ -99,7 +99,7 @@ impl Umem {
         if len > self.max_len().min(room + self.chunk_bytes()) {
             return false;
         }
-        let Some(chunk) = self.free.pop() else { return false };
+        let Some(chunk) = self.pop_free() else { return false };
         if count > 1 {
             self.frames.chains.append(index as u32, chunk);
         } else {
@@ -147,9 +147,9 @@ impl Umem {
         changed
     }
 
-    /// Whether no chunk is behind two others or twice behind one, nor behind one of another frame, nor one that is free or posted;
-    /// `is_out` says which are.
-    pub(crate) fn check_chains(&self, is_out: impl Fn(usize) -> bool) -> Result<(), String> {
+    /// Which chunks are of frames of several. It is an error if one is so twice, or of another frame than it says, or is where
+    /// none can be (`may_be`): free, posted or sent as a whole frame.
+    pub(crate) fn check_chains(&self, may_be: impl Fn(usize) -> bool) -> Result<Vec<bool>, String> {
         let chains = &self.frames.chains;
         let mut is_part = vec![false; self.frames()];
         for head in (0..self.frames()).filter(|&index| chains.is_first(index)) {
@@ -158,14 +158,14 @@ impl Umem {
                     let other = chains.head_of(part as u32);
                     return Err(format!("chunk {part} is behind {head} and behind {other}"));
                 }
-                if is_out(part) {
-                    return Err(format!("chunk {part} is behind {head}, and free or posted"));
+                if !may_be(part) {
+                    return Err(format!("chunk {part} is behind {head}, and free, posted or sent by itself"));
                 }
                 if std::mem::replace(&mut is_part[part], true) {
                     return Err(format!("chunk {part} is behind {head} twice"));
                 }
             }
         }
-        Ok(())
+        Ok(is_part)
     }
 }

@@ -3,7 +3,7 @@
 //! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
 //! RX ring of a port, or in the TX or completion ring of one. Each port knows what its rings hold ([`crate::lent`]), and what the
 //! kernel gives back is checked against that: a frame that it gives back twice, or never had, stays with its owner, is counted and
-//! becomes an event. [`Umem::check`] counts them all.
+//! becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`] counts them all.
 //!
 //! The memory is cut into chunks of less than a page. A longer frame lies in several, where the kernel has such frames
 //! ([`crate::chains`]), and its token is that of the first.
@@ -150,14 +150,21 @@ impl Umem {
                 let Some(loan) = lent.of(index) else { continue };
                 let (count, owner) = match loan {
                     Loan::Fill => (&mut census.fill, "a fill ring"),
-                    Loan::Transmit | Loan::TransmitPart => (&mut census.transmit, "a TX ring"),
+                    Loan::Transmit => (&mut census.transmit, "a TX ring"),
+                    Loan::TransmitPart => (&mut census.transmit, "a TX ring, in part"),
                 };
                 *count += 1;
                 claim(index, owner)?;
             }
         }
         census.user = owners.iter().filter(|&&owner| owner == "the user").count();
-        self.check_chains(|index| ["the free stack", "a fill ring"].contains(&owners[index]))?;
+        let is_part =
+            self.check_chains(|index| ["the user", "a TX ring, in part"].contains(&owners[index]))?;
+        let stray =
+            (0..self.frames()).find(|&index| owners[index] == "a TX ring, in part" && !is_part[index]);
+        if let Some(index) = stray {
+            return Err(format!("chunk {index} is sent as a part, and of no frame"));
+        }
         Ok(census)
     }
 
@@ -171,7 +178,7 @@ impl Umem {
     pub(crate) fn take_for_fill(&mut self, lent: &Lent, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
-            let Some(index) = self.free.pop() else { break };
+            let Some(index) = self.pop_free() else { break };
             lent.lend(index as usize, Loan::Fill);
             *desc = self.frames.descs[index as usize];
         }
@@ -189,6 +196,21 @@ impl Umem {
             self.settle(desc);
         }
         Some(Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
+    }
+
+    /// Takes a free chunk, the one that was freed last.
+    #[inline]
+    pub(crate) fn pop_free(&mut self) -> Option<u32> {
+        let chunk = self.free.pop()?;
+        self.frames.note_free(chunk as usize, false);
+        Some(chunk)
+    }
+
+    /// A chunk is free.
+    #[inline]
+    pub(crate) fn push_free(&mut self, chunk: u32) {
+        self.frames.note_free(chunk as usize, true);
+        self.free.push(chunk);
     }
 
     /// Where a new port is to write down what it lends. What ports had lent that were dropped is taken back first.
@@ -220,7 +242,7 @@ impl Umem {
             };
             debug_assert!(was_there, "chunk {index} was just seen there");
             match loan {
-                Loan::Fill => self.free.push(index as u32),
+                Loan::Fill => self.push_free(index as u32),
                 Loan::Transmit => unsent.push(FrameId::new(index as u32)),
                 Loan::TransmitPart => {}
             }
@@ -265,7 +287,7 @@ impl Umem {
 impl Memory for Umem {
     #[inline]
     fn alloc(&mut self) -> Option<FrameId> {
-        let index = self.free.pop()?;
+        let index = self.pop_free()?;
         Some(FrameId::new(index))
     }
 
@@ -282,7 +304,7 @@ impl Memory for Umem {
         if self.frames.is_chain(frame.index()) {
             return self.free_chain(frame.index());
         }
-        self.free.push(frame.index() as u32);
+        self.push_free(frame.index() as u32);
     }
 
     #[inline]
