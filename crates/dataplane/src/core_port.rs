@@ -81,8 +81,8 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     }
 
     #[inline]
-    fn kick(&mut self) -> u32 {
-        self.port_mut().kick()
+    fn kick(&mut self) {
+        self.port_mut().kick();
     }
 
     #[inline]
@@ -93,6 +93,11 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     #[inline]
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         self.port_mut().complete(out);
+    }
+
+    #[inline]
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        self.port_mut().take_lost(out);
     }
 
     #[inline]

@@ -49,6 +49,11 @@ const ORDERS: usize = 16;
 pub const LANE_FRAMES: usize =
     ARRIVALS * RX_BATCH + RX_BATCH + 2 * FREE * FREE_BATCH + MANY_FREE + FREE_BATCH + KEPT_FREE;
 
+/// The frames of a batch have left.
+pub(crate) const LEFT: u32 = 0;
+/// The kernel took and lost them.
+pub(crate) const LOST: u32 = 1;
+
 /// What the line is told.
 #[derive(Debug)]
 pub(crate) enum Order {
@@ -97,7 +102,7 @@ pub(crate) struct Lane {
     /// Noted with each batch: the rules that it was looked at by.
     pub(crate) arrivals: Belt<Arrival>,
     pub(crate) outgoing: Belt<Outgoing>,
-    /// Noted with each batch: frames that the kernel said it lost.
+    /// Noted with each batch: [`LEFT`] or [`LOST`].
     pub(crate) completed: Belt<FrameId>,
     pub(crate) fresh: Belt<FrameId>,
     pub(crate) spare: Belt<FrameId>,

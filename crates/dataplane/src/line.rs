@@ -15,7 +15,7 @@ use wire::set::Set64;
 use crate::doorbell::Doorbell;
 use crate::edits::make_edits;
 use crate::heartbeat::Heartbeat;
-use crate::lane::{Answer, FEW_FREE, FREE_BATCH, Lane, MANY_FREE, Order, Report};
+use crate::lane::{Answer, FEW_FREE, FREE_BATCH, LEFT, LOST, Lane, MANY_FREE, Order, Report};
 use crate::look::look_at_all;
 use crate::port::Port;
 use crate::remote_port::RemotePort;
@@ -59,9 +59,9 @@ pub struct LinePort<P: Port> {
     outgoing: Vec<Outgoing>,
     /// What fits of it.
     fitting: Vec<Outgoing>,
-    /// Come back, and not yet on the lane; and frames that the kernel said it lost.
+    /// Come back, and not yet on the lane; and those that the kernel lost.
     completed: Vec<FrameId>,
-    lost: u32,
+    lost: Vec<FrameId>,
     /// Never sent, as the port was closed.
     unsent: Vec<FrameId>,
     /// Where to say so, once all that did leave is on the lane.
@@ -90,7 +90,7 @@ pub fn remote<P: Port>(
         outgoing: Vec::with_capacity(TX_BATCH),
         fitting: Vec::with_capacity(TX_BATCH),
         completed: Vec::with_capacity(4096),
-        lost: 0,
+        lost: Vec::with_capacity(4096),
         unsent: Vec::with_capacity(4096),
         closing: None,
         report_within: 0,
@@ -191,12 +191,12 @@ impl<P: Port> Line<P> {
         }
         if port.is_open {
             moved |= port.send(memory);
-            port.port.complete(&mut port.completed);
+            port.complete();
         }
         let mut has_news = moved | port.put_completed();
         let has_few = memory.free_frames() <= MANY_FREE;
-        if let Some(unsent) = port.closing.take_if(|_| port.completed.is_empty() && port.lost == 0 && has_few)
-        {
+        let has_told = port.completed.is_empty() && port.lost.is_empty();
+        if let Some(unsent) = port.closing.take_if(|_| has_told && has_few) {
             port.answer_closed(unsent);
             has_news = true;
         }
@@ -275,7 +275,8 @@ impl<P: Port> Line<P> {
     fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &LinePort<P>| {
             let is_closing = port.closing.is_some();
-            port.outgoing.is_empty() && port.completed.is_empty() && !is_closing && !port.port.must_kick()
+            let has_told = port.completed.is_empty() && port.lost.is_empty();
+            port.outgoing.is_empty() && has_told && !is_closing && !port.port.must_kick()
         };
         self.rest.note_idle(now) && self.ports.iter().all(is_done)
     }
@@ -305,7 +306,7 @@ impl<P: Port> LinePort<P> {
             }
         }
         if self.port.must_kick() {
-            self.lost += self.port.kick();
+            self.port.kick();
         }
         moved
     }
@@ -320,14 +321,18 @@ impl<P: Port> LinePort<P> {
     /// Puts what has left on the lane. True if there was any.
     fn put_completed(&mut self) -> bool {
         let mut moved = false;
-        // What the kernel lost completes, too, and is told with that.
-        let is_last = self.closing.is_some() && self.lost > 0;
-        while (!self.completed.is_empty() || (is_last && self.lost > 0))
-            && self.lane.completed.put(self.lost, &mut self.completed)
-        {
-            (self.lost, moved) = (0, true);
+        for (note, frames) in [(LEFT, &mut self.completed), (LOST, &mut self.lost)] {
+            while !frames.is_empty() && self.lane.completed.put(note, frames) {
+                moved = true;
+            }
         }
         moved
+    }
+
+    /// Takes what the kernel is done with.
+    fn complete(&mut self) {
+        self.port.complete(&mut self.completed);
+        self.port.take_lost(&mut self.lost);
     }
 
     fn obey(&mut self, order: Order, memory: &mut P::Memory) {
@@ -362,7 +367,7 @@ impl<P: Port> LinePort<P> {
     /// Neither takes in nor sends any more.
     fn stop(&mut self) {
         if self.is_open {
-            self.port.complete(&mut self.completed);
+            self.complete();
         }
         self.is_open = false;
         self.lane.waiting.store(0, Relaxed);
@@ -391,7 +396,8 @@ impl<P: Port> LinePort<P> {
     }
 
     fn report(&self, free: usize) -> Report {
-        let held = self.port.frames_held() + self.outgoing.len() + self.completed.len() + self.unsent.len();
+        let back = self.completed.len() + self.lost.len() + self.unsent.len();
+        let held = self.port.frames_held() + self.outgoing.len() + back;
         Report { kernel: self.port.kernel_counters(), held, free }
     }
 }

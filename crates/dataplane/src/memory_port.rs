@@ -35,8 +35,9 @@ struct Shared {
     ring: VecDeque<Outgoing>,
     /// Sent, their bytes not yet copied.
     leaving: VecDeque<Outgoing>,
-    /// Done with, not yet given back.
+    /// Done with, not yet given back; and those that were lost.
     completed: VecDeque<FrameId>,
+    lost: Vec<FrameId>,
     /// On the wire.
     sent: Vec<Vec<u8>>,
     room: usize,
@@ -82,7 +83,7 @@ impl Calls {
 
 impl Shared {
     fn outstanding(&self) -> usize {
-        self.ring.len() + self.leaving.len() + self.completed.len()
+        self.ring.len() + self.leaving.len() + self.completed.len() + self.lost.len()
     }
 
     /// Puts what was sent on the wire.
@@ -102,6 +103,7 @@ impl<M> MemoryPort<M> {
             ring: VecDeque::new(),
             leaving: VecDeque::new(),
             completed: VecDeque::new(),
+            lost: Vec::new(),
             sent: Vec::new(),
             room: 2048,
             hold_completions: false,
@@ -168,7 +170,7 @@ impl Wire {
         self.shared().blocked = block;
     }
 
-    /// The next `frames` frames are lost the way EBUSY loses them: they complete, and are never seen again.
+    /// The next `frames` frames are lost the way EBUSY loses them.
     pub fn lose(&self, frames: u32) {
         self.shared().lose = frames;
     }
@@ -274,37 +276,43 @@ impl<M: Memory> Port for MemoryPort<M> {
         shared.ring.extend(frames.drain(..));
     }
 
-    fn kick(&mut self) -> u32 {
+    fn kick(&mut self) {
         let mut shared = self.shared();
         if shared.ring.is_empty() {
-            return 0;
+            return;
         }
         shared.counters.tx_kicks += 1;
         if !shared.up {
             shared.counters.tx_down += 1;
-            return 0;
+            return;
         }
         if shared.blocked {
             shared.counters.tx_again += 1;
-            return 0;
+            return;
         }
         let lost = shared.lose.min(shared.ring.len() as u32);
         for _ in 0..lost {
             let frame = shared.ring.pop_front().expect("counted").frame;
-            shared.completed.push_back(frame);
+            shared.lost.push(frame);
         }
         shared.lose -= lost;
         shared.counters.tx_busy += u64::from(lost);
         shared.counters.tx_kicks += u64::from(lost);
         let Shared { ring, leaving, .. } = &mut *shared;
         leaving.append(ring);
-        lost
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         let mut shared = self.shared();
         if !shared.hold_completions {
             out.extend(shared.completed.drain(..));
+        }
+    }
+
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        let mut shared = self.shared();
+        if !shared.hold_completions {
+            out.append(&mut shared.lost);
         }
     }
 
@@ -349,8 +357,8 @@ impl<M: Memory> Port for MemoryPort<M> {
         let mut shared = self.shared();
         shared.copy_leaving(memory);
         shared.up = false;
-        let Shared { ring, completed, .. } = &mut *shared;
-        unsent.extend(completed.drain(..));
+        let Shared { ring, completed, lost, .. } = &mut *shared;
+        unsent.extend(completed.drain(..).chain(lost.drain(..)));
         unsent.extend(ring.drain(..).map(|outgoing| outgoing.frame));
         true
     }
@@ -392,7 +400,8 @@ mod tests {
         let mut frames = outgoing(receive(&mut port, &mut memory, 8));
         assert_eq!((frames.len(), port.kernel_counters().rx_dropped_frames, memory.free_frames()), (2, 1, 2));
         port.transmit(&mut frames);
-        assert_eq!((port.kick(), completed(&mut port), port.outstanding()), (0, 0, 2));
+        port.kick();
+        assert_eq!((completed(&mut port), port.outstanding()), (0, 2));
         assert!(receive(&mut port, &mut memory, 8).is_empty());
         assert_eq!(wire.take_sent(), [vec![1; 60], vec![2; 100]]);
         assert_eq!((completed(&mut port), port.outstanding()), (2, 0));
@@ -419,15 +428,20 @@ mod tests {
         assert_eq!(port.transmit_room(), 1);
 
         wire.block(true);
-        assert_eq!((port.kick(), port.kernel_counters().tx_again), (0, 1));
+        port.kick();
+        assert_eq!(port.kernel_counters().tx_again, 1);
         wire.block(false);
         wire.lose(1);
         wire.hold_completions(true);
-        assert_eq!((port.kick(), port.kernel_counters().tx_busy), (1, 1));
+        port.kick();
+        assert_eq!(port.kernel_counters().tx_busy, 1);
         receive(&mut port, &mut memory, 4);
         assert_eq!((completed(&mut port), port.outstanding()), (0, 4));
         wire.hold_completions(false);
-        assert_eq!(completed(&mut port), 4, "the lost frame completes too");
+        let mut lost = Vec::new();
+        assert_eq!(completed(&mut port), 3);
+        port.take_lost(&mut lost);
+        assert_eq!((lost.len(), port.outstanding()), (1, 0));
         assert_eq!(wire.take_sent(), [[1; 60], [2; 60], [3; 60]]);
 
         wire.go_down();

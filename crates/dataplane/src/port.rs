@@ -64,14 +64,15 @@ pub trait Port {
         false
     }
 
-    /// Makes the kernel send what is in the TX ring, where that needs a call. Returns how many frames the kernel said
-    /// it lost (they complete all the same).
-    fn kick(&mut self) -> u32 {
-        0
-    }
+    /// Makes the kernel send what is in the TX ring, where that needs a call.
+    fn kick(&mut self) {}
 
-    /// Frames that the kernel is done with, appended to `out`.
+    /// Frames that have left, appended to `out`.
     fn complete(&mut self, out: &mut Vec<FrameId>);
+
+    /// Frames that the kernel took and lost, and is done with, appended to `out`: what the last `complete` has found and left out. To be
+    /// called after each.
+    fn take_lost(&mut self, _out: &mut Vec<FrameId>) {}
 
     /// Frames transmitted and not yet completed.
     fn outstanding(&self) -> usize;

@@ -61,7 +61,7 @@ pub(crate) enum Tag {
     Pfc,
     /// Port, free frames u32, room u16, count u16, frame numbers u32 and lengths u16.
     Sent,
-    /// Port, frames u32 that the kernel lost.
+    /// Port, count u16, frame numbers u32, which the kernel lost.
     KernelLost,
     /// Port, frames u64 that the guard sent, those that paused each priority 8 × u64, time u64 of the last.
     Guard,
@@ -261,9 +261,18 @@ impl Recorder {
     }
 
     pub(crate) fn completed(&mut self, port: usize, frames: &[FrameId]) {
+        self.numbers(Tag::Completed, port, frames);
+    }
+
+    #[cold]
+    pub(crate) fn kernel_lost(&mut self, port: usize, frames: &[FrameId]) {
+        self.numbers(Tag::KernelLost, port, frames);
+    }
+
+    fn numbers(&mut self, tag: Tag, port: usize, frames: &[FrameId]) {
         // A port may complete two rings' worth at once.
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
-            self.of_port(Tag::Completed, port, |out| {
+            self.of_port(tag, port, |out| {
                 out.put_u16_le(frames.len() as u16);
                 let places = more(out, 4 * frames.len()).chunks_exact_mut(4);
                 for (place, frame) in places.zip(frames) {
@@ -329,10 +338,6 @@ impl Recorder {
             out.put_u16_le(room as u16);
             put_outgoing(out, frames);
         });
-    }
-
-    pub(crate) fn kernel_lost(&mut self, port: usize, frames: u32) {
-        self.of_port(Tag::KernelLost, port, |out| out.put_u32_le(frames));
     }
 
     pub(crate) fn guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
 
-use crate::lane::{Answer, FREE_BATCH, KEPT_FREE, Lane, LaneNews, Order, Report};
+use crate::lane::{Answer, FREE_BATCH, KEPT_FREE, LOST, Lane, LaneNews, Order, Report};
 use crate::port::{Port, Trouble};
 use crate::turn::{RX_BATCH, TX_BATCH};
 use crate::vigil::{GIVE_UP_NS, STALL_NS};
@@ -68,8 +68,8 @@ pub struct RemotePort<M> {
     given: u64,
     waits: Option<(u64, Instant)>,
     is_stuck: bool,
-    /// Frames that the kernel lost, not yet told.
-    lost: u32,
+    /// Frames that the kernel lost, not yet taken.
+    lost: Vec<FrameId>,
     /// There were more free frames than the line had room for.
     has_frames: bool,
     /// As the line last said; and frames that were on the lane when the port was closed.
@@ -103,7 +103,7 @@ impl<M: Memory> RemotePort<M> {
             given: 0,
             waits: None,
             is_stuck: false,
-            lost: 0,
+            lost: Vec::with_capacity(TX_BATCH),
             has_frames: false,
             report: Report::default(),
             closed_frames: 0,
@@ -299,20 +299,23 @@ impl<M: Memory> Port for RemotePort<M> {
         true // the line does
     }
 
-    fn kick(&mut self) -> u32 {
-        std::mem::take(&mut self.lost)
-    }
-
     fn must_kick(&self) -> bool {
-        self.lost > 0
+        false // the line does
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
-        let before = out.len();
-        while let Some(lost) = self.lane.completed.take(out) {
-            self.lost += lost;
+        let mut before = out.len();
+        while let Some(note) = self.lane.completed.take(out) {
+            self.outstanding -= out.len() - before;
+            if note == LOST {
+                self.lost.extend(out.drain(before..));
+            }
+            before = out.len();
         }
-        self.outstanding -= out.len() - before;
+    }
+
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        out.append(&mut self.lost);
     }
 
     fn outstanding(&self) -> usize {

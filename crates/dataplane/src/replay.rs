@@ -212,10 +212,7 @@ impl<'a> Replay<'a> {
                 self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
                 Ok(())
             }
-            Tag::KernelLost => {
-                switch.kernel_lost(port, rest.try_get_u32_le()?);
-                Ok(())
-            }
+            Tag::KernelLost => stage.kernel_lost(port, now, rest),
             Tag::Guard => {
                 let mut frames = PfcCount { frames: rest.try_get_u64_le()?, ..PfcCount::default() };
                 for of_priority in &mut frames.xoff_frames {

@@ -49,6 +49,7 @@ pub struct Turn {
     received: Vec<Received>,
     arrivals: Vec<Arrival>,
     completed: Vec<FrameId>,
+    lost: Vec<FrameId>,
     outgoing: Vec<Outgoing>,
 }
 
@@ -68,6 +69,7 @@ impl Turn {
             received: Vec::with_capacity(RX_BATCH),
             arrivals: Vec::with_capacity(RX_BATCH),
             completed: Vec::with_capacity(COMPLETIONS),
+            lost: Vec::with_capacity(COMPLETIONS),
             outgoing: Vec::with_capacity(TX_BATCH),
         }
     }
@@ -174,7 +176,7 @@ impl Turn {
         moved
     }
 
-    /// Releases the frames of a port that have left. True if there were any.
+    /// Releases the frames of a port that have left, and those that the kernel lost. True if there were any.
     #[inline]
     pub fn complete<P: Port>(
         &mut self,
@@ -190,7 +192,15 @@ impl Turn {
             recorder.completed(number, &self.completed);
         }
         switch.complete_all(number, self.completed.drain(..), now, memory);
-        moved
+        port.take_lost(&mut self.lost);
+        if self.lost.is_empty() {
+            return moved;
+        }
+        if let Some(recorder) = &mut self.recorder {
+            recorder.kernel_lost(number, &self.lost);
+        }
+        self.lost.drain(..).for_each(|frame| switch.kernel_lost(number, frame, now, memory));
+        true
     }
 
     /// Looks at a batch of received frames and puts them through the switch.
@@ -262,7 +272,7 @@ impl Turn {
         let moved = !self.outgoing.is_empty();
         if moved {
             port.transmit(&mut self.outgoing);
-            self.kick(number, port, switch);
+            port.kick();
         }
         moved
     }
@@ -294,21 +304,9 @@ impl Turn {
             port.transmit(&mut self.outgoing);
         }
         if port.must_kick() {
-            self.kick(number, port, switch);
+            port.kick();
         }
         moved
-    }
-
-    /// Makes the kernel send what a port has given it, and counts what it says it lost.
-    #[inline]
-    fn kick<P: Port>(&mut self, number: usize, port: &mut P, switch: &mut Switch) {
-        let lost = port.kick();
-        if lost > 0 {
-            if let Some(recorder) = &mut self.recorder {
-                recorder.kernel_lost(number, lost);
-            }
-            switch.kernel_lost(number, lost);
-        }
     }
 }
 

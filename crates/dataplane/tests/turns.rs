@@ -98,16 +98,54 @@ fn a_received_pause_stops_its_priority_and_no_other() {
     conserved(&snapshot);
 }
 
+/// At the queue that it left, in frames and bytes; its cells go back, and an event says how many were of no-drop priorities.
 #[test]
-fn what_the_kernel_loses_is_counted_as_lost() {
+fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     let mut lab = Lab::new();
     lab.wires[1].lose(2);
-    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 0)));
+    (0..2).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    let event = |frames, no_drop_frames| Event::KernelLost { port: 1, frames, no_drop_frames, pfc_frames: 0 };
+    assert_eq!(lab.events(), [event(2, 2)]);
+    lab.wires[1].lose(1);
+    (0..5).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 5)));
     lab.turns(3);
-    assert_eq!(lab.seen(1).len(), 3);
+    assert_eq!(lab.seen(1).len(), 4);
+    assert_eq!(lab.events(), [], "no sooner than a second after the first");
+    lab.now = lab.now + 1_000_000_000;
+    lab.turns(1);
+    assert_eq!(lab.events(), [event(1, 0)]);
     let snapshot = lab.snapshot();
-    assert_eq!(snapshot.ports[1].kernel_lost_frames, 2);
-    assert_eq!(snapshot.ports[1].kernel.tx_busy, 2);
+    let port = &snapshot.ports[1];
+    let counts = |q: usize| [port.queues[q].kernel_lost, port.queues[q].transmitted].map(|c| (c.frames, c.bytes));
+    assert_eq!((counts(3), counts(5)), ([(2, 128), (0, 0)], [(1, 64), (4, 256)]));
+    assert_eq!((port.kernel_lost_frames, port.kernel_lost_pfc_frames, port.kernel.tx_busy), (3, 0, 3));
+    assert_eq!((port.transmitted.frames, port.transmitted.bytes), (6, 384), "two announcements among them");
+    let cells = snapshot.ports[0].groups.iter().map(|group| group.total.cells);
+    assert_eq!(cells.chain(port.queues.iter().map(|queue| queue.level.cells)).sum::<u32>(), 0);
+    conserved(&snapshot);
+}
+
+/// A neighbour that has not heard an XOFF is told once more when it is due, and of the end as ever.
+#[test]
+fn a_pfc_frame_that_the_kernel_loses_is_no_data() {
+    let mut lab = Lab::new();
+    lab.wires[1].block(true);
+    lab.wires[0].lose(1);
+    (0..10).for_each(|_| lab.wires[0].inject(frame(mac(1), mac(0), 3)));
+    lab.turns(2);
+    assert_eq!(lab.seen(0), []);
+    let event = Event::KernelLost { port: 0, frames: 0, no_drop_frames: 0, pfc_frames: 1 };
+    assert!(lab.events().contains(&event));
+    lab.now = lab.now + 1_200_000;
+    lab.turns(2);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(65_535))], "it is refreshed");
+    lab.wires[1].block(false);
+    lab.turns(4);
+    assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
+    let snapshot = lab.snapshot();
+    let port = &snapshot.ports[0];
+    assert_eq!((port.kernel_lost_frames, port.kernel_lost_pfc_frames, port.pfc_sent.frames), (0, 1, 3));
     conserved(&snapshot);
 }
 

@@ -228,6 +228,7 @@ impl<P: Port> Host<P> {
 
     fn count_completed(&mut self) {
         self.port.complete(&mut self.completed);
+        self.port.take_lost(&mut self.completed);
         for frame in self.completed.drain(..) {
             let load = self.in_flight.remove(&frame);
             match load.kind {

@@ -60,7 +60,7 @@ impl Switch {
             events: Events::new(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
-            flood_limited: Set64::EMPTY,
+            untold: Set64::EMPTY,
             due_at: Instant::default(),
             awaiting: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),

@@ -46,9 +46,10 @@ impl Switch {
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
         }
-        for port in self.flood_limited {
-            let more = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
-            self.flood_limited.set(port, more);
+        for port in self.untold {
+            let of_limits = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
+            let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
+            self.untold.set(port, of_limits || of_kernel);
         }
         if now >= self.next_alarms {
             self.look_at_alarms(now);

@@ -7,9 +7,11 @@
 
 use crate::counters::{Count, DropReason, PfcCount};
 use crate::edit::TagChange;
+use crate::event::Events;
 use crate::fifo::Fifos;
 use crate::flood_limit::Cast;
 use crate::frame::FrameId;
+use crate::kernel_lost::KernelLosses;
 use crate::limits::EgressLimits;
 use crate::link_pause::LinkPause;
 use crate::pfc_received::Pauses;
@@ -95,7 +97,7 @@ pub struct Egress {
     schedule: ScheduleSettings,
     drops: [Count; DropReason::ALL.len()],
     too_long: TooLong,
-    kernel_lost_frames: u64,
+    kernel_losses: KernelLosses,
     pfc_malformed: u64,
     pause_received: u64,
     /// Flooded frames that have left, by kind.
@@ -127,7 +129,7 @@ impl Egress {
             rewrite: settings.rewrite,
             schedule: settings.schedule.clone(),
             drops: Default::default(),
-            kernel_lost_frames: 0,
+            kernel_losses: KernelLosses::default(),
             pfc_malformed: 0,
             pause_received: 0,
             flooded_out: [0; 3],
@@ -325,9 +327,23 @@ impl Egress {
         queue.release(charge.cells(), pools);
     }
 
-    /// Of the frames that complete, the kernel lost so many: it does not say which.
-    pub fn kernel_lost(&mut self, frames: u32) {
-        self.kernel_lost_frames += u64::from(frames);
+    /// Releases a frame that the kernel took and lost.
+    pub(crate) fn kernel_lost(&mut self, charge: &Charge, is_no_drop: bool, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        self.kernel_losses.note(is_no_drop);
+        let queue = &mut self.queues[charge.queue()];
+        queue.count_kernel_lost(charge.len);
+        queue.release(charge.cells(), pools);
+    }
+
+    /// The kernel took and lost a PFC or PAUSE frame.
+    pub(crate) fn kernel_lost_pfc(&mut self) {
+        self.kernel_losses.note_pfc();
+    }
+
+    /// Tells of frames that the kernel lost. True: there will be more to tell.
+    pub(crate) fn tell_kernel_losses(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        self.kernel_losses.tell(port, now, events)
     }
 
     /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.

@@ -50,6 +50,17 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// The kernel took frames to send and lost them (one event a second at most).
+    KernelLost {
+        /// Port number: where they were to leave.
+        port: usize,
+        /// Data frames since the last such event.
+        frames: u64,
+        /// Those of no-drop priorities among them.
+        no_drop_frames: u64,
+        /// PFC and PAUSE frames since the last such event.
+        pfc_frames: u64,
+    },
     /// The kernel gave frames back that the port had not given it, or gave them back twice: a fault of the kernel or a driver.
     /// They were ignored.
     StrayFrames {

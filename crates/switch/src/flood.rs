@@ -22,7 +22,7 @@ impl Switch {
         let port = arrival.charge.port();
         arrival.charge.cast = Cast::of_flooded(arrival.dst);
         if !self.ingress[port].floods(&arrival.charge, now) {
-            self.flood_limited.set(port, true);
+            self.untold.set(port, true);
             return memory.free(arrival.take_frame());
         }
         let map = match arrival.charge.cast {

@@ -141,6 +141,11 @@ impl Ingress {
         }
     }
 
+    /// PFC protects a group.
+    pub(crate) fn is_no_drop(&self, priority: usize) -> bool {
+        self.groups[priority].is_no_drop()
+    }
+
     /// The watchdog drops what comes in for a group.
     pub fn is_dropping(&self, priority: usize) -> bool {
         self.groups[priority].is_dropping()

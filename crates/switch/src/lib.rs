@@ -23,6 +23,7 @@ pub mod frame;
 pub mod group;
 pub mod headroom;
 pub mod ingress;
+pub mod kernel_lost;
 pub mod limits;
 mod link;
 pub mod link_pause;

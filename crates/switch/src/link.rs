@@ -1,4 +1,4 @@
-//! The line of a port: what becomes of frames when it goes down, when they are not sent, and when the kernel loses them.
+//! The line of a port: what becomes of frames when it goes down, and when they are not sent.
 //!
 //! Rule: a port that goes down forgets the addresses learned on it, the pauses of its neighbour, and what its neighbour was told;
 //! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
@@ -66,11 +66,6 @@ impl Switch {
             self.release(&charge, now);
             memory.free(frame);
         }
-    }
-
-    /// Of the frames that complete for `port`, the kernel lost so many: it does not say which.
-    pub fn kernel_lost(&mut self, port: usize, frames: u32) {
-        self.egress[port].kernel_lost(frames);
     }
 
     /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port has ignored them.

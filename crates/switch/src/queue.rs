@@ -68,6 +68,7 @@ struct Rest {
     /// The watchdog drops whatever comes: to known addresses, flooded.
     dropping: [bool; 2],
     storm_dropped: Count,
+    kernel_lost: Count,
     dropped: Count,
     marked: Count,
     wred_dropped: [Count; 3],
@@ -94,6 +95,7 @@ impl Queue {
                 usage,
                 dropping: [false; 2],
                 storm_dropped: Count::default(),
+                kernel_lost: Count::default(),
                 alarm: Watch::default(),
                 drop_alarm: DropWatch::default(),
                 dropped: Count::default(),
@@ -314,6 +316,11 @@ impl Queue {
         self.transmitted.add(len);
     }
 
+    /// The kernel took a frame and lost it.
+    pub(crate) fn count_kernel_lost(&mut self, len: u16) {
+        self.rest.kernel_lost.add(len);
+    }
+
     /// A frame of `cells` found the queue full: an arrival to WRED nonetheless.
     #[inline]
     pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
@@ -355,6 +362,7 @@ impl Queue {
             transmitted: self.transmitted,
             dropped: self.rest.dropped,
             storm_dropped: self.rest.storm_dropped,
+            kernel_lost: self.rest.kernel_lost,
             marked: self.rest.marked,
             wred_dropped: self.rest.wred_dropped,
             average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),

@@ -61,8 +61,8 @@ pub struct Switch {
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
-    /// Ports of which there are drops by flood limits to tell.
-    pub(crate) flood_limited: Set64,
+    /// Ports of which there is something to tell: drops by flood limits, frames that the kernel lost.
+    pub(crate) untold: Set64,
     /// When a watchdog must look, or PFC frames are counted up.
     pub(crate) due_at: Instant,
     /// Ports whose watchdog must look each turn.
@@ -242,7 +242,7 @@ impl Switch {
         has_edits
     }
 
-    /// A frame that `transmit` gave out for `port` has left (or the kernel lost it: see [`Switch::kernel_lost`]).
+    /// A frame that `transmit` gave out for `port` has left. (If the kernel lost it: [`Switch::kernel_lost`].)
     #[inline]
     pub fn complete<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         self.complete_all(port, std::iter::once(frame), now, memory);

@@ -125,11 +125,14 @@ fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> 
     let before = idle.len();
     port.complete(idle);
     let completed = (idle.len() - before) as u64;
+    port.take_lost(idle);
+    let lost = (idle.len() - before) as u64 - completed;
     let count = batch.min(port.transmit_room()).min(idle.len());
     let rest = idle.len() - count;
     let mut outgoing = idle.drain(rest..).map(|frame| Outgoing::new(frame, len)).collect();
     port.transmit(&mut outgoing);
-    (count as u64, completed, port.kick().into())
+    port.kick();
+    (count as u64, completed + lost, lost)
 }
 
 fn count(port: &mut XdpPort, umem: &mut Umem, now: switch::Instant) -> u64 {

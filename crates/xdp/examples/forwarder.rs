@@ -71,6 +71,7 @@ fn forward(
     let mut forwarded = 0;
     for (from, to) in [(0, 1), (1, 0)] {
         ports[to].complete(&mut lists.done);
+        ports[to].take_lost(&mut lists.done);
         lists.done.drain(..).for_each(|frame| umem.free(frame));
         let most = batch.min(ports[to].transmit_room());
         ports[from].receive(umem, now, most, &mut lists.received);

@@ -38,6 +38,11 @@ impl Lent {
         loans.into_iter().find(|&loan| loan as u8 == tag)
     }
 
+    /// Chunk `index` is lent to be sent.
+    pub(crate) fn is_sending(&self, index: usize) -> bool {
+        matches!(self.of(index), Some(Loan::Transmit | Loan::TransmitPart))
+    }
+
     /// Lends chunk `index`, which was free or whose token was given for it.
     #[inline]
     pub(crate) fn lend(&self, index: usize, loan: Loan) {

@@ -17,6 +17,7 @@ mod frames;
 mod interface;
 mod keeper;
 mod lent;
+mod losses;
 mod long;
 mod modes;
 mod netlink;

@@ -318,18 +318,22 @@ impl Port for XdpPort {
         frames.clear();
     }
 
-    fn kick(&mut self) -> u32 {
-        let Some(sockets) = self.sockets.as_mut().filter(|_| self.up) else { return 0 };
-        let kicked = sockets.sender.kick(&mut self.counters);
-        if let Some(errno) = kicked.down {
+    fn kick(&mut self) {
+        let Some(sockets) = self.sockets.as_mut().filter(|_| self.up) else { return };
+        if let Some(errno) = sockets.sender.kick(&mut self.counters) {
             self.go_down(errno);
         }
-        kicked.lost
     }
 
     fn complete(&mut self, out: &mut Vec<FrameId>) {
         if let Some(sockets) = &mut self.sockets {
             sockets.sender.complete(out);
+        }
+    }
+
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.sender.take_lost(out);
         }
     }
 

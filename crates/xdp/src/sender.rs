@@ -6,7 +6,7 @@
 //! ```text
 //! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay
 //! ENOBUFS         no memory for the kernel's copy                                                    frames stay
-//! EBUSY           the interface refused the frame                                                    one frame lost
+//! EBUSY           the interface refused the frame                                                    one frame lost (`losses.rs`)
 //! ENETDOWN ENXIO  the interface is down or gone                                                      frames stay
 //! ```
 
@@ -19,6 +19,7 @@ use xsk_rs::{CompQueue, FrameDesc, TxQueue};
 use crate::chains::MAX_CHUNKS;
 use crate::frames::Frames;
 use crate::lent::{Lent, Loan};
+use crate::losses::Losses;
 use crate::modes::{Mode, is_down};
 use crate::own::OwnChunks;
 use crate::receiver::BATCH;
@@ -45,19 +46,11 @@ pub(crate) struct Sender {
     outstanding: usize,
     /// Completions of what was not outstanding.
     stray: u64,
-    /// Frames of more chunks than the socket sends, which are lost: those not told of yet, and the chunks not given back yet.
-    refused: u32,
+    /// Which frame each entry of the TX ring was of, and which frames were lost.
+    losses: Losses,
+    /// Chunks of frames that lie in more than the socket sends, not given back yet.
     unsent: Vec<u32>,
     batch: Box<[FrameDesc; BATCH]>,
-}
-
-/// What came of a kick.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Kicked {
-    /// Frames that the kernel took and lost.
-    pub(crate) lost: u32,
-    /// The error that says the interface is down or gone.
-    pub(crate) down: Option<i32>,
 }
 
 impl Sender {
@@ -83,7 +76,7 @@ impl Sender {
             ring_free: ring,
             outstanding: 0,
             stray: 0,
-            refused: 0,
+            losses: Losses::new(ring),
             unsent: Vec::with_capacity(if mode.zero_copy { ring * MAX_CHUNKS } else { 0 }),
             batch,
         }
@@ -123,8 +116,11 @@ impl Sender {
                     self.refuse(index, len);
                     continue;
                 }
-                filled += self.frames.send_chain(index, len, &self.lent, &mut self.batch[filled..]);
+                let entries = self.frames.send_chain(index, len, &self.lent, &mut self.batch[filled..]);
+                self.losses.note_entries(index, entries);
+                filled += entries;
             } else {
+                self.losses.note_entries(index, 1);
                 self.lent.lend(index, Loan::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
                 filled += 1;
@@ -153,36 +149,32 @@ impl Sender {
         let frames = &self.frames;
         self.unsent.extend(chunks[..count].iter().map(|desc| frames.index_of(desc.addr()) as u32));
         self.outstanding += count;
-        self.refused += 1;
+        self.losses.note_lost(index);
     }
 
-    /// Sees to it that what is in the TX ring is sent.
-    pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Kicked {
-        let mut kicked = if self.mode.zero_copy { self.wake(counters) } else { self.send_all(counters) };
-        kicked.lost += std::mem::take(&mut self.refused);
-        kicked
+    /// Sees to it that what is in the TX ring is sent. The error that says the interface is down or gone, if that is so.
+    pub(crate) fn kick(&mut self, counters: &mut KernelCounters) -> Option<i32> {
+        if self.mode.zero_copy { self.wake(counters) } else { self.send_all(counters) }
     }
 
     /// Wakes the driver, if it has asked for that.
-    fn wake(&mut self, counters: &mut KernelCounters) -> Kicked {
-        let mut kicked = Kicked::default();
+    fn wake(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         if self.outstanding > 0 && self.tx.needs_wakeup() {
             counters.tx_kicks += 1;
             match send(self.fd()) {
                 Err(errno) if is_down(errno) => {
                     counters.tx_down += 1;
-                    kicked.down = Some(errno);
+                    return Some(errno);
                 }
                 Err(_) => counters.tx_again += 1,
                 Ok(()) => {}
             }
         }
-        kicked
+        None
     }
 
     /// Calls `sendto` until the TX ring is empty or another call would do no good.
-    fn send_all(&mut self, counters: &mut KernelCounters) -> Kicked {
-        let mut kicked = Kicked::default();
+    fn send_all(&mut self, counters: &mut KernelCounters) -> Option<i32> {
         let mut waiting = self.waiting();
         // Every call but the last takes at least one entry, so this is a bound, not a goal.
         let most_calls = waiting;
@@ -193,6 +185,8 @@ impl Sender {
             counters.tx_kicks += 1;
             let result = send(self.fd());
             let before = std::mem::replace(&mut waiting, self.waiting());
+            let lent = &self.lent;
+            self.losses.called(waiting, result == Err(libc::EBUSY), |index| lent.is_sending(index));
             match result {
                 Ok(()) => {}
                 Err(libc::EAGAIN) => {
@@ -201,26 +195,23 @@ impl Sender {
                         break; // no room further on: it was not the budget that ended the call
                     }
                 }
-                Err(libc::EBUSY) => {
-                    counters.tx_busy += 1;
-                    kicked.lost += 1;
-                }
+                Err(libc::EBUSY) => counters.tx_busy += 1,
                 Err(libc::ENOBUFS) => {
                     counters.tx_no_buffers += 1;
                     break;
                 }
                 Err(errno) => {
                     counters.tx_down += 1;
-                    kicked.down = Some(errno);
-                    break;
+                    return Some(errno);
                 }
             }
         }
-        kicked
+        None
     }
 
-    /// Takes the frames that the kernel is done with.
+    /// Takes the frames that the kernel is done with: those that it lost are for [`Sender::take_lost`].
     pub(crate) fn complete(&mut self, out: &mut Vec<FrameId>) {
+        let before = out.len();
         for index in self.unsent.drain(..) {
             let was_there = self.frames.give_part_back(index as usize, &self.lent, out);
             debug_assert!(was_there, "chunk {index} was refused");
@@ -252,6 +243,12 @@ impl Sender {
             }
         }
         self.waiting(); // a lost frame may have completed before its place in the TX ring was seen to be free
+        self.losses.part(before, out);
+    }
+
+    /// Frames that the kernel took and lost, and is done with.
+    pub(crate) fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        self.losses.take(out);
     }
 
     /// Looks how many entries of the TX ring wait for the kernel.

@@ -59,13 +59,16 @@ impl FarEnd {
     fn turn(&mut self, now: Instant, due: u64) {
         let mut completed = Vec::new();
         self.port.complete(&mut completed);
+        let left = completed.len();
+        self.port.take_lost(&mut completed);
+        self.lost += (completed.len() - left) as u64;
         self.idle.extend(completed);
         let room = self.port.transmit_room().min(self.idle.len()).min(64);
         let count = (due - self.sent).min(room as u64) as usize;
         let len = FRAME_BYTES as u16;
         let mut outgoing = self.idle.drain(..count).map(|frame| Outgoing::new(frame, len)).collect();
         self.port.transmit(&mut outgoing);
-        self.lost += u64::from(self.port.kick());
+        self.port.kick();
         self.sent += count as u64;
         let now = switch::Instant(now.elapsed().as_nanos() as u64);
         self.port.receive(&mut self.umem, now, 256, &mut self.received);

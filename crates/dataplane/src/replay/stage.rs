@@ -126,6 +126,14 @@ impl Stage {
         Ok(())
     }
 
+    pub(super) fn kernel_lost(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<(), Error> {
+        for _ in 0..rest.try_get_u16_le()? {
+            let frame = self.frame(rest.try_get_u32_le()?)?;
+            self.switch.kernel_lost(port, frame, now, &mut self.memory);
+        }
+        Ok(())
+    }
+
     pub(super) fn receive(
         &mut self,
         port: usize,

@@ -43,7 +43,7 @@ pub struct PortSnapshot {
     pub received_multicast_frames: u64,
     /// … to a station whose port was not known.
     pub received_unknown_unicast_frames: u64,
-    /// Data frames that have left. The bytes of those that the kernel lost are among its bytes.
+    /// Data frames that have left.
     pub transmitted: Count,
     /// … to the broadcast address.
     pub transmitted_broadcast_frames: u64,
@@ -58,8 +58,10 @@ pub struct PortSnapshot {
     pub input_dropped: Count,
     /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a port that went down.
     pub output_dropped: Count,
-    /// Data frames that the kernel took and lost (`sendto` said EBUSY); it does not say which, nor how long they were.
+    /// Data frames that the kernel took and lost (`sendto` said EBUSY).
     pub kernel_lost_frames: u64,
+    /// PFC and PAUSE frames that it took and lost: they count as sent, and the neighbour has not heard them.
+    pub kernel_lost_pfc_frames: u64,
     /// Most bytes that were with the kernel at once.
     pub in_flight_peak_bytes: u64,
     /// PFC frames that came in.
@@ -230,6 +232,8 @@ pub struct QueueSnapshot {
     pub violations: u64,
     /// Frames that left.
     pub transmitted: Count,
+    /// Frames that the kernel took and lost.
+    pub kernel_lost: Count,
     /// Frames dropped because the queue was full.
     pub dropped: Count,
     /// Frames that the watchdog dropped.

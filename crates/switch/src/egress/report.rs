@@ -81,12 +81,12 @@ impl Egress {
             };
         }
         out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
-        out.transmitted.frames = out.transmitted.frames.saturating_sub(self.kernel_lost_frames);
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
         out.output_dropped = Count::sum(&self.drops);
-        out.kernel_lost_frames = self.kernel_lost_frames;
+        out.kernel_lost_frames = out.queues.iter().map(|queue| queue.kernel_lost.frames).sum();
+        out.kernel_lost_pfc_frames = self.kernel_losses.pfc_frames();
         [
             out.transmitted_broadcast_frames,
             out.transmitted_multicast_frames,

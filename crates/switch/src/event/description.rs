@@ -124,6 +124,19 @@ impl Event {
             )
             .of_port(port)
             .with("frames", frames),
+            Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => Description::new(
+                "kernel_lost",
+                if no_drop_frames + pfc_frames > 0 { Severity::Error } else { Severity::Warning },
+                format!(
+                    "the kernel took {frames} frames to send, {no_drop_frames} of them of no-drop priorities, and {pfc_frames} PFC or \
+                     PAUSE frames, and lost them: the interface refused them; look whether its peer is up, has the same MTU, and \
+                     keeps up (docs/kernel.md, \"Errors of sendto\")"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames)
+            .with("no_drop_frames", no_drop_frames)
+            .with("pfc_frames", pfc_frames),
             Event::StrayFrames { port, frames } => Description::new(
                 "stray_frames",
                 Severity::Error,

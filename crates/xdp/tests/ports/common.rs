@@ -214,13 +214,16 @@ pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     port.transmit(&mut vec![Outgoing::new(frame, bytes.len() as u16)]);
 }
 
-/// Kicks once and frees what has completed. Returns the frames that the kernel said it lost.
-pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> u32 {
-    let lost = port.kick();
-    let mut done: Vec<FrameId> = Vec::new();
+/// Kicks once and frees what the kernel is done with. Returns the first 18 bytes of each frame that it lost.
+pub fn finish(port: &mut XdpPort, umem: &mut Umem) -> Vec<Vec<u8>> {
+    port.kick();
+    let (mut done, mut lost) = (Vec::new(), Vec::new());
     port.complete(&mut done);
-    done.into_iter().for_each(|frame| umem.free(frame));
-    lost
+    port.take_lost(&mut lost);
+    let begin = |frame: &FrameId| umem.bytes(frame, 18).to_vec();
+    let begins = lost.iter().map(begin).collect();
+    done.into_iter().chain(lost).for_each(|frame| umem.free(frame));
+    begins
 }
 
 /// A frame of `len` bytes, numbered.

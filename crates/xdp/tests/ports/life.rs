@@ -107,7 +107,8 @@ fn a_port_whose_interface_is_deleted_goes_down_and_others_go_on() {
             gone.receive(&mut umem, now(), 64, &mut Vec::new());
             !gone.is_up()
         });
-        assert_eq!((gone.transmit_room(), gone.kick()), (0, 0));
+        assert_eq!(gone.transmit_room(), 0);
+        gone.kick();
         let mut unsent = Vec::new();
         gone.close(&mut umem, &mut unsent);
         assert_eq!(unsent.len(), 1);
@@ -129,7 +130,8 @@ fn a_port_that_sends_on_a_deleted_interface_goes_down_at_once() {
         let mut port = open(&mut umem, "p0");
         transmit(&mut port, &mut umem, &frame(0, 100));
         space.ip("link del p0");
-        assert_eq!((port.kick(), port.is_up(), port.kernel_counters().tx_down), (0, false, 1));
+        port.kick();
+        assert_eq!((port.is_up(), port.kernel_counters().tx_down), (false, 1));
     });
 }
 

@@ -1,0 +1,81 @@
+//! Frames that the kernel took to send and lost.
+//!
+//! Rule: a lost frame is counted where it was to leave, at its port and its queue, and its cells go back: it was neither transmitted nor
+//! dropped by the switch. PFC and PAUSE frames are counted apart, since the neighbour has not heard them. Either is an event, which says
+//! how many were of no-drop priorities: at once, then once a second at most while it lasts.
+//! Source: docs/law.md, "Drops"; docs/kernel.md, "Errors of sendto".
+
+use crate::event::{Event, Events};
+use crate::frame::FrameId;
+use crate::memory::Memory;
+use crate::switch::Switch;
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Events of one port are no closer together.
+const EVENT_NS: Nanos = 1_000_000_000;
+
+/// What the kernel lost at one port.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub struct KernelLosses {
+    /// PFC and PAUSE frames, in all.
+    pfc_frames: u64,
+    /// Those that no event has told of, and data frames, and those of no-drop priorities among these.
+    untold_pfc_frames: u64,
+    untold_frames: u64,
+    untold_no_drop_frames: u64,
+    next_event: Instant,
+}
+
+impl KernelLosses {
+    /// A data frame.
+    pub(crate) fn note(&mut self, is_no_drop: bool) {
+        self.untold_frames += 1;
+        self.untold_no_drop_frames += u64::from(is_no_drop);
+    }
+
+    /// A PFC or PAUSE frame.
+    pub(crate) fn note_pfc(&mut self) {
+        self.pfc_frames += 1;
+        self.untold_pfc_frames += 1;
+    }
+
+    /// PFC and PAUSE frames, in all.
+    pub fn pfc_frames(&self) -> u64 {
+        self.pfc_frames
+    }
+
+    /// Tells what no event has told of yet, if it is time for one. True: there will be more to tell.
+    pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        if self.untold_frames + self.untold_pfc_frames == 0 {
+            return false;
+        }
+        if now < self.next_event {
+            return true;
+        }
+        let (frames, no_drop_frames) = (self.untold_frames, self.untold_no_drop_frames);
+        events.push(
+            now,
+            Event::KernelLost { port, frames, no_drop_frames, pfc_frames: self.untold_pfc_frames },
+        );
+        *self = Self { pfc_frames: self.pfc_frames, next_event: now + EVENT_NS, ..Self::default() };
+        false
+    }
+}
+
+impl Switch {
+    /// The kernel is done with a frame that `transmit` gave out for `port`, and has lost it.
+    #[cold]
+    pub fn kernel_lost<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.finish(&frame) {
+            let is_no_drop = self.ingress[charge.port()].is_no_drop(charge.priority());
+            self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
+            self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_sent();
+            self.egress[port].kernel_lost_pfc();
+        }
+        memory.free(frame);
+        self.untold.set(port, true);
+    }
+}

@@ -1,0 +1,198 @@
+//! Which frames a `sendto` has lost.
+//!
+//! Rule: the kernel takes entries out of the TX ring in their order, and a call that says EBUSY ends with the frame that it lost: that one
+//! is the last that it took. How far it has come it says in the ring only if it sent a frame in that call; if not, it took no other, and the lost
+//! one is the first that was there. A lost frame completes like others, and is kept apart from them then.
+//! Source: docs/kernel.md, "Which frame was lost".
+
+use switch::FrameId;
+
+/// The frames of a TX ring, and those of them that were lost.
+#[derive(Debug)]
+pub(crate) struct Losses {
+    /// By their places in the ring.
+    entries: Box<[Entry]>,
+    /// Entries that were ever put in, and those that the kernel is known to have taken.
+    put: u32,
+    taken: u32,
+    /// Lost, and not yet completed.
+    lost: Vec<u32>,
+    /// … and completed.
+    done: Vec<FrameId>,
+}
+
+/// An entry of a TX ring.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    /// The frame that it is of.
+    index: u32,
+    /// It is all of it, or the last part.
+    is_last: bool,
+}
+
+impl Losses {
+    /// Of a ring of `ring` entries, a power of two.
+    pub(crate) fn new(ring: usize) -> Self {
+        debug_assert!(ring.is_power_of_two());
+        Self {
+            entries: vec![Entry::default(); ring].into(),
+            put: 0,
+            taken: 0,
+            lost: Vec::with_capacity(ring),
+            done: Vec::with_capacity(ring),
+        }
+    }
+
+    #[inline]
+    fn place(&self, entry: u32) -> usize {
+        entry as usize & (self.entries.len() - 1)
+    }
+
+    /// The next `entries` entries that are put into the ring are frame `index`.
+    #[inline]
+    pub(crate) fn note_entries(&mut self, index: usize, entries: usize) {
+        for entry in 1..=entries {
+            let place = self.place(self.put);
+            self.entries[place] = Entry { index: index as u32, is_last: entry == entries };
+            self.put = self.put.wrapping_add(1);
+        }
+    }
+
+    /// A `sendto` has returned, and said whether it lost a frame; `waiting` entries wait in the ring by what the kernel says there. Only a frame
+    /// that is `sending` can be the one: others were lost before, by a call that was not ours.
+    #[inline]
+    pub(crate) fn called(&mut self, waiting: usize, has_lost: bool, sending: impl Fn(usize) -> bool) {
+        let said = self.put.wrapping_sub(waiting as u32);
+        let is_further = said.wrapping_sub(self.taken) as i32 > 0;
+        if has_lost {
+            self.called_and_lost(is_further.then_some(said), sending);
+        } else if is_further {
+            self.taken = said;
+        }
+    }
+
+    /// … and it lost a frame; `said` is how far it has come, if it says so.
+    #[cold]
+    fn called_and_lost(&mut self, said: Option<u32>, sending: impl Fn(usize) -> bool) {
+        let mut entry = said.map_or(self.taken, |said| said.wrapping_sub(1));
+        while entry != self.put && !sending(self.entry(entry).index as usize) {
+            entry = entry.wrapping_add(1);
+        }
+        if entry == self.put {
+            debug_assert!(false, "a frame was lost, and none was there");
+            return;
+        }
+        self.note_lost(self.entry(entry).index as usize);
+        while !self.entry(entry).is_last {
+            entry = entry.wrapping_add(1);
+        }
+        self.taken = entry.wrapping_add(1);
+    }
+
+    fn entry(&self, entry: u32) -> Entry {
+        self.entries[self.place(entry)]
+    }
+
+    /// Frame `index` is lost, and completes sooner or later.
+    #[cold]
+    pub(crate) fn note_lost(&mut self, index: usize) {
+        self.lost.push(index as u32);
+    }
+
+    /// Takes the frames that were lost out of those completed, which are `completed` from place `from` on.
+    #[inline]
+    pub(crate) fn part(&mut self, from: usize, completed: &mut Vec<FrameId>) {
+        if !self.lost.is_empty() {
+            self.part_some(from, completed);
+        }
+    }
+
+    #[cold]
+    fn part_some(&mut self, from: usize, completed: &mut Vec<FrameId>) {
+        for frame in completed.split_off(from) {
+            match self.lost.iter().position(|&lost| lost as usize == frame.index()) {
+                Some(place) => {
+                    self.lost.swap_remove(place);
+                    self.done.push(frame);
+                }
+                None => completed.push(frame),
+            }
+        }
+    }
+
+    /// Lost frames that have completed, appended to `out`.
+    #[inline]
+    pub(crate) fn take(&mut self, out: &mut Vec<FrameId>) {
+        out.append(&mut self.done);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel does with a ring: the frames that are sent and lost, and what it says of how far it has come.
+    fn walk(losses: &mut Losses, calls: &[(usize, bool)]) -> Vec<Vec<usize>> {
+        calls
+            .iter()
+            .map(|&(waiting, has_lost)| {
+                losses.called(waiting, has_lost, |_| true);
+                losses.lost.drain(..).map(|lost| lost as usize).collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_last_frame_that_a_call_took_is_the_one_it_lost() {
+        let mut losses = Losses::new(8);
+        (10..16).for_each(|index| losses.note_entries(index, 1));
+        // Two sent; one sent, one lost; one lost at once, of which nothing is said; one sent, which is said with it.
+        let calls = [(4, false), (2, true), (2, true), (0, false)];
+        assert_eq!(walk(&mut losses, &calls), [vec![], vec![13], vec![14], vec![]]);
+        // Round the ring: all are lost, each at once, and said one late.
+        (20..28).for_each(|index| losses.note_entries(index, 1));
+        let calls: Vec<_> = (0..8).map(|_| (8, true)).collect();
+        let lost: Vec<_> = (20..28).map(|index| vec![index]).collect();
+        assert_eq!(walk(&mut losses, &calls), lost);
+        assert_eq!(walk(&mut losses, &[(0, false)]), [vec![]]);
+    }
+
+    #[test]
+    fn a_frame_of_several_entries_is_lost_as_a_whole() {
+        for (second, calls, lost) in [
+            (8, vec![(6, true), (6, true), (6, true)], vec![[7], [8], [9]]), // each at once
+            (7, vec![(6, true), (6, true), (6, true)], vec![[7], [7], [9]]), // … twice in the same memory
+            (8, vec![(6, true), (0, true)], vec![[7], [9]]),                 // one sent, one lost
+            (8, vec![(3, true), (3, true)], vec![[8], [9]]),
+        ] {
+            let mut losses = Losses::new(8);
+            for (index, entries) in [(7, 1), (second, 2), (9, 3)] {
+                losses.note_entries(index, entries);
+            }
+            assert_eq!(walk(&mut losses, &calls), lost);
+        }
+    }
+
+    /// A look at the socket lost frame 1, and nobody heard of it.
+    #[test]
+    fn what_was_lost_before_is_passed_over() {
+        let mut losses = Losses::new(4);
+        (1..4).for_each(|index| losses.note_entries(index, 1));
+        losses.called(3, true, |index| index != 1);
+        assert_eq!(losses.lost, [2]);
+    }
+
+    #[test]
+    fn lost_frames_are_parted_from_others_as_they_complete() {
+        let mut losses = Losses::new(4);
+        [5, 3].into_iter().for_each(|index| losses.note_lost(index));
+        let mut completed: Vec<_> = [5, 4, 3].map(FrameId::new).into();
+        losses.part(1, &mut completed); // the first was there before
+        let numbers = |frames: &[FrameId]| frames.iter().map(FrameId::index).collect::<Vec<_>>();
+        assert_eq!(numbers(&completed), [5, 4]);
+        let mut lost = Vec::new();
+        losses.take(&mut lost);
+        assert_eq!(numbers(&lost), [3]);
+        assert_eq!(losses.lost, [5]);
+    }
+}
