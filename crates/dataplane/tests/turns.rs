@@ -117,9 +117,11 @@ fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     assert_eq!(lab.events(), [event(1, 0)]);
     let snapshot = lab.snapshot();
     let port = &snapshot.ports[1];
-    let counts = |q: usize| [port.queues[q].kernel_lost, port.queues[q].transmitted].map(|c| (c.frames, c.bytes));
+    let counts =
+        |q: usize| [port.queues[q].kernel_lost, port.queues[q].transmitted].map(|c| (c.frames, c.bytes));
     assert_eq!((counts(3), counts(5)), ([(2, 128), (0, 0)], [(1, 64), (4, 256)]));
-    assert_eq!((port.kernel_lost_frames, port.kernel_lost_pfc_frames, port.kernel.tx_busy), (3, 0, 3));
+    let lost = (port.kernel_lost_frames, port.kernel_lost_no_drop_frames, port.kernel_lost_pfc_frames);
+    assert_eq!((lost, port.kernel.tx_busy), ((3, 2, 0), 3));
     assert_eq!((port.transmitted.frames, port.transmitted.bytes), (6, 384), "two announcements among them");
     let cells = snapshot.ports[0].groups.iter().map(|group| group.total.cells);
     assert_eq!(cells.chain(port.queues.iter().map(|queue| queue.level.cells)).sum::<u32>(), 0);

@@ -440,7 +440,12 @@ impl Conductor {
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {
-        if matches!(event, Event::NoDropLost { .. } | Event::KernelDropped { .. }) {
+        let is_loss = match event {
+            Event::NoDropLost { .. } | Event::KernelDropped { .. } => true,
+            Event::KernelLost { no_drop_frames, .. } => no_drop_frames > 0,
+            _ => false,
+        };
+        if is_loss {
             self.recording.note_loss(Instant::now());
         }
         self.events.note(at, event.describe());

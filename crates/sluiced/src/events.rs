@@ -177,6 +177,7 @@ mod tests {
             Event::XoffEnded { port: 0, priority: 3 },
             Event::NoDropLost { port: 1, priority: 3 },
             Event::KernelDropped { port: 1, frames: 7 },
+            Event::KernelLost { port: 1, frames: 5, no_drop_frames: 2, pfc_frames: 1 },
             Event::BridgeFull { frames: 3 },
             Event::PortDown { port: 0 },
             Event::PortUp { port: 0 },

@@ -18,26 +18,41 @@ const EVENT_NS: Nanos = 1_000_000_000;
 /// What the kernel lost at one port.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct KernelLosses {
+    /// Data frames of no-drop priorities, in all.
+    no_drop_frames: u64,
     /// PFC and PAUSE frames, in all.
     pfc_frames: u64,
-    /// Those that no event has told of, and data frames, and those of no-drop priorities among these.
-    untold_pfc_frames: u64,
-    untold_frames: u64,
-    untold_no_drop_frames: u64,
+    /// What no event has told of.
+    untold: Untold,
     next_event: Instant,
+}
+
+/// Frames since an event.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+struct Untold {
+    /// Data frames, and those of no-drop priorities among them.
+    frames: u64,
+    no_drop_frames: u64,
+    pfc_frames: u64,
 }
 
 impl KernelLosses {
     /// A data frame.
     pub(crate) fn note(&mut self, is_no_drop: bool) {
-        self.untold_frames += 1;
-        self.untold_no_drop_frames += u64::from(is_no_drop);
+        self.no_drop_frames += u64::from(is_no_drop);
+        self.untold.frames += 1;
+        self.untold.no_drop_frames += u64::from(is_no_drop);
     }
 
     /// A PFC or PAUSE frame.
     pub(crate) fn note_pfc(&mut self) {
         self.pfc_frames += 1;
-        self.untold_pfc_frames += 1;
+        self.untold.pfc_frames += 1;
+    }
+
+    /// Data frames of no-drop priorities, in all.
+    pub fn no_drop_frames(&self) -> u64 {
+        self.no_drop_frames
     }
 
     /// PFC and PAUSE frames, in all.
@@ -47,18 +62,15 @@ impl KernelLosses {
 
     /// Tells what no event has told of yet, if it is time for one. True: there will be more to tell.
     pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
-        if self.untold_frames + self.untold_pfc_frames == 0 {
+        let Untold { frames, no_drop_frames, pfc_frames } = self.untold;
+        if frames + pfc_frames == 0 {
             return false;
         }
         if now < self.next_event {
             return true;
         }
-        let (frames, no_drop_frames) = (self.untold_frames, self.untold_no_drop_frames);
-        events.push(
-            now,
-            Event::KernelLost { port, frames, no_drop_frames, pfc_frames: self.untold_pfc_frames },
-        );
-        *self = Self { pfc_frames: self.pfc_frames, next_event: now + EVENT_NS, ..Self::default() };
+        events.push(now, Event::KernelLost { port, frames, no_drop_frames, pfc_frames });
+        (self.untold, self.next_event) = (Untold::default(), now + EVENT_NS);
         false
     }
 }

@@ -141,9 +141,9 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
         dropped(port, "ingress_lossy") + dropped(port, "ingress_no_drop"),
     );
     ledger.equal(
-        format!("{name}: transmitted by queues = transmitted + lost by the kernel, which does not say whose"),
-        port.queues.iter().map(|queue| frames(&queue.transmitted)).sum(),
-        frames(&port.transmitted) + port.kernel_lost_frames,
+        format!("{name}: lost by the kernel, of queues = of the port"),
+        port.queues.iter().map(|queue| frames(&queue.kernel_lost)).sum(),
+        port.kernel_lost_frames,
     );
     let kernel = port.kernel.unwrap_or_default();
     // A zero-copy port is told nothing; what counts as lost there it knows by itself.
@@ -151,7 +151,7 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
         ledger.equal(
             format!("{name}: calls that said EBUSY = frames that the kernel lost"),
             kernel.tx_busy,
-            port.kernel_lost_frames,
+            port.kernel_lost_frames + port.kernel_lost_pfc_frames,
         );
     }
     ledger.equal(
@@ -167,9 +167,10 @@ fn one_port(ledger: &mut Ledger, port: &Port) {
 /// these frames do not blur the count of all others.
 pub const ANNOUNCEMENT_QUEUE: usize = 7;
 
-/// PFC and PAUSE frames that a port sent.
+/// PFC and PAUSE frames that a port sent, but for those that the kernel lost.
 pub fn pauses_sent(port: &Port) -> u64 {
-    port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames) + port.pause_sent_frames
+    let pfc = port.pfc_sent.as_ref().map_or(0, |pfc| pfc.frames);
+    pfc + port.pause_sent_frames - port.kernel_lost_pfc_frames
 }
 
 /// What one side of a cable sent is what the other side got, less what a kernel says it dropped in between.

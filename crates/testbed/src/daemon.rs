@@ -10,7 +10,7 @@ use control::v1::{Count, PfcCount, Port};
 use nix::sys::signal::Signal;
 
 use crate::Snapshot;
-use crate::check::lost_on_receipt;
+use crate::check::{lost_on_receipt, pauses_sent};
 use crate::netns::Namespace;
 use crate::process::Process;
 use crate::wait::eventually;
@@ -223,7 +223,7 @@ fn counted(port: &Port) -> Packets {
     let control = pfc(&port.pfc_received) + port.pfc_malformed_frames + port.pause_received_frames;
     Packets {
         received: frames(port.received) + control + lost_on_receipt(port),
-        sent: frames(port.transmitted) + pfc(&port.pfc_sent) + port.pause_sent_frames,
+        sent: frames(port.transmitted) + pauses_sent(port),
     }
 }
 

@@ -39,7 +39,7 @@ pub struct DropRow<'a> {
     side: &'static str,
     reason: String,
     frames: u64,
-    /// The kernel does not say how long they were.
+    /// Of what it drops on receipt the kernel does not say how long it was.
     bytes: Option<u64>,
 }
 
@@ -132,10 +132,14 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
         (INPUT, "kernel_rx_dropped", kernel.rx_dropped_frames),
         (INPUT, "kernel_rx_closed", kernel.rx_closed_frames),
         (INPUT, "kernel_rx_too_long", kernel.rx_too_long_frames),
-        (OUTPUT, "kernel_lost", port.kernel_lost_frames),
+        (OUTPUT, "kernel_lost_pfc", port.kernel_lost_pfc_frames),
     ] {
         rows.push(DropRow { port: &port.name, side, reason: reason.to_owned(), frames, bytes: None });
     }
+    let lost =
+        port.queues.iter().map(|queue| queue.kernel_lost.unwrap_or_default()).fold(Count::default(), plus);
+    let (reason, bytes) = ("kernel_lost".to_owned(), Some(lost.bytes));
+    rows.push(DropRow { port: &port.name, side: OUTPUT, reason, frames: lost.frames, bytes });
     rows
 }
 

@@ -177,6 +177,7 @@ fn losses(snapshot: &Snapshot) -> String {
         let kernel = port.kernel.unwrap_or_default();
         for (reason, lost) in [
             ("kernel: lost on sending", port.kernel_lost_frames),
+            ("kernel: PFC lost on sending", port.kernel_lost_pfc_frames),
             ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),

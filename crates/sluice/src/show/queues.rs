@@ -27,7 +27,16 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     );
     let sent_volume = format!("Sent\n{}", volume_unit(elapsed_ns));
     let mut counts = text::table(
-        &["Port", "Queue", "Sent\nframes", &sent_volume, "Dropped\nframes", "Pauses", "Paused\nms"],
+        &[
+            "Port",
+            "Queue",
+            "Sent\nframes",
+            &sent_volume,
+            "Dropped\nframes",
+            "Lost by\nkernel",
+            "Pauses",
+            "Paused\nms",
+        ],
         2,
     );
     let mut silent = 0;
@@ -58,6 +67,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
                 frames(queue.transmitted),
                 volume(queue.transmitted, before, elapsed_ns),
                 frames(queue.dropped),
+                frames(queue.kernel_lost),
                 grouped(queue.pauses),
                 grouped(queue.paused_ns / 1_000_000),
             ]);
@@ -98,6 +108,7 @@ fn was_used(queue: &Queue) -> bool {
     queue.level.unwrap_or_default().peak_cells > 0
         || queue.transmitted.unwrap_or_default().frames > 0
         || queue.dropped.unwrap_or_default().frames > 0
+        || queue.kernel_lost.unwrap_or_default().frames > 0
         || queue.pauses > 0
 }
 

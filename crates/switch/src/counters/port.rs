@@ -60,6 +60,8 @@ pub struct PortSnapshot {
     pub output_dropped: Count,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY).
     pub kernel_lost_frames: u64,
+    /// … of no-drop priorities: a broken promise.
+    pub kernel_lost_no_drop_frames: u64,
     /// PFC and PAUSE frames that it took and lost: they count as sent, and the neighbour has not heard them.
     pub kernel_lost_pfc_frames: u64,
     /// Most bytes that were with the kernel at once.

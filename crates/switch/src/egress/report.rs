@@ -86,6 +86,7 @@ impl Egress {
         }
         out.output_dropped = Count::sum(&self.drops);
         out.kernel_lost_frames = out.queues.iter().map(|queue| queue.kernel_lost.frames).sum();
+        out.kernel_lost_no_drop_frames = self.kernel_losses.no_drop_frames();
         out.kernel_lost_pfc_frames = self.kernel_losses.pfc_frames();
         [
             out.transmitted_broadcast_frames,

@@ -126,11 +126,11 @@ impl Event {
             .with("frames", frames),
             Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => Description::new(
                 "kernel_lost",
-                if no_drop_frames + pfc_frames > 0 { Severity::Error } else { Severity::Warning },
+                Severity::Error,
                 format!(
-                    "the kernel took {frames} frames to send, {no_drop_frames} of them of no-drop priorities, and {pfc_frames} PFC or \
-                     PAUSE frames, and lost them: the interface refused them; look whether its peer is up, has the same MTU, and \
-                     keeps up (docs/kernel.md, \"Errors of sendto\")"
+                    "the kernel lost {frames} frames that were to leave, {no_drop_frames} of them of no-drop priorities, and \
+                     {pfc_frames} PFC or PAUSE frames: the interface refused them. Is its peer up, is its MTU the same, and does \
+                     it keep up?"
                 ),
             )
             .of_port(port)

@@ -95,6 +95,9 @@ const QUEUE: &[Metric<Queue>] = &[
     counter("sluice_queue_transmitted_bytes", "Their bytes.", |queue| Some(bytes(&queue.transmitted).into())),
     counter("sluice_queue_dropped_frames", "Tail drops.", |queue| Some(frames(&queue.dropped).into())),
     counter("sluice_queue_dropped_bytes", "Their bytes.", |queue| Some(bytes(&queue.dropped).into())),
+    counter("sluice_queue_kernel_lost_frames", "Frames that the kernel took to send and lost.", |queue| {
+        Some(frames(&queue.kernel_lost).into())
+    }),
     counter("sluice_queue_ecn_marked_frames", "Frames marked as having met congestion.", |queue| {
         Some(frames(&queue.marked).into())
     }),

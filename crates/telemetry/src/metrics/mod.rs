@@ -89,7 +89,7 @@ fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
     let is_used = |place: &usize| {
         port.queues.get(*place).is_some_and(|queue| {
             let dropped = queue.wred_dropped.unwrap_or_default();
-            let counts = [queue.transmitted, queue.dropped, queue.storm_dropped];
+            let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
             let wred = [dropped.green, dropped.yellow, dropped.red];
             let counted = counts.iter().chain(&wred).any(|count| frames(count) > 0);
             counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)

@@ -118,6 +118,16 @@ pub const METRICS: &[Metric<Port>] = &[
     counter("sluice_port_kernel_lost_frames", "Data frames that the kernel took to send and lost.", |port| {
         Some(port.kernel_lost_frames.into())
     }),
+    counter(
+        "sluice_port_kernel_lost_no_drop_frames",
+        "Of these, frames of no-drop priorities: a broken promise.",
+        |port| Some(port.kernel_lost_no_drop_frames.into()),
+    ),
+    counter(
+        "sluice_port_kernel_lost_pfc_frames",
+        "PFC and PAUSE frames that the kernel took to send and lost.",
+        |port| Some(port.kernel_lost_pfc_frames.into()),
+    ),
     counters(
         "sluice_port_kernel_dropped_frames",
         "Frames that the kernel lost on receipt, by reason.",
