@@ -230,3 +230,35 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
     assert!(totals.contains("every frame is accounted for") && totals.contains("mtu_exceeded"), "{totals}");
     Ok(())
 }
+
+/// A neighbour takes only shorter frames than its port: its interface refuses what the kernel was given. Each such frame is counted, at the queue
+/// that it left, as one of a no-drop priority, and an event says so.
+#[test]
+fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let (a, c) = (bed.quiet_host(&switch, "a")?, bed.plain_host(&switch, "c")?);
+    c.namespace.ip(&format!("link set dev {} mtu 500", Station::INTERFACE))?;
+    let group = group_config("a", AMPLE_HEADROOM_CELLS);
+    let config = switch_config("on") + &port_config("a", "1G") + &group + &port_config("c", "1G");
+    let daemon = bed.daemon(&switch, &config)?;
+    let mut sender = bed.host(&a, &[flow(&c.mac(), 3, "10M")], &["--no-drop", "3", "--duration", "1s"])?;
+    sender.go()?;
+    eventually("all is sent", || Ok(sender.has_sent_all()?.then_some(())))?;
+    let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
+    let reports = Host::stop_all(vec![sender])?;
+    let sent = sent(&reports[0].1) - reports[0].1.kernel_lost;
+    let port = port(&at_rest, "c")?;
+    let of_queue = port.queues[3].kernel_lost.context("a count")?;
+    assert_eq!((of_queue.frames, port.kernel_lost_no_drop_frames), (sent, sent), "{port:#?}");
+    assert!(sent > 100 && of_queue.bytes > 500 * sent, "{sent} frames, {of_queue:?}");
+    let events = sluice(&daemon, &["events", "--json"])?;
+    let told = events.lines().find(|line| line.contains(r#""kind":"kernel_lost""#)).context("an event")?;
+    let told: serde_json::Value = serde_json::from_str(told)?;
+    let no_drop_frames = told["values"]["no_drop_frames"].as_u64();
+    ensure!(told["port"] == "c" && no_drop_frames > Some(0) && told["severity"] == "error", "{told}");
+    testbed::conservation(&at_rest, &[])?;
+    let totals = daemon.stop()?;
+    assert!(totals.contains("every frame is accounted for"), "{totals}");
+    Ok(())
+}
