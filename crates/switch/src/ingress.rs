@@ -310,6 +310,11 @@ impl Ingress {
         self.pfc.sent();
     }
 
+    /// A PFC frame was lost.
+    pub(crate) fn pfc_lost(&mut self) {
+        self.pfc.lost();
+    }
+
     /// A guard sent these PFC frames for us, the last one at `at`.
     pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
         self.pfc.told_by_guard(frames, at);

@@ -1,7 +1,7 @@
 //! Frames that the kernel took to send and lost.
 //!
 //! Rule: a lost frame is counted where it was to leave, at its port and its queue, and its cells go back: it was neither transmitted nor
-//! dropped by the switch. PFC and PAUSE frames are counted apart, since the neighbour has not heard them. Either is an event, which says
+//! dropped by the switch. PFC and PAUSE frames are counted apart, and what they said is said again ([`crate::pfc_sent`]). Either is an event, which says
 //! how many were of no-drop priorities: at once, then once a second at most while it lasts.
 //! Source: docs/law.md, "Drops"; docs/kernel.md, "Errors of sendto".
 
@@ -11,6 +11,7 @@ use crate::memory::Memory;
 use crate::switch::Switch;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
+use wire::set::Set64;
 
 /// Events of one port are no closer together.
 const EVENT_NS: Nanos = 1_000_000_000;
@@ -84,8 +85,9 @@ impl Switch {
             self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
             self.release(&charge, now);
         } else {
-            self.ingress[port].pfc_sent();
+            self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
+            self.add_work(Set64::of(port)); // it is told again
         }
         memory.free(frame);
         self.untold.set(port, true);

@@ -9,6 +9,7 @@
 //!   ([`PortSettings::response_ns`]). If it had been silent before, it reads our quanta faster still, and XOFF is repeated from then on after half
 //!   of the time that the pause seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
 //! - XON is repeated once, should the first have been lost.
+//! - What the kernel is known to have lost ([`crate::kernel_lost`]) is repeated 50 µs after it was sent: the neighbour has not heard it.
 //! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
 //!   ([`crate::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
 //! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
@@ -30,7 +31,7 @@ const XON_AGAIN_NS: Nanos = 1_000_000;
 pub const MAX_IN_FLIGHT: u8 = 4;
 /// What a neighbour has taught us of its pauses is kept for so long.
 const LESSON_NS: Nanos = 10_000_000_000;
-/// However fast a neighbour reads quanta, XOFF is not repeated more often.
+/// However fast a neighbour reads quanta, and whatever is lost, XOFF is not repeated more often.
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
 /// What of a port's settings its PFC goes by.
@@ -265,6 +266,15 @@ impl PfcSender {
     pub fn sent(&mut self) {
         debug_assert!(self.in_flight > 0, "a PFC frame left that was not sent");
         self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// A frame that `send` gave was lost: what it said, if that still holds, is said again.
+    #[cold]
+    pub fn lost(&mut self) {
+        self.sent();
+        if self.says_something() {
+            self.repeat_at = self.repeat_at.min(self.sent_at + SHORTEST_REFRESH_NS);
+        }
     }
 
     /// PFC frames sent.

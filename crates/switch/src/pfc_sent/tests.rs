@@ -27,6 +27,31 @@ fn refreshed_for_the_fastest_reading() {
     }
 }
 
+/// XOFF that was lost is told again soon, but not at once, and so is XON, which is repeated once in any case.
+#[test]
+fn what_was_lost_is_told_again() {
+    let mut sender = PfcSender::new(timing(10_000_000));
+    sender.set(3, true);
+    for now in [0, 50_000, 100_000] {
+        assert!(sender.is_due(Instant(now)), "{now}");
+        sender.send(Instant(now));
+        assert!(!sender.is_due(Instant(now + 60_000)), "it may still leave");
+        sender.lost();
+        assert!(!sender.is_due(Instant(now + 49_999)), "{now}");
+    }
+    sender.send(Instant(150_000));
+    sender.sent();
+    assert_eq!(sender.next_deadline(), Instant(10_150_000), "once it has left, as ever");
+    sender.set(3, false);
+    for (now, next) in [(200_000, Instant(250_000)), (250_000, Instant::NEVER)] {
+        assert!(sender.is_due(Instant(now)), "{now}");
+        let xon = pfc(sender.send(Instant(now)));
+        assert_eq!((xon.enable, xon.quanta[3]), (1 << 3, 0));
+        sender.lost();
+        assert_eq!(sender.next_deadline(), next);
+    }
+}
+
 /// The neighbour reads our quanta faster than we: its frames come back in the middle of a pause.
 #[test]
 fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
