@@ -87,7 +87,7 @@ impl Switch {
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
-            self.add_work(Set64::of(port)); // it is told again
+            self.add_work(self.up.and(Set64::of(port))); // it is told again
         }
         memory.free(frame);
         self.untold.set(port, true);

@@ -77,20 +77,22 @@ fn check(lab: &mut Lab) {
     }
 }
 
-/// Data frames that came in, left, and were dropped, those of removed ports among them.
+/// Data frames that came in, left, and were dropped or lost by the kernel, those of removed ports among them.
 fn totals(lab: &Lab) -> (u64, u64, u64) {
     let s = lab.seen();
     // What vacant places have counted is in the sum of removed ports.
     let ports = || s.ports.iter().filter(|port| !port.name.is_empty());
     let removed = s.removed_ports;
+    let dropped = removed.drops.iter().chain(ports().flat_map(|port| &port.drops));
+    let lost = removed.kernel_lost_frames + ports().map(|port| port.kernel_lost_frames).sum::<u64>();
     (
         removed.received.frames + ports().map(|port| port.received.frames).sum::<u64>(),
         removed.transmitted.frames + ports().map(|port| port.transmitted.frames).sum::<u64>(),
-        removed.drops.iter().chain(ports().flat_map(|port| &port.drops)).map(|count| count.frames).sum(),
+        lost + dropped.map(|count| count.frames).sum::<u64>(),
     )
 }
 
-/// Frames in = frames out + drops, whatever happened, once nothing is held.
+/// Frames in = frames out + drops and losses, whatever happened, once nothing is held.
 fn check_conservation(lab: &Lab) {
     let s = lab.seen();
     let (received, transmitted, drops) = totals(lab);
@@ -137,6 +139,7 @@ enum Step {
     Pause { port: usize, enable: u8, quanta: u16 },
     Send { port: usize, room: usize },
     Complete { port: usize, frames: usize },
+    Lose { port: usize, frames: usize },
     Wait { nanos: u64 },
     Down { port: usize },
     Remove { port: usize },
@@ -153,6 +156,7 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(port, enable, quanta)| Step::Pause { port, enable, quanta }),
         4 => (port(), 0_usize..8).prop_map(|(port, room)| Step::Send { port, room }),
         4 => (port(), 0_usize..8).prop_map(|(port, frames)| Step::Complete { port, frames }),
+        1 => (port(), 1_usize..4).prop_map(|(port, frames)| Step::Lose { port, frames }),
         4 => (0_u64..50_000).prop_map(|nanos| Step::Wait { nanos }),
     ]
 }
@@ -181,6 +185,7 @@ proptest! {
                 Step::Send { port, room } if lab.switch.is_up(port) => lab.transmit(port, room),
                 Step::Send { .. } => {}
                 Step::Complete { port, frames } => lab.complete(port, frames),
+                Step::Lose { port, frames } => lab.lose(port, frames),
                 Step::Wait { nanos } => lab.now = lab.now + nanos,
                 Step::Down { port } => take_down(&mut lab, port),
                 Step::Remove { .. } | Step::Add { .. } => unreachable!("not among these steps"),
@@ -231,6 +236,7 @@ proptest! {
                 }
                 Step::Send { port, room } if is_up(&lab, port) => lab.transmit(port, room),
                 Step::Complete { port, frames } => lab.complete(port, frames),
+                Step::Lose { port, frames } => lab.lose(port, frames),
                 Step::Wait { nanos } => lab.now = lab.now + nanos,
                 Step::Remove { port } if port < now.ports.len() && !now.ports[port].is_vacant() => {
                     remove(&mut lab, port, &mut now);

@@ -109,15 +109,11 @@ impl Losses {
 
     #[cold]
     fn part_some(&mut self, from: usize, completed: &mut Vec<FrameId>) {
-        for frame in completed.split_off(from) {
-            match self.lost.iter().position(|&lost| lost as usize == frame.index()) {
-                Some(place) => {
-                    self.lost.swap_remove(place);
-                    self.done.push(frame);
-                }
-                None => completed.push(frame),
-            }
-        }
+        let is_lost = |frame: &mut FrameId| {
+            let place = self.lost.iter().position(|&lost| lost as usize == frame.index());
+            place.map(|place| self.lost.remove(place)).is_some() // in their order, so that it is among the first
+        };
+        self.done.extend(completed.extract_if(from.., is_lost));
     }
 
     /// Lost frames that have completed, appended to `out`.

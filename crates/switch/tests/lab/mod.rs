@@ -198,6 +198,14 @@ impl Lab {
         }
     }
 
+    /// The kernel has lost the first `frames` frames that `port` gave it.
+    pub fn lose(&mut self, port: usize, frames: usize) {
+        let frames = frames.min(self.with_kernel[port].len());
+        for outgoing in self.with_kernel[port].drain(..frames) {
+            self.switch.kernel_lost(port, outgoing.frame, self.now, &mut self.memory);
+        }
+    }
+
     /// The kernel has sent the PFC frames of `port`.
     pub fn complete_pfc(&mut self, port: usize) {
         let (pfc, data) = std::mem::take(&mut self.with_kernel[port]).into_iter().partition(|outgoing| {
