@@ -195,7 +195,7 @@ impl<P: Port> Line<P> {
         }
         let mut has_news = moved | port.put_completed();
         let has_few = memory.free_frames() <= MANY_FREE;
-        let has_told = port.completed.is_empty() && port.lost.is_empty();
+        let has_told = port.has_told_all();
         if let Some(unsent) = port.closing.take_if(|_| has_told && has_few) {
             port.answer_closed(unsent);
             has_news = true;
@@ -275,8 +275,7 @@ impl<P: Port> Line<P> {
     fn may_sleep(&mut self, now: Instant) -> bool {
         let is_done = |port: &LinePort<P>| {
             let is_closing = port.closing.is_some();
-            let has_told = port.completed.is_empty() && port.lost.is_empty();
-            port.outgoing.is_empty() && has_told && !is_closing && !port.port.must_kick()
+            port.outgoing.is_empty() && port.has_told_all() && !is_closing && !port.port.must_kick()
         };
         self.rest.note_idle(now) && self.ports.iter().all(is_done)
     }
@@ -327,6 +326,11 @@ impl<P: Port> LinePort<P> {
             }
         }
         moved
+    }
+
+    /// All that came back from the kernel is on the lane.
+    fn has_told_all(&self) -> bool {
+        self.completed.is_empty() && self.lost.is_empty()
     }
 
     /// Takes what the kernel is done with.

@@ -440,12 +440,7 @@ impl Conductor {
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {
-        let is_loss = match event {
-            Event::NoDropLost { .. } | Event::KernelDropped { .. } => true,
-            Event::KernelLost { no_drop_frames, .. } => no_drop_frames > 0,
-            _ => false,
-        };
-        if is_loss {
+        if event.is_no_drop_loss() {
             self.recording.note_loss(Instant::now());
         }
         self.events.note(at, event.describe());

@@ -178,6 +178,18 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The promise is broken, or may be: no-drop frames were lost, or frames whose priorities nobody knows. What a limit of the operator's
+    /// drops is no such loss. It freezes the flight recorder (docs/recorder.md).
+    pub fn is_no_drop_loss(&self) -> bool {
+        match *self {
+            Self::NoDropLost { .. } | Self::KernelDropped { .. } => true,
+            Self::KernelLost { no_drop_frames, .. } => no_drop_frames > 0,
+            _ => false,
+        }
+    }
+}
+
 /// What an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AlarmPlace {
@@ -229,5 +241,24 @@ impl Events {
     /// Takes all events, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
         self.pending.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_of_no_drop_frames_is_told_from_others() {
+        let kernel_lost = |no_drop_frames, pfc_frames| Event::KernelLost { port: 0, frames: 5, no_drop_frames, pfc_frames };
+        for loss in
+            [Event::NoDropLost { port: 0, priority: 3 }, Event::KernelDropped { port: 0, frames: 1 }, kernel_lost(1, 0)]
+        {
+            assert!(loss.is_no_drop_loss(), "{loss:?}");
+        }
+        let limited = Event::FloodLimit { port: 0, cast: Cast::Broadcast, frames: 5, no_drop_frames: 5 };
+        for other in [kernel_lost(0, 5), limited, Event::MtuExceeded { port: 0, frames: 5 }, Event::PortDown { port: 0 }] {
+            assert!(!other.is_no_drop_loss(), "{other:?}");
+        }
     }
 }

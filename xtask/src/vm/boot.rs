@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::Vm;
+use super::{Nic, Vm};
 use super::kernel::Kernel;
 use crate::run::say;
 
@@ -37,7 +37,7 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     command.args(["-machine", "q35", "-display", "none", "-serial", "stdio", "-no-reboot"]);
     command.args(["-monitor", "none", "-nic", "none", "-m", &vm.memory.to_string()]);
     command.args(["-cpu", "max", "-smp", &vm.cpus.to_string()]);
-    command.args(cables(vm.cables));
+    command.args(cables(vm.cables, vm.nic));
     let time = if vm.real_time {
         command.args(["-accel", "tcg,thread=multi"]);
         "real time".to_owned()
@@ -65,17 +65,14 @@ pub fn boot(vm: &Vm, kernel: &Kernel, image: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU. A driver that is to let a device into memory of its own choice
-/// must be told that there may be an IOMMU in between.
-fn cables(pairs: u8) -> Vec<String> {
-    let nic = |pair: u8, end: &str, address: &str| {
+/// Pairs of NICs, each on a hub of its own, so that nothing leaves QEMU: one for a port, and virtio's for its host.
+fn cables(pairs: u8, port: Nic) -> Vec<String> {
+    let end = |pair: u8, end: &str, nic: Nic, address: &str| {
         let id = format!("{end}{pair}");
-        let device = format!(
-            "virtio-net-pci,netdev={id},mac={address}:00:00:{pair:02x},rx_queue_size=1024,disable-legacy=on,iommu_platform=on"
-        );
+        let device = format!("{},netdev={id},mac={address}:00:00:{pair:02x}", nic.device());
         ["-netdev".to_owned(), format!("hubport,id={id},hubid={pair}"), "-device".to_owned(), device]
     };
-    let both = |pair| [nic(pair, "port", "52:54:00"), nic(pair, "host", "02:00:00")];
+    let both = |pair| [end(pair, "port", port, "52:54:00"), end(pair, "host", Nic::Virtio, "02:00:00")];
     (1..=pairs).flat_map(both).flatten().collect()
 }
 

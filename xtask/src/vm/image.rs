@@ -36,9 +36,10 @@ const TOOLS: [&str; 16] = [
 const OTHER_TOOLS: [&str; 3] = ["tshark", "dumpcap", "sysctl"];
 
 /// Modules, with those that they need; what a kernel has built in, or has not, is passed over.
-const MODULES: [&str; 27] = [
+const MODULES: [&str; 28] = [
     "virtio_pci",
     "virtio_net",
+    "igb",
     "veth",
     "sch_ingress",
     "cls_bpf",

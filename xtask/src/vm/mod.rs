@@ -14,7 +14,7 @@ mod kernel;
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use crate::packages;
 use crate::run::{require_root, say, top};
@@ -46,17 +46,39 @@ pub struct Vm {
     /// The time of this machine instead, and all CPUs at once.
     #[arg(long)]
     real_time: bool,
-    /// So many pairs of virtio NICs, each with a cable between the two: the nth has the addresses 52:54:00:00:00:0n, for a port of a
+    /// So many pairs of NICs, each with a cable between the two: the nth has the addresses 52:54:00:00:00:0n, for a port of a
     /// switch, and 02:00:00:00:00:0n, for a host.
     #[arg(long, value_name = "PAIRS", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u8).range(..=8))]
     cables: u8,
+    /// What the NICs of ports are; those of hosts are virtio's.
+    #[arg(long, value_name = "MODEL", default_value = "virtio")]
+    nic: Nic,
     /// Give up after so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     patience: u64,
     /// Run this command line inside instead of a test program.
     #[arg(long)]
     run: Option<String>,
+}
+
+/// A network device of QEMU's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Nic {
+    /// One queue.
+    Virtio,
+    /// Intel's 82576, which has up to eight queues and hashes flows to them. Since QEMU 8.
+    Igb,
+}
+
+impl Nic {
+    /// As QEMU names it. virtio's driver lets a device into memory of its own choice only if it is told that there may be an IOMMU in between.
+    fn device(self) -> &'static str {
+        match self {
+            Nic::Virtio => "virtio-net-pci,rx_queue_size=1024,disable-legacy=on,iommu_platform=on",
+            Nic::Igb => "igb",
+        }
+    }
 }
 
 /// Where kernels and images are kept.
