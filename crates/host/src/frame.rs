@@ -17,7 +17,7 @@
 use switch::Instant;
 use wire::MacAddr;
 use wire::ethernet::{EXPERIMENTAL, Header, IPV4, Tag, write_header};
-use wire::ipv4::{self, ROCEV2_PORT, UDP, UDP_HEADERS_BYTES};
+use wire::ipv4::{self, ROCEV2_PORT, UDP, UDP_HEADERS_BYTES, rocev2_source_port};
 
 /// Longest frame, without FCS, its tag included: of an interface with an MTU of 9216.
 pub const MAX_BYTES: u16 = 9234;
@@ -87,7 +87,7 @@ pub fn write(
     let ethertype = if ecn.is_some() { IPV4 } else { EXPERIMENTAL };
     let mut body_offset = write_header(frame, dst, src, tag, ethertype);
     if let Some(ecn) = ecn {
-        write_packet(&mut frame[body_offset..], dst, src, ecn);
+        write_packet(&mut frame[body_offset..], dst, src, ecn, content.flow);
         body_offset += UDP_HEADERS_BYTES;
     }
     let body = &mut frame[body_offset..];
@@ -103,11 +103,11 @@ pub fn write(
 }
 
 /// The IPv4 and UDP headers at the start of `packet`, which they and all behind them fill.
-fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8) {
+fn write_packet(packet: &mut [u8], dst: MacAddr, src: MacAddr, ecn: u8, flow: u32) {
     let length = packet.len() as u16;
     let headers = packet.first_chunk_mut().expect("MIN_IP_BYTES hold them");
     let addresses = [src, dst].map(|MacAddr([_, _, _, a, b, c])| [10, a, b, c]);
-    ipv4::write_udp(headers, length, ecn & 3, addresses, [ROCEV2_PORT; 2]);
+    ipv4::write_udp(headers, length, ecn & 3, addresses, [rocev2_source_port(flow), ROCEV2_PORT]);
 }
 
 /// Whether a frame with this header is one of ours to read: of our ethertype, or an IPv4/UDP packet to our port that

@@ -11,7 +11,7 @@
 //! Source: InfiniBand Architecture Specification volume 1, 9.2 (BTH) and annex A17 (RoCEv2, CNP opcode 0x81).
 
 use wire::ethernet::{self, IPV4, Tag, write_header};
-use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES};
+use wire::ipv4::{self, ROCEV2_PORT, UDP_HEADERS_BYTES, rocev2_source_port};
 use wire::mac::MacAddr;
 
 /// Bytes of a frame that are carried.
@@ -95,8 +95,7 @@ impl Packet {
             let [_, a, b, c] = (node as u32 + 1).to_be_bytes();
             [10, a, b, c]
         });
-        // A flow keeps its source port, as a NIC does for ECMP's sake.
-        let ports = [0xc000 | look.flow as u16 & 0x3fff, ROCEV2_PORT];
+        let ports = [rocev2_source_port(look.flow as u32), ROCEV2_PORT];
         let headers = bytes[IP..].first_chunk_mut().expect("they are carried");
         ipv4::write_udp(headers, look.len - IP as u16, look.dscp << 2 | look.ecn, addresses, ports);
         bytes[BTH] = opcode;

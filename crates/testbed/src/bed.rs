@@ -141,7 +141,8 @@ impl Bed {
     }
 
     /// A silent host on a NIC of this machine that a cable joins to another, which becomes the switch's end: the pair that
-    /// `cargo xtask vm --cables` has for a station of this number.
+    /// `cargo xtask vm --cables` has for a station of this number. As docs/law.md says, "What an interface does to frames", the switch's end
+    /// leaves tags and PAUSE alone; with [`Bed::set_queues`] it has so many queues, which flows are spread over.
     pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
@@ -152,6 +153,13 @@ impl Bed {
             crate::netns::ip(&format!("link set dev {found} netns {}", namespace.name()))?;
             namespace.ip(&format!("link set dev {found} name {interface}"))?;
             namespace.ip(&format!("link set dev {interface} up"))?;
+        }
+        for cure in ["-K {} rxvlan off", "-A {} autoneg off rx off tx off"] {
+            let _ = switch.run(&format!("ethtool {}", cure.replace("{}", name))); // a driver need not have that
+        }
+        if let Some(queues) = self.queues.get() {
+            switch.run(&format!("ethtool -L {name} combined {queues}"))?;
+            switch.run(&format!("ethtool -N {name} rx-flow-hash udp4 sdfn"))?; // by addresses and ports
         }
         Ok(station)
     }

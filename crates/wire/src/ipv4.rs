@@ -12,6 +12,12 @@ pub const UDP_HEADERS_BYTES: usize = HEADER_BYTES + 8;
 /// The UDP port of RoCEv2 (InfiniBand Architecture Specification, annex A17).
 pub const ROCEV2_PORT: u16 = 4791;
 
+/// The UDP source port of a flow's RoCEv2 packets, from 49152 on: each flow keeps its own, so that whoever spreads flows over paths or
+/// queues by their ports can tell them apart. Source: InfiniBand Architecture Specification volume 1, annex A17.
+pub fn rocev2_source_port(flow: u32) -> u16 {
+    0xc000 | flow as u16 & 0x3fff
+}
+
 /// Time to live of packets that are written here.
 const TTL: u8 = 64;
 

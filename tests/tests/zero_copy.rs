@@ -1,5 +1,5 @@
-//! Zero-copy ports, on the virtio NICs of `cargo xtask vm --cables 3 --test virtio` (docs/kernel.md, "Zero-copy"): the only ones that a
-//! machine without NICs of its own can have.
+//! Zero-copy ports (docs/kernel.md, "Zero-copy"), on the NICs that a machine without any of its own can have: those of QEMU,
+//! `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with `--nic igb` for Intel's 82576.
 
 use std::time::Duration;
 
@@ -30,22 +30,42 @@ fn is_zero_copy(daemon: &Daemon, name: &str) -> Result<bool> {
     Ok(link.zero_copy)
 }
 
-/// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for 4 s.
-fn incast(on_nics: OnNics, dataplane: &str) -> Result<(Run, [bool; 3])> {
+/// What an incast left.
+struct Incast {
+    run: Run,
+    /// Which of the two senders' ports and the receiver's were zero-copy.
+    zero_copy: [bool; 3],
+    /// Frames that came in from the first sender, by RX queue, as igb counts them.
+    by_queue: Vec<u64>,
+}
+
+/// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for 4 s. Ports on NICs of several queues get
+/// the no-drop frames in four flows from each sender, which differ in their UDP ports.
+fn incast(on_nics: OnNics, queues: u32, dataplane: &str) -> Result<Incast> {
     const SECONDS: u64 = 4;
     let bed = Bed::new()?;
+    if queues > 1 {
+        bed.set_queues(queues);
+    }
     let switch = bed.switch("switch")?;
     let senders =
         [host(&bed, &switch, "sender1", on_nics.senders)?, host(&bed, &switch, "sender2", on_nics.senders)?];
     let receiver = host(&bed, &switch, "receiver", on_nics.receiver)?;
-    let [fast, offered, slow] = [2000, 240, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
+    let [fast, offered, part, slow] =
+        [2000, 240, 60, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
     let mut config =
         dataplane.to_owned() + &switch_config("on") + &slow_port_config("receiver", mbps(SLOW_MBPS));
     for sender in &senders {
         config += &(port_config(&sender.name, &fast) + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
     }
     let daemon = bed.daemon(&switch, &config)?;
-    let flows = [flow(&receiver.mac(), 3, &offered), flow(&receiver.mac(), 0, &offered)];
+    let to = receiver.mac();
+    let mut flows = vec![flow(&to, 0, &offered)];
+    if queues > 1 {
+        flows.extend((0..4).map(|_| flow(&to, 3, &part) + ",ecn=ect0"));
+    } else {
+        flows.push(flow(&to, 3, &offered));
+    }
     let lasts = format!("{SECONDS}s");
     let arguments = ["--speed", &fast, "--no-drop", "3", "--duration", &lasts];
     let sending = senders.iter().map(|at| bed.host(at, &flows, &arguments)).collect::<Result<_>>()?;
@@ -58,9 +78,20 @@ fn incast(on_nics: OnNics, dataplane: &str) -> Result<(Run, [bool; 3])> {
     println!("{}", sluice(&daemon, &["show", "ports", "--verbose"])?);
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
     conservation(&run.snapshot, &run.hosts())?;
+    let by_queue = frames_by_queue(&switch.run("ethtool -S sender1").unwrap_or_default());
     let log = daemon.stop()?;
     ensure!(!log.contains("frames are missing"), "{log}");
-    Ok((run, zero_copy))
+    Ok(Incast { run, zero_copy, by_queue })
+}
+
+/// Reads `rx_queue_0_packets: 7` of igb's statistics.
+fn frames_by_queue(statistics: &str) -> Vec<u64> {
+    let frames = |line: &str| {
+        let (queue, frames) = line.trim().strip_prefix("rx_queue_")?.split_once("_packets: ")?;
+        queue.parse::<u32>().ok()?;
+        frames.parse().ok()
+    };
+    statistics.lines().filter_map(frames).collect()
 }
 
 fn check(run: &Run) -> Result<()> {
@@ -81,19 +112,31 @@ fn check(run: &Run) -> Result<()> {
 }
 
 #[test]
-#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn an_incast_on_nics_loses_nothing() -> Result<()> {
-    let (run, zero_copy) = incast(OnNics { senders: true, receiver: true }, "")?;
+    let Incast { run, zero_copy, .. } = incast(OnNics { senders: true, receiver: true }, 1, "")?;
     assert_eq!(zero_copy, [true; 3]);
+    check(&run)
+}
+
+/// Each RX queue of a NIC has a socket of its own. What comes in on all of them loses nothing, and each flow keeps its order.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --nic igb --test zero_copy"]
+fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
+    let Incast { run, zero_copy, by_queue } = incast(OnNics { senders: true, receiver: true }, 4, "")?;
+    assert_eq!(zero_copy, [true; 3]);
+    println!("came in by queue: {by_queue:?}");
+    let used = by_queue.iter().filter(|&&frames| frames > 100).count();
+    ensure!(by_queue.len() == 4 && used > 1, "all flows share one queue: {by_queue:?}");
     check(&run)
 }
 
 /// Frames go from ports that the driver serves to ones that the kernel copies for, and back.
 #[test]
-#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn both_modes_are_ports_of_one_switch() -> Result<()> {
     for on_nics in [OnNics { senders: true, receiver: false }, OnNics { senders: false, receiver: true }] {
-        let (run, zero_copy) = incast(on_nics, "")?;
+        let Incast { run, zero_copy, .. } = incast(on_nics, 1, "")?;
         assert_eq!(zero_copy, [on_nics.senders, on_nics.senders, on_nics.receiver]);
         check(&run)?;
     }
@@ -101,10 +144,10 @@ fn both_modes_are_ports_of_one_switch() -> Result<()> {
 }
 
 #[test]
-#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn the_file_may_say_that_all_is_copied() -> Result<()> {
-    let (run, zero_copy) =
-        incast(OnNics { senders: true, receiver: true }, "[dataplane]\nzero_copy = \"off\"\n")?;
+    let dataplane = "[dataplane]\nzero_copy = \"off\"\n";
+    let Incast { run, zero_copy, .. } = incast(OnNics { senders: true, receiver: true }, 1, dataplane)?;
     assert_eq!(zero_copy, [false; 3]);
     check(&run)
 }
@@ -112,7 +155,7 @@ fn the_file_may_say_that_all_is_copied() -> Result<()> {
 /// A zero-copy port is removed and added, and its interface set down and up, while another pair of hosts sends: all frames of the memory
 /// are there in the end.
 #[test]
-#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn zero_copy_ports_come_and_go() -> Result<()> {
     let bed = Bed::new()?;
     let switch = bed.switch("switch")?;
@@ -152,7 +195,7 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
 /// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is open, longer ones are for it, too: they are
 /// not sent, and each is counted as lost; shorter ones beside them arrive.
 #[test]
-#[ignore = "for cargo xtask vm --cables 3 --test virtio"]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn what_the_driver_cannot_take_is_counted() -> Result<()> {
     let bed = Bed::new()?;
     let switch = bed.switch("switch")?;
