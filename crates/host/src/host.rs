@@ -434,6 +434,7 @@ impl<P: Port> Host<P> {
 /// Frames that the kernel lost.
 fn lost(kernel: &KernelCounters) -> u64 {
     kernel.rx_dropped_frames
+        + kernel.rx_missed_frames
         + kernel.rx_too_long_frames
         + kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames

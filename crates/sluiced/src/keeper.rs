@@ -148,7 +148,10 @@ fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
             keeper.close();
             return Answer::Closed;
         }
-        Task::Look => Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding()))),
+        Task::Look => {
+            keeper.look();
+            Ok(Answer::Looked(link(keeper.interface(), keeper.xdp_mode(), keeper.binding())))
+        }
         Task::Open => keeper.open().map(|()| Answer::Opened),
         Task::Attach => keeper.attach().map(|fds| Answer::Attached {
             facts: facts(keeper),

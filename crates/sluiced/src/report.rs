@@ -59,6 +59,7 @@ fn losses(port: &Port) -> Vec<String> {
         ("kernel rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
         ("kernel rx_ring_full", kernel.rx_ring_full_frames),
         ("kernel rx_dropped", kernel.rx_dropped_frames),
+        ("kernel rx_missed", kernel.rx_missed_frames),
         ("kernel rx_closed", kernel.rx_closed_frames),
         ("kernel rx_too_long", kernel.rx_too_long_frames),
     ];

@@ -43,7 +43,7 @@ pub enum Event {
         /// 802.1p priority.
         priority: usize,
     },
-    /// The kernel had nowhere to put frames that came in: the loop had posted none. Their priorities nobody knows.
+    /// The kernel, or the NIC below it, had nowhere to put frames that came in. Their priorities nobody knows.
     KernelDropped {
         /// Port number.
         port: usize,
@@ -250,14 +250,22 @@ mod tests {
 
     #[test]
     fn a_loss_of_no_drop_frames_is_told_from_others() {
-        let kernel_lost = |no_drop_frames, pfc_frames| Event::KernelLost { port: 0, frames: 5, no_drop_frames, pfc_frames };
-        for loss in
-            [Event::NoDropLost { port: 0, priority: 3 }, Event::KernelDropped { port: 0, frames: 1 }, kernel_lost(1, 0)]
-        {
+        let kernel_lost =
+            |no_drop_frames, pfc_frames| Event::KernelLost { port: 0, frames: 5, no_drop_frames, pfc_frames };
+        for loss in [
+            Event::NoDropLost { port: 0, priority: 3 },
+            Event::KernelDropped { port: 0, frames: 1 },
+            kernel_lost(1, 0),
+        ] {
             assert!(loss.is_no_drop_loss(), "{loss:?}");
         }
         let limited = Event::FloodLimit { port: 0, cast: Cast::Broadcast, frames: 5, no_drop_frames: 5 };
-        for other in [kernel_lost(0, 5), limited, Event::MtuExceeded { port: 0, frames: 5 }, Event::PortDown { port: 0 }] {
+        for other in [
+            kernel_lost(0, 5),
+            limited,
+            Event::MtuExceeded { port: 0, frames: 5 },
+            Event::PortDown { port: 0 },
+        ] {
             assert!(!other.is_no_drop_loss(), "{other:?}");
         }
     }

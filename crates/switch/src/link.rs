@@ -73,7 +73,7 @@ impl Switch {
         self.events.push(now, Event::StrayFrames { port, frames });
     }
 
-    /// The kernel dropped `frames` more that came in on `port`, for want of an empty frame. Told of 0 now and then, too, it
+    /// The kernel or the NIC dropped `frames` more that came in on `port`, having nowhere to put them. Told of 0 now and then, too, it
     /// makes an event of what none has told of yet.
     pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
         if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {

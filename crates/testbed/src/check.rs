@@ -52,6 +52,7 @@ pub(crate) fn lost_on_receipt(port: &Port) -> u64 {
     kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames
         + kernel.rx_dropped_frames
+        + kernel.rx_missed_frames
         + kernel.rx_closed_frames
         + kernel.rx_too_long_frames
 }

@@ -11,6 +11,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crossbeam::queue::ArrayQueue;
 use switch::KernelCounters;
@@ -19,6 +20,7 @@ use crate::attachment::Attachment;
 use crate::error::Error;
 use crate::ethtool::rx_queues;
 use crate::interface::usable_link;
+use crate::missed::Missed;
 use crate::modes::Binding;
 use crate::netlink::{Link, RouteSocket};
 use crate::program::XdpMode;
@@ -29,11 +31,14 @@ pub struct Dock {
     left: ArrayQueue<Sockets>,
     counted: ArrayQueue<KernelCounters>,
     ready: ArrayQueue<(String, Sockets)>,
+    /// Frames that the NIC missed, and of which the loop has not heard.
+    missed: AtomicU64,
 }
 
 impl Dock {
     pub(crate) fn new() -> Arc<Dock> {
-        Arc::new(Dock { left: ArrayQueue::new(1), counted: ArrayQueue::new(1), ready: ArrayQueue::new(1) })
+        let (left, counted, ready) = (ArrayQueue::new(1), ArrayQueue::new(1), ArrayQueue::new(1));
+        Arc::new(Dock { left, counted, ready, missed: AtomicU64::new(0) })
     }
 
     /// The loop has let the port's sockets go: they want to be closed.
@@ -50,6 +55,18 @@ impl Dock {
     /// The sockets that are ready, and the interface that they are on.
     pub(crate) fn take_ready(&self) -> Option<(String, Sockets)> {
         self.ready.pop()
+    }
+
+    /// The NIC has missed so many frames more.
+    pub fn note_missed(&self, frames: u64) {
+        if frames > 0 {
+            self.missed.fetch_add(frames, Relaxed);
+        }
+    }
+
+    /// Frames that the NIC missed since this was last asked.
+    pub(crate) fn take_missed(&self) -> u64 {
+        if self.missed.load(Relaxed) == 0 { 0 } else { self.missed.swap(0, Relaxed) }
     }
 
     pub(crate) fn take_counted(&self) -> Option<KernelCounters> {
@@ -74,6 +91,7 @@ pub struct Keeper {
     opened: Option<(Link, Vec<RawFd>)>,
     /// How they are bound.
     binding: Binding,
+    missed: Missed,
 }
 
 impl Keeper {
@@ -83,7 +101,21 @@ impl Keeper {
         most_queues: u32,
         (attachment, binding): (Option<Attachment>, Binding),
     ) -> Keeper {
-        Keeper { place, dock, most_queues, attachment, opened: None, binding }
+        let missed = Missed::default();
+        let mut keeper = Keeper { place, dock, most_queues, attachment, opened: None, binding, missed };
+        keeper.look();
+        keeper
+    }
+
+    /// Looks what the NIC has missed, and tells the loop.
+    pub fn look(&mut self) {
+        if self.attachment.is_none() {
+            return;
+        }
+        let link = RouteSocket::open().and_then(|route| route.link(&self.place.interface));
+        if let Ok(Link { index, missed_frames, .. }) = link {
+            self.dock.note_missed(self.missed.rise(index, missed_frames));
+        }
     }
 
     /// Where the loop and this leave sockets to each other.
@@ -106,6 +138,8 @@ impl Keeper {
 
     /// Closes the sockets that the loop has let go, and those that it never took; the loop may then take their frames back.
     pub fn close(&mut self) {
+        self.look();
+        self.missed.forget();
         self.attachment = None; // before the sockets: nothing comes in any more
         self.opened = None;
         if let Some((_, unused)) = self.dock.ready.pop() {
@@ -158,6 +192,7 @@ impl Keeper {
             return Err(error);
         }
         self.attachment = Some(attachment);
+        self.look();
         Ok(fds)
     }
 

@@ -19,6 +19,7 @@ mod keeper;
 mod lent;
 mod long;
 mod losses;
+mod missed;
 mod modes;
 mod netlink;
 mod offloads;

@@ -27,6 +27,9 @@ const IFLA_INFO_DATA: u16 = 2;
 const IFLA_TUN_VNET_HDR: u16 = 5;
 const IFLA_XDP_PROG_ID: u16 = 4;
 const IFLA_XDP_HW_PROG_ID: u16 = 7;
+// linux/if_link.h, struct rtnl_link_stats64: where these stand in it.
+const RX_FIFO_ERRORS: usize = 8 * 14;
+const RX_MISSED_ERRORS: usize = 8 * 15;
 /// The place at the root of an interface's tree of qdiscs (linux/pkt_sched.h).
 const TC_H_ROOT: u32 = 0xffff_ffff;
 
@@ -70,6 +73,8 @@ pub(crate) struct Link {
     pub(crate) lower: Option<i32>,
     /// Whoever has the other end of this tap hands over headers for segmentation with its frames.
     pub(crate) takes_segments: bool,
+    /// Frames that the device had nowhere to put ([`crate::missed`]), since it is there.
+    pub(crate) missed_frames: u64,
 }
 
 /// A socket to the kernel's routing tables, in the network namespace in which it was opened.
@@ -254,6 +259,10 @@ fn parse_link(body: &[u8]) -> Option<Link> {
                 link.takes_segments = attributes(data.map_or(&[][..], |(_, data)| data))
                     .any(|(kind, value)| kind == IFLA_TUN_VNET_HDR && value.first() == Some(&1));
             }
+            libc::IFLA_STATS64 => {
+                let counted = [RX_FIFO_ERRORS, RX_MISSED_ERRORS].map(|at| u64_at(value, at).unwrap_or(0));
+                link.missed_frames = counted.iter().sum();
+            }
             libc::IFLA_XDP => {
                 link.xdp_program = attributes(value)
                     .filter(|(kind, _)| (IFLA_XDP_PROG_ID..=IFLA_XDP_HW_PROG_ID).contains(kind))
@@ -285,6 +294,10 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
 /// Text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
@@ -301,6 +314,17 @@ mod tests {
         let link = route.link("lo").unwrap();
         assert_eq!((link.index, link.qdisc.as_str(), link.xdp_program), (1, "noqueue", None));
         assert_eq!(route.link("no-such-link").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn what_a_device_missed_is_read() {
+        let mut body = vec![0; IFINFO_BYTES];
+        let statistics: Vec<u8> = (100..125_u64).flat_map(u64::to_ne_bytes).collect();
+        push_attribute(&mut body, libc::IFLA_STATS64, &statistics);
+        assert_eq!(parse_link(&body).unwrap().missed_frames, 114 + 115);
+        body.truncate(IFINFO_BYTES);
+        push_attribute(&mut body, libc::IFLA_STATS64, &statistics[..8 * 15]); // of a kernel that tells less
+        assert_eq!(parse_link(&body).unwrap().missed_frames, 114);
     }
 
     #[test]

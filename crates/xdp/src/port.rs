@@ -223,13 +223,15 @@ impl XdpPort {
         self.check_drops();
     }
 
-    /// Notes what the kernel dropped for want of an empty frame, or of room in an RX ring, since the last check.
+    /// Notes what the kernel or the NIC dropped, for want of an empty frame most often, since the last check.
     fn check_drops(&mut self) {
+        self.counters.rx_missed_frames += self.dock.as_ref().map_or(0, |dock| dock.take_missed());
         let counters = self.kernel_counters();
         let stray = counters.tx_stray_frames + counters.rx_stray_frames;
         self.untold_stray += stray - self.kernel_stray;
         self.kernel_stray = stray;
-        let drops = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
+        let of_kernel = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
+        let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
         *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
         self.kernel_drops = drops;
         self.tell_too_long(counters.rx_too_long_frames);

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use super::{Nic, Vm};
 use super::kernel::Kernel;
+use super::{Nic, Vm};
 use crate::run::say;
 
 const QEMU: &str = "qemu-system-x86_64";
@@ -29,6 +29,32 @@ impl Drop for Qemu {
         let _ = self.0.kill(); // it may have ended by itself
         let _ = self.0.wait();
     }
+}
+
+/// The first QEMU that has Intel's 82576.
+const IGB_SINCE: u32 = 8;
+
+/// This QEMU knows that model.
+pub fn check_version(nic: Nic) -> Result<()> {
+    if nic != Nic::Igb {
+        return Ok(());
+    }
+    let output =
+        Command::new(QEMU).arg("--version").output().with_context(|| format!("cannot run {QEMU}"))?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    if major_version(&said).is_some_and(|major| major < IGB_SINCE) {
+        bail!(
+            "--nic igb needs QEMU {IGB_SINCE}, and this is {}. Debian 12 has a newer one in its backports: \
+             apt-get install --target-release bookworm-backports qemu-system-x86",
+            said.lines().next().unwrap_or_default()
+        );
+    }
+    Ok(())
+}
+
+/// Reads `QEMU emulator version 7.2.22 (Debian …)`.
+fn major_version(said: &str) -> Option<u32> {
+    said.split_once("version ")?.1.split('.').next()?.parse().ok()
 }
 
 /// Boots, and passes the console on; an error unless the command ended well and the kernel gave no warning.
@@ -140,6 +166,12 @@ mod unit {
         assert_eq!(clock(&parse("vm storm --shift -3")), " tsc_early_khz=8000000");
         assert_eq!(clock(&parse("vm --shift 0")), "");
         assert_eq!(clock(&parse("vm --shift -3 --real-time")), "");
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(major_version("QEMU emulator version 10.0.2 (Debian 1:10.0.2+ds-2)\nCopyright"), Some(10));
+        assert_eq!(major_version("qemu: not found"), None);
     }
 
     #[test]

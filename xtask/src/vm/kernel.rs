@@ -95,7 +95,7 @@ impl Apt {
             std::fs::create_dir_all(dir.join(part))?;
         }
         let sources = dir.join("sources.list");
-        std::fs::write(&sources, format!("deb {} {suite} main\n", mirror()))?;
+        std::fs::write(&sources, format!("deb {} {suite} main\n", mirror()?))?;
         let config = dir.join("apt.conf");
         let lines = format!(
             "Dir::State {:?};\nDir::Cache {:?};\nDir::Etc::SourceList {:?};\nDir::Etc::SourceParts \"/dev/null\";\n\
@@ -151,16 +151,39 @@ fn depends(shown: &str) -> Vec<String> {
     names.filter(is_part).map(str::to_owned).collect()
 }
 
-/// The Debian mirror that this machine uses, or everybody's.
-fn mirror() -> String {
-    let own = std::fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
-    let own = own.lines().find_map(|line| line.strip_prefix("URIs:")).map(str::trim);
-    own.filter(|uri| uri.ends_with("/debian")).unwrap_or("http://deb.debian.org/debian").to_owned()
+/// Where apt of this machine has its sources: in the newer format, and in the older one.
+const SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc/apt/sources.list"];
+
+/// The Debian mirror that this machine uses.
+fn mirror() -> Result<String> {
+    let texts = SOURCES.map(|file| std::fs::read_to_string(file).unwrap_or_default());
+    texts
+        .iter()
+        .find_map(|text| mirror_of(text))
+        .with_context(|| format!("neither {} nor {} names a mirror of Debian", SOURCES[0], SOURCES[1]))
+}
+
+/// Reads `URIs: MIRROR`, or `deb [OPTIONS] MIRROR SUITE main`.
+fn mirror_of(sources: &str) -> Option<String> {
+    let lines =
+        sources.lines().map(str::trim).filter(|line| line.starts_with("URIs:") || line.starts_with("deb "));
+    let is_mirror = |word: &&str| word.contains("://") && word.trim_end_matches('/').ends_with("/debian");
+    lines.flat_map(str::split_whitespace).find(is_mirror).map(str::to_owned)
 }
 
 #[cfg(test)]
 mod unit {
     use super::*;
+
+    #[test]
+    fn the_mirror_is_the_one_of_this_machine() {
+        let newer = "Types: deb\nURIs: http://m.example/debian-security\n\nTypes: deb\nURIs: http://m.example/debian\n";
+        let older =
+            "# deb http://x.example/debian a main\ndeb [arch=amd64] https://m.example/debian/ a main\n";
+        assert_eq!(mirror_of(newer).as_deref(), Some("http://m.example/debian"));
+        assert_eq!(mirror_of(older).as_deref(), Some("https://m.example/debian/"));
+        assert_eq!(mirror_of(""), None);
+    }
 
     #[test]
     fn parts_are_found_by_pattern() {

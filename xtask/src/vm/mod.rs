@@ -93,6 +93,7 @@ pub fn run(vm: &Vm) -> Result<()> {
     }
     packages::set_up()?;
     packages::set_up_vm()?;
+    boot::check_version(vm.nic)?;
     require_root("the rig (the initramfs has device nodes)")?;
     let kernel = kernel::fetch(&vm.suite)?;
     say(&format!("Linux {}", kernel.release));
@@ -111,7 +112,8 @@ fn command(vm: &Vm) -> String {
     for test in &vm.test {
         let which = match (test.as_str(), vm.nic) {
             ("zero_copy", Nic::Virtio) => "--ignored --skip several_queues",
-            ("zero_copy" | "nic", _) => "--ignored",
+            ("zero_copy", Nic::Igb) => "--ignored --skip what_the_driver", // it keeps its MTU where XDP runs
+            ("nic", _) => "--ignored",
             _ => "",
         };
         lines += &format!("for program in /tests/{test}.*; do\n");

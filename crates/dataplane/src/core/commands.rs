@@ -155,6 +155,7 @@ fn dropped(kernel: &KernelCounters) -> u64 {
     kernel.rx_fill_ring_empty_frames
         + kernel.rx_ring_full_frames
         + kernel.rx_dropped_frames
+        + kernel.rx_missed_frames
         + kernel.rx_closed_frames
         + kernel.rx_too_long_frames
 }

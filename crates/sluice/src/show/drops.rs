@@ -62,6 +62,7 @@ fn of_port(port: &Port) -> Summary {
             + kernel.rx_fill_ring_empty_frames
             + kernel.rx_ring_full_frames
             + kernel.rx_dropped_frames
+            + kernel.rx_missed_frames
             + kernel.rx_closed_frames
             + kernel.rx_too_long_frames,
     }
@@ -130,6 +131,7 @@ fn rows_of(port: &Port) -> Vec<DropRow<'_>> {
         (INPUT, "kernel_rx_fill_ring_empty", kernel.rx_fill_ring_empty_frames),
         (INPUT, "kernel_rx_ring_full", kernel.rx_ring_full_frames),
         (INPUT, "kernel_rx_dropped", kernel.rx_dropped_frames),
+        (INPUT, "kernel_rx_missed", kernel.rx_missed_frames),
         (INPUT, "kernel_rx_closed", kernel.rx_closed_frames),
         (INPUT, "kernel_rx_too_long", kernel.rx_too_long_frames),
         (OUTPUT, "kernel_lost_pfc", port.kernel_lost_pfc_frames),

@@ -181,6 +181,7 @@ fn losses(snapshot: &Snapshot) -> String {
             ("kernel: fill ring empty", kernel.rx_fill_ring_empty_frames),
             ("kernel: RX ring full", kernel.rx_ring_full_frames),
             ("kernel: dropped on receipt", kernel.rx_dropped_frames),
+            ("NIC: nowhere to put them", kernel.rx_missed_frames),
             ("kernel: in a closed RX ring", kernel.rx_closed_frames),
             ("longer than 9238 bytes", kernel.rx_too_long_frames),
             ("kernel: completed twice, ignored", kernel.tx_stray_frames),

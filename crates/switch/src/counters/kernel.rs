@@ -11,6 +11,8 @@ pub struct KernelCounters {
     pub rx_ring_full_frames: u64,
     /// Frames that the kernel dropped on receipt for another reason.
     pub rx_dropped_frames: u64,
+    /// Frames that the NIC had nowhere to put, and dropped before the kernel saw them.
+    pub rx_missed_frames: u64,
     /// Descriptors for receipt that the kernel refused.
     pub rx_invalid_frames: u64,
     /// Descriptors to transmit that the kernel refused.
@@ -41,6 +43,7 @@ impl std::ops::AddAssign for KernelCounters {
             rx_fill_ring_empty_frames,
             rx_ring_full_frames,
             rx_dropped_frames,
+            rx_missed_frames,
             rx_invalid_frames,
             tx_invalid_frames,
             tx_kicks,
@@ -56,6 +59,7 @@ impl std::ops::AddAssign for KernelCounters {
         self.rx_fill_ring_empty_frames += rx_fill_ring_empty_frames;
         self.rx_ring_full_frames += rx_ring_full_frames;
         self.rx_dropped_frames += rx_dropped_frames;
+        self.rx_missed_frames += rx_missed_frames;
         self.rx_invalid_frames += rx_invalid_frames;
         self.tx_invalid_frames += tx_invalid_frames;
         self.tx_kicks += tx_kicks;

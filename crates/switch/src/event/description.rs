@@ -118,8 +118,8 @@ impl Event {
                 "kernel_dropped",
                 Severity::Error,
                 format!(
-                    "the kernel dropped frames that came in, {frames} of them, whatever their priority: the loop had \
-                     posted no empty frame for them"
+                    "the kernel or the NIC had nowhere to put frames that came in, and dropped {frames} of them, whatever their \
+                     priority: the loop had posted too few empty frames"
                 ),
             )
             .of_port(port)

@@ -130,12 +130,13 @@ pub const METRICS: &[Metric<Port>] = &[
     ),
     counters(
         "sluice_port_kernel_dropped_frames",
-        "Frames that the kernel lost on receipt, by reason.",
+        "Frames that the kernel, or the NIC below it, lost on receipt, by reason.",
         |port| {
             of_kernel(port, |kernel| {
                 vec![
                     (("reason", "fill_ring_empty"), kernel.rx_fill_ring_empty_frames.into()),
                     (("reason", "rx_ring_full"), kernel.rx_ring_full_frames.into()),
+                    (("reason", "nic_missed"), kernel.rx_missed_frames.into()),
                     (("reason", "too_long"), kernel.rx_too_long_frames.into()),
                     (("reason", "other"), kernel.rx_dropped_frames.into()),
                 ]

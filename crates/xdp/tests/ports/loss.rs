@@ -48,6 +48,34 @@ fn a_forwarder_loses_nothing_and_keeps_the_order() {
     });
 }
 
+/// There is no NIC here that would miss any: what the keeper would have found out is put in its place.
+#[test]
+fn what_a_nic_missed_is_counted_and_told_once() {
+    let space = Space::with_pairs(1);
+    space.inside(|| {
+        let mut umem = Umem::new(4096, 2048).unwrap();
+        let mut port = open(&mut umem, "p0");
+        let mut keeper = port.keeper();
+        for missed in [5, 0, 2] {
+            keeper.look(); // a veth misses none
+            keeper.dock().note_missed(missed);
+            let mut told = None;
+            until("the port has looked", || {
+                port.receive(&mut umem, now(), 64, &mut Vec::new());
+                told = port.take_kernel_drops();
+                told.is_some()
+            });
+            assert_eq!(told, Some(missed));
+        }
+        assert_eq!(
+            port.kernel_counters(),
+            KernelCounters { rx_missed_frames: 7, ..KernelCounters::default() }
+        );
+        drop(keeper);
+        port.close(&mut umem, &mut Vec::new());
+    });
+}
+
 #[test]
 fn frames_that_find_the_fill_ring_empty_are_counted() {
     let space = Space::with_pairs(1);
