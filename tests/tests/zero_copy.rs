@@ -192,6 +192,37 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     Ok(())
 }
 
+/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or taken off, as it begins anew then. A port whose
+/// interface was down and is up again opens once, and carries frames.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
+fn a_nic_that_was_down_comes_back_once() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let hosts = [bed.nic_host(&switch, "a")?, bed.nic_host(&switch, "b")?];
+    let ports = hosts.each_ref().map(|at| port_config(&at.name, "100M"));
+    let daemon = bed.daemon(&switch, &(switch_config("on") + &ports.concat()))?;
+    daemon.until("both ports are up", |now| now.ports.iter().all(|port| port.up).then_some(()))?;
+    for _ in 0..2 {
+        switch.ip("link set dev b down")?;
+        daemon.until("the port is down", |now| (!port(now, "b").ok()?.up).then_some(()))?;
+        switch.ip("link set dev b up")?;
+        daemon.until("the port is up", |now| port(now, "b").ok()?.up.then_some(()))?;
+    }
+    ensure!(is_zero_copy(&daemon, "b")?);
+    let flows = [format!("to={},priority=3,size=500,rate=4M", hosts[1].mac())];
+    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "6s"];
+    let sending = vec![bed.host(&hosts[0], &flows, &arguments)?];
+    let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "100M", "--no-drop", "3"])?];
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    let run = run(&[&daemon], sending, receiving, Duration::from_secs(6))?;
+    run.switch_lost_nothing(3)?;
+    let log = daemon.stop()?;
+    ensure!(log.matches("the interface b is back").count() == 2, "{log}");
+    ensure!(!log.contains("frames are missing"), "{log}");
+    Ok(())
+}
+
 /// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is open, longer ones are for it, too: they are
 /// not sent, and each is counted as lost; shorter ones beside them arrive.
 #[test]

@@ -5,6 +5,10 @@
 //! has a carrier, it is opened again: sockets first, then the loop posts frames, then the program lets frames in. Where that
 //! fails it is tried again, no sooner than after [`RETRY`].
 //!
+//! A NIC begins anew when something is put on it, and many lose their carrier for seconds then. If that took the port down, what was put on would be
+//! taken off, the NIC would begin anew, and so on for ever. So the port of a NIC that loses its carrier within [`SETTLING`] after it was attached
+//! stays open; what is for it waits. If there is still no carrier then, it goes down.
+//!
 //! ```text
 //!           let go              closed             carrier, time          opened
 //!   Open ───────────▶ Closing ──────────▶ Closed ─────────────────▶ Opening ─────▶ Joining
@@ -20,6 +24,8 @@ use std::time::{Duration, Instant};
 pub const RETRY: Duration = Duration::from_secs(1);
 /// No port is opened more often, whatever its interface does.
 const PACE: Duration = Duration::from_millis(200);
+/// How long a NIC may take until it has settled: links negotiate for some seconds.
+pub const SETTLING: Duration = Duration::from_secs(15);
 
 /// What happens to a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,17 +82,39 @@ pub struct Life {
     has_carrier: bool,
     /// It is opened no sooner.
     open_after: Instant,
+    /// Its interface is a NIC's.
+    is_nic: bool,
+    /// A NIC that was attached settles until then.
+    settled_at: Instant,
+    /// It has lost its carrier while it settled, and is still open.
+    awaits_carrier: bool,
 }
 
 impl Life {
-    /// A port that is open, with or without carrier.
-    pub fn new(has_carrier: bool, now: Instant) -> Self {
-        Self { stage: Stage::Open, has_carrier, open_after: now }
+    /// A port that has just been opened, with or without carrier, on a NIC or not.
+    pub fn new(has_carrier: bool, is_nic: bool, now: Instant) -> Self {
+        let settled_at = now + SETTLING;
+        Self { stage: Stage::Open, has_carrier, open_after: now, is_nic, settled_at, awaits_carrier: false }
     }
 
     /// A port that is being opened for the first time.
-    pub fn opening(now: Instant) -> Self {
-        Self { stage: Stage::Opening, has_carrier: true, open_after: now }
+    pub fn opening(is_nic: bool, now: Instant) -> Self {
+        Self { stage: Stage::Opening, ..Self::new(true, is_nic, now) }
+    }
+
+    /// A loss of its carrier now would not take it down.
+    pub fn settles(&self, now: Instant) -> bool {
+        let settles = match self.stage {
+            Stage::Open => now < self.settled_at,
+            Stage::Opening | Stage::Joining | Stage::Attaching => true,
+            Stage::Closing | Stage::Closed => false,
+        };
+        self.is_nic && settles
+    }
+
+    /// It has lost its carrier while it settled, and is still open.
+    pub fn awaits_carrier(&self) -> bool {
+        self.awaits_carrier
     }
 
     /// Frames come in.
@@ -119,9 +147,10 @@ impl Life {
         match happening {
             Happening::Carrier(has_carrier) => {
                 self.has_carrier = has_carrier;
+                self.awaits_carrier = false;
                 match self.stage {
                     // One that is being opened is taken down once it is.
-                    Stage::Open if !has_carrier => Some(Step::TakeDown),
+                    Stage::Open if !has_carrier => self.lose_carrier(now),
                     Stage::Closed => self.open(now),
                     _ => None,
                 }
@@ -137,8 +166,8 @@ impl Life {
             }
             Happening::Posted(false) if self.stage == Stage::Joining => self.fail(Stage::Closed, now),
             Happening::Attached if self.stage == Stage::Attaching => {
-                self.stage = Stage::Open;
-                (!self.has_carrier).then_some(Step::TakeDown)
+                (self.stage, self.settled_at) = (Stage::Open, now + SETTLING);
+                if self.has_carrier { None } else { self.lose_carrier(now) }
             }
             Happening::Failed if self.stage == Stage::Opening => self.fail(Stage::Closed, now),
             Happening::Failed if self.stage == Stage::Attaching => {
@@ -146,8 +175,15 @@ impl Life {
                 Some(Step::TakeDown)
             }
             Happening::Time if self.stage == Stage::Closed => self.open(now),
+            Happening::Time if self.stage == Stage::Open && self.awaits_carrier => self.lose_carrier(now),
             _ => None,
         }
+    }
+
+    /// There is no carrier, and the port is open.
+    fn lose_carrier(&mut self, now: Instant) -> Option<Step> {
+        self.awaits_carrier = self.settles(now);
+        (!self.awaits_carrier).then_some(Step::TakeDown)
     }
 
     fn go(&mut self, stage: Stage, step: Step) -> Option<Step> {
@@ -176,8 +212,12 @@ mod tests {
 
     /// Each happening, at a time in milliseconds, and the step that follows.
     fn walk(happenings: &[(u64, Happening, Option<Step>)]) {
+        walk_on(false, happenings);
+    }
+
+    fn walk_on(is_nic: bool, happenings: &[(u64, Happening, Option<Step>)]) {
         let start = Instant::now();
-        let mut life = Life::new(true, start);
+        let mut life = Life::new(true, is_nic, start);
         for &(ms, happening, step) in happenings {
             let found = life.note(happening, start + Duration::from_millis(ms));
             assert_eq!(found, step, "{happening:?} at {ms} ms: {life:?}");
@@ -244,6 +284,33 @@ mod tests {
             (207, Attached, None),
             (208, Closed, Some(Step::Reclaim)),
         ]);
+    }
+
+    /// What is put on makes the NIC begin anew, as does what is taken off: it is opened once for each time that it was really without carrier.
+    #[test]
+    fn a_nic_may_lose_its_carrier_while_it_settles() {
+        walk_on(
+            true,
+            &[
+                (10, Carrier(false), None),
+                (20, Time, None),
+                (2000, Carrier(true), None),
+                (14_999, Carrier(false), None),
+                (14_999, Time, None),
+                (15_000, Time, Some(Step::TakeDown)),
+                (15_001, LetGo, Some(Step::Close)),
+                (15_002, Closed, Some(Step::Reclaim)),
+                (20_000, Carrier(true), Some(Step::Open)),
+                (20_001, Opened, Some(Step::Join)),
+                (20_002, Posted(true), Some(Step::Attach)),
+                (20_003, Carrier(false), None), // it is noticed before the keeper has answered
+                (20_004, Attached, None),
+                (23_000, Carrier(true), None),
+                (40_000, Time, None),
+                (40_001, Carrier(false), Some(Step::TakeDown)),
+                (40_002, LetGo, Some(Step::Close)),
+            ],
+        );
     }
 
     #[test]

@@ -18,7 +18,7 @@ use crate::guard::{Gate, Guard};
 use crate::keeper::{Answer, Assignment, Keeper};
 use crate::life::{Happening, Life, Step};
 use crate::lines::Servers;
-use crate::links::{Interface, Links, Notice};
+use crate::links::{Interface, Kind, Links, Notice};
 
 /// How often interfaces are looked at.
 const LOOK_PACE: Duration = Duration::from_secs(2);
@@ -73,8 +73,8 @@ impl Lives {
         links: &Links,
     ) -> Self {
         let now = Instant::now();
-        let port = |(number, ((facts, queues), interface))| {
-            let life = Life::new(!links.is_waiting(number), now);
+        let port = |(number, ((facts, queues), interface)): (usize, ((PortFacts, u32), Interface))| {
+            let life = Life::new(!links.is_waiting(number), interface.kind == Kind::Hardware, now);
             Some(Port { life, interface, facts, queues, failure: None, leaves: false })
         };
         let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
@@ -139,7 +139,7 @@ impl Lives {
             mtu_bytes: 0,
             link: v1::Link::default(),
         };
-        let life = Life::opening(Instant::now());
+        let life = Life::opening(interface.kind == Kind::Hardware, Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
         self.coming.push(Coming { place, port, opened: None });
     }
@@ -189,7 +189,9 @@ impl Lives {
 
     /// A change of a port's interface.
     pub fn note(&mut self, Notice { port, change, interface }: Notice) {
-        let Some(Some(Port { facts, interface: before, .. })) = self.ports.get_mut(port) else { return };
+        let Some(Some(Port { facts, interface: before, life, .. })) = self.ports.get_mut(port) else {
+            return;
+        };
         if let Some(interface) = interface {
             *before = interface;
             self.altered = true;
@@ -202,6 +204,14 @@ impl Lives {
             }
             Change::Lost(Seen::Down) => {
                 ("interface_lost", Severity::Warning, "is down: the port goes down, the others go on")
+            }
+            Change::Lost(Seen::NoCarrier) if life.settles(Instant::now()) => (
+                "carrier_awaited",
+                Severity::Info,
+                "begins anew, as NICs do when something is put on them: the port waits for its carrier",
+            ),
+            Change::Back if life.awaits_carrier() => {
+                ("carrier_came", Severity::Info, "has its carrier: the port forwards")
             }
             Change::Lost(Seen::NoCarrier | Seen::Carrier) => (
                 "interface_lost",
