@@ -323,7 +323,11 @@ mod tests {
         assert_eq!(frame[18..28], [0x45, 2, 0, 82, 0, 0, 0x40, 0, 64, 17], "82 bytes, ECT(0), UDP");
         assert_eq!(frame[28..30], [0x26, 0x97], "calculated by hand");
         assert_eq!(frame[30..38], [10, 0, 0, 2, 10, 0, 0, 1]);
-        assert_eq!(frame[38..46], [0x12, 0xb7, 0x12, 0xb7, 0, 62, 0, 0], "4791 both, 62 bytes, no checksum");
+        assert_eq!(
+            frame[38..46],
+            [0xc3, 4, 0x12, 0xb7, 0, 62, 0, 0],
+            "the flow's to 4791, 62 bytes, no checksum"
+        );
         assert_eq!(frame[46..54], *b"SLUH\x02\0\0\0");
     }
 
