@@ -6,18 +6,32 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use testbed::{Bed, Daemon, Station, conservation, drops, idle, port};
 use tests::{
-    AMPLE_HEADROOM_CELLS, Run, flow, group_config, mbps, port_config, run, slow_port_config, sluice,
-    switch_config,
+    AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, loop_thread, mbps, port_config, run,
+    slow_port_config, sluice, switch_config,
 };
 
 const SLOW_MBPS: u64 = 200;
 
-/// Which of the hosts are on NICs; the others are on veths.
+/// What an incast is like.
 #[derive(Debug, Clone, Copy)]
-struct OnNics {
+struct Setup {
+    /// Which of the hosts are on NICs; the others are on veths.
     senders: bool,
     receiver: bool,
+    /// RX queues of the ports.
+    queues: u32,
+    /// The head of the configuration.
+    dataplane: &'static str,
+    /// The loop is stopped for so long, again and again.
+    stop: Duration,
 }
+
+/// All on NICs of one queue.
+const ON_NICS: Setup =
+    Setup { senders: true, receiver: true, queues: 1, dataplane: "", stop: Duration::ZERO };
+
+/// Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the same.
+const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
 fn host(bed: &Bed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Station> {
     if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
@@ -41,23 +55,23 @@ struct Incast {
 
 /// Two senders of a no-drop priority and of best effort into a port that is too slow for them, for 4 s. Ports on NICs of several queues get
 /// the no-drop frames in four flows from each sender, which differ in their UDP ports.
-fn incast(on_nics: OnNics, queues: u32, dataplane: &str) -> Result<Incast> {
+fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result<Incast> {
     const SECONDS: u64 = 4;
     let bed = Bed::new()?;
     if queues > 1 {
         bed.set_queues(queues);
     }
     let switch = bed.switch("switch")?;
-    let senders =
-        [host(&bed, &switch, "sender1", on_nics.senders)?, host(&bed, &switch, "sender2", on_nics.senders)?];
-    let receiver = host(&bed, &switch, "receiver", on_nics.receiver)?;
+    let senders = [host(&bed, &switch, "sender1", senders)?, host(&bed, &switch, "sender2", senders)?];
+    let receiver = host(&bed, &switch, "receiver", receiver)?;
     let [fast, offered, part, slow] = [2000, 240, 60, SLOW_MBPS].map(|rate| format!("{}M", mbps(rate)));
     let mut config =
         dataplane.to_owned() + &switch_config("on") + &slow_port_config("receiver", mbps(SLOW_MBPS));
     for sender in &senders {
         config += &(port_config(&sender.name, &fast) + &group_config(&sender.name, AMPLE_HEADROOM_CELLS));
     }
-    let daemon = bed.daemon(&switch, &config)?;
+    let mut daemon = bed.daemon(&switch, &config)?;
+    let thread = loop_thread(&mut daemon)?;
     let to = receiver.mac();
     let mut flows = vec![flow(&to, 0, &offered)];
     if queues > 1 {
@@ -75,7 +89,12 @@ fn incast(on_nics: OnNics, queues: u32, dataplane: &str) -> Result<Incast> {
         *is = is_zero_copy(&daemon, name)?;
     }
     println!("{}", sluice(&daemon, &["show", "ports", "--verbose"])?);
+    let stops =
+        (stop > Duration::ZERO).then(|| Stops::new(thread, stop, 4 * stop, Duration::from_secs(SECONDS - 2)));
     let run = run(&[&daemon], sending, vec![receiving], Duration::from_secs(SECONDS))?;
+    if let Some(stops) = stops {
+        ensure!(stops.end()? > 1, "the loop was stopped several times");
+    }
     conservation(&run.snapshot, &run.hosts())?;
     let by_queue = frames_by_queue(&switch.run("ethtool -S sender1").unwrap_or_default());
     let log = daemon.stop()?;
@@ -113,7 +132,7 @@ fn check(run: &Run) -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn an_incast_on_nics_loses_nothing() -> Result<()> {
-    let Incast { run, zero_copy, .. } = incast(OnNics { senders: true, receiver: true }, 1, "")?;
+    let Incast { run, zero_copy, .. } = incast(ON_NICS)?;
     assert_eq!(zero_copy, [true; 3]);
     check(&run)
 }
@@ -122,11 +141,27 @@ fn an_incast_on_nics_loses_nothing() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --nic igb --test zero_copy"]
 fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
-    let Incast { run, zero_copy, by_queue } = incast(OnNics { senders: true, receiver: true }, 4, "")?;
+    for dataplane in ["", COPIES] {
+        let Incast { run, zero_copy, by_queue } = incast(Setup { queues: 4, dataplane, ..ON_NICS })?;
+        assert_eq!(zero_copy, [dataplane.is_empty(); 3]);
+        println!("came in by queue: {by_queue:?}");
+        let used = by_queue.iter().filter(|&&frames| frames > 100).count();
+        ensure!(by_queue.len() == 4 && used > 1, "all flows share one queue: {by_queue:?}");
+        check(&run)?;
+    }
+    Ok(())
+}
+
+/// The guard pauses the neighbours of NICs, too, by frames of its own; nothing is lost.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
+fn a_loop_that_is_stopped_loses_nothing_on_nics() -> Result<()> {
+    let Incast { run, zero_copy, .. } = incast(Setup { stop: Duration::from_millis(300), ..ON_NICS })?;
     assert_eq!(zero_copy, [true; 3]);
-    println!("came in by queue: {by_queue:?}");
-    let used = by_queue.iter().filter(|&&frames| frames > 100).count();
-    ensure!(by_queue.len() == 4 && used > 1, "all flows share one queue: {by_queue:?}");
+    let by_guard = |name| -> Result<u64> { Ok(port(&run.snapshot, name)?.pfc_guard_frames) };
+    let frames = [by_guard("sender1")?, by_guard("sender2")?];
+    println!("PFC frames of the guard: {frames:?}");
+    ensure!(frames.iter().all(|&frames| frames > 0), "{frames:?}");
     check(&run)
 }
 
@@ -134,9 +169,9 @@ fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn both_modes_are_ports_of_one_switch() -> Result<()> {
-    for on_nics in [OnNics { senders: true, receiver: false }, OnNics { senders: false, receiver: true }] {
-        let Incast { run, zero_copy, .. } = incast(on_nics, 1, "")?;
-        assert_eq!(zero_copy, [on_nics.senders, on_nics.senders, on_nics.receiver]);
+    for (senders, receiver) in [(true, false), (false, true)] {
+        let Incast { run, zero_copy, .. } = incast(Setup { senders, receiver, ..ON_NICS })?;
+        assert_eq!(zero_copy, [senders, senders, receiver]);
         check(&run)?;
     }
     Ok(())
@@ -145,9 +180,7 @@ fn both_modes_are_ports_of_one_switch() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn the_file_may_say_that_all_is_copied() -> Result<()> {
-    // Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the same.
-    let dataplane = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
-    let Incast { run, zero_copy, .. } = incast(OnNics { senders: true, receiver: true }, 1, dataplane)?;
+    let Incast { run, zero_copy, .. } = incast(Setup { dataplane: COPIES, ..ON_NICS })?;
     assert_eq!(zero_copy, [false; 3]);
     check(&run)
 }
