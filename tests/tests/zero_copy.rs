@@ -205,9 +205,12 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
         let churn = scope.spawn(|| -> Result<()> {
             for round in 0..3 {
                 std::fs::write(daemon.config(), text.replace(&ports[2], ""))?;
+                let started = std::time::Instant::now();
                 sluice(&daemon, &["reload"])?;
+                let removed = started.elapsed();
                 std::fs::write(daemon.config(), &text)?;
                 sluice(&daemon, &["reload"])?;
+                println!("removed after {removed:?}, added after {:?}", started.elapsed() - removed);
                 daemon.until("the port is up", |now| port(now, "c").ok()?.up.then_some(()))?;
                 ensure!(is_zero_copy(&daemon, "c")?, "round {round}");
             }

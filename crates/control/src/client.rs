@@ -55,8 +55,8 @@ pub enum ClientError {
         /// Its answer.
         status: Box<Status>,
     },
-    /// The daemon said nothing for [`PATIENCE`].
-    #[error("the daemon on {} did not answer within {} s", .0.display(), PATIENCE.as_secs())]
+    /// The daemon said nothing for as long as the call may take, and [`PATIENCE`] more.
+    #[error("the daemon on {} does not answer", .0.display())]
     Silent(PathBuf),
 }
 
@@ -154,7 +154,11 @@ impl Client {
                 let priority = priority.map(u32::from);
                 answer(socket, inner.lift_storm_limit(v1::LiftStormLimitRequest { port, priority })).await?;
             }
-            Order::Reload => return Ok(answer(socket, inner.reload(v1::ReloadRequest {})).await?.changes),
+            Order::Reload => {
+                let call = inner.reload(v1::ReloadRequest {});
+                let reload = answer_within(socket, call, Order::Reload.patience() + PATIENCE).await?;
+                return Ok(reload.changes);
+            }
         }
         Ok(Vec::new())
     }

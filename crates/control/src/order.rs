@@ -1,6 +1,7 @@
 //! What clients can tell a running daemon to do, and why it may say no.
 
 use std::fmt;
+use std::time::Duration;
 
 use tonic::{Code, Status};
 
@@ -35,6 +36,14 @@ pub enum Order {
     },
     /// Read the configuration file again and apply it.
     Reload,
+}
+
+impl Order {
+    /// How long the daemon may take to carry it out. A turn of the loop does for most; a reload opens interfaces, and the driver of a NIC takes
+    /// its time.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_secs(if *self == Order::Reload { 30 } else { 2 })
+    }
 }
 
 /// What became of an order: the changes that are worth a line, or why nothing was done.
@@ -108,6 +117,12 @@ fn shortened(message: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reload_may_take_longer_than_a_nic_takes_to_open() {
+        let seconds = |order: Order| order.patience().as_secs();
+        assert_eq!((seconds(Order::Reload), seconds(Order::ClearWatermarks)), (30, 2));
+    }
 
     #[test]
     fn a_long_message_keeps_whole_lines_and_says_how_many_are_missing() {

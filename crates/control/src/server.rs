@@ -160,7 +160,8 @@ impl Owner {
     }
 
     async fn carry_out(&self, order: Order) -> Result<Vec<String>, Status> {
-        self.ask(|answer| Request::Order { order, answer }).await?.map_err(Status::from)
+        let patience = order.patience();
+        self.ask_for(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
     }
 
     async fn record(&self, duration: Duration) -> Result<Vec<Vec<u8>>, Status> {
@@ -183,9 +184,12 @@ impl Owner {
             self.0.send(request(answer)).await.map_err(|_| stopping())?;
             answered.await.map_err(|_| stopping())
         };
-        tokio::time::timeout(patience, ask)
-            .await
-            .unwrap_or_else(|_| Err(Status::deadline_exceeded("the poll loop did not answer within 2 s")))
+        tokio::time::timeout(patience, ask).await.unwrap_or_else(|_| {
+            let seconds = patience.as_secs();
+            Err(Status::deadline_exceeded(format!(
+                "the switch did not answer within {seconds} s; an order may still be carried out (`sluice show events`)"
+            )))
+        })
     }
 }
 
