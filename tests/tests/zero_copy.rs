@@ -259,6 +259,24 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
     Ok(())
 }
 
+/// A NIC may eat PFC frames that come in, where its driver has not told it to let them through.
+#[test]
+#[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
+fn pfc_of_a_neighbour_is_heard_on_a_nic() -> Result<()> {
+    let bed = Bed::new()?;
+    let switch = bed.switch("switch")?;
+    let neighbour = bed.nic_host(&switch, "a")?;
+    let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "100M")))?;
+    let _storming = bed.host(&neighbour, &[], &["--storm", "3", "--duration", "2s"])?;
+    daemon.until("PFC is heard", |now| {
+        let heard = port(now, "a").ok()?.pfc_received.clone()?;
+        (heard.xoff_frames[3] > 0).then_some(())
+    })?;
+    ensure!(is_zero_copy(&daemon, "a")?);
+    daemon.stop()?;
+    Ok(())
+}
+
 /// virtio's driver takes frames of one chunk. Should the MTU of a zero-copy port rise while it is open, longer ones are for it, too: they are
 /// not sent, and each is counted as lost; shorter ones beside them arrive.
 #[test]
