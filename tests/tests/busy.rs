@@ -128,7 +128,7 @@ fn without_the_rule_the_kernel_drops_and_an_event_says_so() -> Result<()> {
     println!("{total:?}, {} dropped by the kernel", kernel_drops(&run));
     assert!(total.sent > total.received, "{total:?}");
     assert_eq!(total.sent - total.received, run.lost_by_kernels(), "all of it in kernels");
-    assert!(kernel_drops(&run) > 0 && log.contains("the kernel dropped frames"), "{log}");
+    assert!(kernel_drops(&run) > 0 && log.contains("kind=\"kernel_dropped\""), "{log}");
     assert!(port(&run.snapshot, "host1").is_ok());
     let nothing_else_wrong = Total { sent: total.sent, received: total.received, ..Total::default() };
     assert_eq!(

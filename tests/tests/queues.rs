@@ -131,7 +131,14 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
         ensure!(came.iter().filter(|&&frames| frames > 0).count() > 1, "the flows share one queue: {came:?}");
         ensure!(came.iter().sum::<u64>() >= u64::from(flows.next) * FLOWS as u64, "{came:?}");
         ensure!(left[0] - before[0] >= u64::from(flows.next) * FLOWS as u64, "{before:?}, {left:?}");
-        assert_eq!(left[1..], before[1..], "all left by the first queue");
+        // The guard's PFC frames, where the loop stood still meanwhile, leave by whichever queue the kernel takes.
+        let by_others = left[1..].iter().sum::<u64>() - before[1..].iter().sum::<u64>();
+        let of_guard = port(&daemon.snapshot()?, "receiver")?.pfc_guard_frames;
+        println!("by other queues: {by_others}, the guard's: {of_guard}");
+        ensure!(
+            by_others <= of_guard,
+            "{by_others} left by other queues than the first, {of_guard} are the guard's"
+        );
     }
     let at_rest = daemon.until("the switch is at rest", |now| idle(now).then(|| now.clone()))?;
     conservation(&at_rest, &[])?;
