@@ -3,11 +3,15 @@
 # turn on the same kind of veths; `sluice host` measures, at both ends. Prints p50 and p99 in microseconds, and the medians.
 # Open vSwitch is Debian's openvswitch-switch; without it that column stays empty.
 #
+# Where the kernel puts the hosts changes what it prints (docs/performance.md, "Latency"): with HOSTS=1 both are on core 1, and the
+# forwarder has core 0 to itself.
+#
 #   cargo build --release --bins && sudo xtask/latency.sh [RUNS] [SECONDS]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-5} seconds=${2:-5}
 bin=${BIN:-target/release}
+hosts=${HOSTS:-0,1}
 ends="in out"
 pairs=$runs
 . xtask/lab.sh
@@ -45,9 +49,10 @@ bridge() {
 measure() {
     local to rate=$(($1 * 512))
     to=$(ip netns exec "$id-out" cat /sys/class/net/h-out/address)
-    ip netns exec "$id-out" "$bin/sluice" host --interface h-out --duration "$((seconds + 2))s" --interval 0 --json >"$work/seen" 2>/dev/null &
+    ip netns exec "$id-out" taskset --cpu-list "$hosts" "$bin/sluice" host --interface h-out --duration "$((seconds + 2))s" \
+        --interval 0 --json >"$work/seen" 2>/dev/null &
     local receiver=$!
-    ip netns exec "$id-out" "$bin/sluice" host --interface h-in --duration "${seconds}s" --interval 0 \
+    ip netns exec "$id-out" taskset --cpu-list "$hosts" "$bin/sluice" host --interface h-in --duration "${seconds}s" --interval 0 \
         --flow "to=$to,priority=3,size=64,rate=$rate" --json >"$work/sent" 2>/dev/null
     wait "$receiver"
     sed -n 's/.*"latency_ns": *{"p50": *\([0-9]*\),.*"p99": *\([0-9]*\),.*/\1 \2/p' "$work/seen" |

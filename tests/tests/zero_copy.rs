@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Daemon, Station, conservation, drops, idle, port};
+use testbed::{Bed, Daemon, Host, Station, conservation, drops, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, loop_thread, mbps, port_config, run,
     slow_port_config, sluice, switch_config,
@@ -35,6 +35,22 @@ const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
 fn host(bed: &Bed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Station> {
     if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
+}
+
+/// Hosts of 100 Mbit/s that wait, and that the switch knows: one that sends these flows for so many seconds, and one that receives.
+fn pair(
+    bed: &Bed,
+    daemon: &Daemon,
+    [from, to]: [&Station; 2],
+    flows: &[String],
+    seconds: u64,
+) -> Result<(Vec<Host>, Vec<Host>)> {
+    let is = ["--speed", "100M", "--no-drop", "3"];
+    let duration = format!("{seconds}s");
+    let sending = vec![bed.host(from, flows, &[&is[..], &["--duration", &duration]].concat())?];
+    let receiving = vec![bed.host(to, &[], &is)?];
+    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    Ok((sending, receiving))
 }
 
 /// Which a port is whose memory is its own.
@@ -197,10 +213,7 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     let daemon = bed.daemon(&switch, &(switch_config("on") + &ports.concat()))?;
     let text = std::fs::read_to_string(daemon.config())?;
     let flows = [format!("to={},priority=3,size=500,rate=4M", hosts[1].mac())];
-    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "6s"];
-    let sending = vec![bed.host(&hosts[0], &flows, &arguments)?];
-    let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "100M", "--no-drop", "3"])?];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    let (sending, receiving) = pair(&bed, &daemon, [&hosts[0], &hosts[1]], &flows, 6)?;
     let run = std::thread::scope(|scope| {
         let churn = scope.spawn(|| -> Result<()> {
             for round in 0..3 {
@@ -247,10 +260,7 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
     }
     ensure!(is_zero_copy(&daemon, "b")?);
     let flows = [format!("to={},priority=3,size=500,rate=4M", hosts[1].mac())];
-    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "6s"];
-    let sending = vec![bed.host(&hosts[0], &flows, &arguments)?];
-    let receiving = vec![bed.host(&hosts[1], &[], &["--speed", "100M", "--no-drop", "3"])?];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    let (sending, receiving) = pair(&bed, &daemon, [&hosts[0], &hosts[1]], &flows, 6)?;
     let run = run(&[&daemon], sending, receiving, Duration::from_secs(6))?;
     run.switch_lost_nothing(3)?;
     let log = daemon.stop()?;
@@ -292,10 +302,8 @@ fn what_the_driver_cannot_take_is_counted() -> Result<()> {
     let ports = port_config("receiver", "100M") + &port_config("sender", "100M") + "mtu = 9018\n";
     let daemon = bed.daemon(&switch, &(switch_config("on") + &ports))?;
     let flow = |priority, size| format!("to={},priority={priority},size={size},rate=4M", receiver.mac());
-    let arguments = ["--speed", "100M", "--no-drop", "3", "--duration", "3s"];
-    let sending = vec![bed.host(&sender, &[flow(3, 1000), flow(0, 5000)], &arguments)?];
-    let receiving = vec![bed.host(&receiver, &[], &["--speed", "100M", "--no-drop", "3"])?];
-    daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
+    let flows = [flow(3, 1000), flow(0, 5000)];
+    let (sending, receiving) = pair(&bed, &daemon, [&sender, &receiver], &flows, 3)?;
     ensure!(is_zero_copy(&daemon, "receiver")?);
     switch.ip("link set dev receiver mtu 9000")?;
     daemon.until("the switch knows the MTU", |now| {
