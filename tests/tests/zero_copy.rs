@@ -45,10 +45,10 @@ fn pair(
     flows: &[String],
     seconds: u64,
 ) -> Result<(Vec<Host>, Vec<Host>)> {
-    let is = ["--speed", "100M", "--no-drop", "3"];
+    let link = ["--speed", "100M", "--no-drop", "3"];
     let duration = format!("{seconds}s");
-    let sending = vec![bed.host(from, flows, &[&is[..], &["--duration", &duration]].concat())?];
-    let receiving = vec![bed.host(to, &[], &is)?];
+    let sending = vec![bed.host(from, flows, &[&link[..], &["--duration", &duration]].concat())?];
+    let receiving = vec![bed.host(to, &[], &link)?];
     daemon.until("the switch knows both hosts", |now| (now.bridge_entries == 2).then_some(()))?;
     Ok((sending, receiving))
 }
