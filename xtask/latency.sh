@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 runs=${1:-5} seconds=${2:-5}
 bin=${BIN:-target/release}
-hosts=${HOSTS:-0,1}
+hosts=${HOSTS:-0-$(($(nproc --all) - 1))}
 ends="in out"
 pairs=$runs
 . xtask/lab.sh
