@@ -12,17 +12,17 @@ use prost_types::{DescriptorProto, FieldDescriptorProto, FileDescriptorProto};
 /// The messages, and the structs whose fields they have.
 const STRUCTS: [(&str, &str); 13] = [
     ("Snapshot", "Snapshot"),
-    ("RemovedPorts", "counters::RemovedPorts"),
-    ("Port", "counters::PortSnapshot"),
-    ("Group", "counters::GroupSnapshot"),
-    ("Queue", "counters::QueueSnapshot"),
-    ("Pool", "counters::PoolSnapshot"),
+    ("RemovedPorts", "monitor::counters::RemovedPorts"),
+    ("Port", "monitor::counters::PortSnapshot"),
+    ("Group", "monitor::counters::GroupSnapshot"),
+    ("Queue", "monitor::counters::QueueSnapshot"),
+    ("Pool", "monitor::counters::PoolSnapshot"),
     ("Level", "Level"),
-    ("Count", "counters::Count"),
-    ("PfcCount", "counters::PfcCount"),
-    ("Storm", "counters::StormSnapshot"),
-    ("StormTraffic", "counters::StormTraffic"),
-    ("Priority", "counters::PrioritySnapshot"),
+    ("Count", "monitor::counters::Count"),
+    ("PfcCount", "monitor::counters::PfcCount"),
+    ("Storm", "monitor::counters::StormSnapshot"),
+    ("StormTraffic", "monitor::counters::StormTraffic"),
+    ("Priority", "monitor::counters::PrioritySnapshot"),
     ("Kernel", "KernelCounters"),
 ];
 

@@ -5,7 +5,7 @@
 //!   admitted.
 //! - What ingress can admit of no-drop queues fits into their pool at egress.
 //! - All headroom together fits into its pool, or not all groups can use theirs at once.
-//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::headroom`]).
+//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::buffer::headroom`]).
 //! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
 //! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
 //! - The XON offset is more than the longest frame.
@@ -17,9 +17,9 @@
 //! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
 
 use switch::SwitchSettings;
-use switch::cells::CellSize;
-use switch::headroom;
-use switch::limits::EgressLimits;
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom;
+use switch::egress::queue_limits::EgressLimits;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 
 use crate::buffer::{Buffer, PoolTables};

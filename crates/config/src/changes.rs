@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Debug, Display};
 
-use switch::flood_limit::Cast;
+use switch::frame::meta::Cast;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
     QueueSettings,

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use switch::classify::fifos_of_priorities;
-use switch::pfc_sent::Timing;
+use switch::forwarding::classifier::fifos_of_priorities;
+use switch::pfc::tx::Timing;
 use switch::settings::{
     BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, StaticAddress, Trust,
 };

@@ -1,5 +1,5 @@
 //! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the same mechanism
-//! ([`switch::wred`]), so a queue has one of them.
+//! ([`switch::egress::wred`]), so a queue has one of them.
 //!
 //! A WRED table says all eight queues of a port: each has the defaults until the table says otherwise. So a port that binds one
 //! leaves nothing of the defaults' table. A profile is bound queue by queue, and each queue is a setting of its own. What the port

@@ -6,8 +6,8 @@
 //! that the file does not have goes to `[port-defaults]` if all ports list the priority there and need the same, else to each
 //! port's table.
 
-use switch::cells::CellSize;
-use switch::headroom::{self, Software, worst_case_cells};
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::{self, Software, worst_case_cells};
 use switch::settings::{BufferSettings, PRIORITIES};
 use switch::{PortSettings, SwitchSettings};
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, Value};

@@ -2,7 +2,9 @@
 //!
 //! A number of frames a second, or "off", which takes away what `[port-defaults]` says.
 
-use switch::flood_limit::{Cast, FloodLimits, MAX_LIMIT_PPS};
+use switch::frame::meta::Cast;
+use switch::settings::FloodLimits;
+use switch::forwarding::storm_control::MAX_LIMIT_PPS;
 use toml::de::DeValue;
 
 use crate::layers::Layers;

@@ -8,8 +8,8 @@
 use std::fmt;
 
 use switch::SwitchSettings;
-use switch::cells::CellSize;
-use switch::headroom::worst_case_cells;
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::worst_case_cells;
 use switch::settings::{ASSUMED_SPEED_BPS, GroupSettings, PRIORITIES, PortSettings};
 
 use crate::values::spell_speed;

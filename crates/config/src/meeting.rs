@@ -8,8 +8,8 @@
 //! Source: docs/law.md, "What cannot be lossless".
 
 use switch::SwitchSettings;
-use switch::limits::EgressLimits;
-use switch::queue::Limits;
+use switch::egress::queue_limits::EgressLimits;
+use switch::egress::queue::Limits;
 use switch::settings::{GroupSettings, POOLS, PRIORITIES, Threshold};
 
 use crate::buffer::Buffer;

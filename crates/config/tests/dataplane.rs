@@ -1,7 +1,7 @@
 //! `[dataplane]`, and the time for which neighbours are paused.
 
 use config::{Config, Dataplane, PfcTest, Scheduling, ZeroCopy};
-use switch::pfc_sent::Timing;
+use switch::pfc::tx::Timing;
 
 #[track_caller]
 fn parse(text: &str) -> Config {

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use switch::counters::Count;
+use switch::monitor::counters::Count;
 use switch::{DropReason, Snapshot};
 
 use crate::v1;

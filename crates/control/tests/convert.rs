@@ -3,7 +3,7 @@
 
 use control::v1::{self, ByDropLevel};
 use control::{DaemonFacts, LogCounts, PortFacts, convert};
-use switch::counters::{
+use switch::monitor::counters::{
     Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
 };
 use switch::{DropReason, KernelCounters, Level, Snapshot};

@@ -7,7 +7,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use switch::counters::PfcCount;
+use switch::monitor::counters::PfcCount;
 use switch::settings::{MAX_PORTS, PRIORITIES};
 use switch::{Instant, Nanos};
 use wire::set::{Set8, Set64};

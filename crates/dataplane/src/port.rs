@@ -58,7 +58,7 @@ pub trait Port {
     /// Puts all of `frames` (at most `transmit_room`) into the TX ring, in order, and empties it.
     fn transmit(&mut self, frames: &mut Vec<Outgoing>);
 
-    /// What is still to be done to the bytes of frames that leave ([`switch::edit`]) whoever serves the port does, on another core. False: it
+    /// What is still to be done to the bytes of frames that leave ([`switch::frame::header_edit`]) whoever serves the port does, on another core. False: it
     /// is done before they are put into [`Port::transmit`].
     fn makes_edits(&self) -> bool {
         false

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
-use switch::counters::PfcCount;
+use switch::monitor::counters::PfcCount;
 use switch::settings::Trust;
 use switch::{Arrival, Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;

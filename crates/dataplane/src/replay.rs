@@ -7,7 +7,7 @@
 //! Source: `docs/recorder.md`.
 
 use bytes::{Buf, TryGetError};
-use switch::counters::PfcCount;
+use switch::monitor::counters::PfcCount;
 use switch::{Event, Instant, Mark, Snapshot, Switch, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::set::Set8;

@@ -7,7 +7,7 @@ use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use switch::Nanos;
-use switch::counters::{TURN_TIMES, turn_time};
+use switch::monitor::counters::{TURN_TIMES, turn_time};
 
 /// Where a loop leaves its times.
 #[derive(Debug, Default)]

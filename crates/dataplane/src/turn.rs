@@ -9,8 +9,8 @@
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
-use switch::rx_rings::XOFF_FRAMES;
-use switch::wred::Random;
+use switch::pfc::rx_backlog::XOFF_FRAMES;
+use switch::egress::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::set::Set64;
 

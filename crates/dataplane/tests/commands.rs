@@ -5,7 +5,7 @@ mod lab;
 use dataplane::{Command, Reply, Wire};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
 use switch::Snapshot;
-use switch::counters::DropReason;
+use switch::monitor::counters::DropReason;
 use switch::settings::Threshold;
 
 /// Told to stop while a port is paused and its neighbour in XOFF: what can leave leaves, the rest is counted, no XON is told

@@ -23,7 +23,7 @@ use crate::report::{FlowSent, Pause, Report};
 use dataplane::Port;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
-use switch::pfc_received::quanta_ns;
+use switch::pfc::rx::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
 use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
 use wire::MacAddr;

@@ -174,13 +174,13 @@ fn pauses_are_those_of_the_switch() {
         let mut world = World { flag: obeyed, ..World::new(Settings::new(SPEED)) };
         world.settings.speed_bps = speed;
         let mut switch =
-            switch::pfc_received::Pauses::new(Set8::from_bits(if obeyed { 1 << 3 } else { 0 }), speed);
+            switch::pfc::rx::Pauses::new(Set8::from_bits(if obeyed { 1 << 3 } else { 0 }), speed);
         let mut random = 12345u64;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (random >> 33) % below
         };
-        let longest = switch::pfc_received::quanta_ns(65_535, speed);
+        let longest = switch::pfc::rx::quanta_ns(65_535, speed);
         for _ in 0..1000 {
             world.now += 1 + next(longest);
             world.quanta = [0, 1, next(65_536) as u32, 65_535][next(4) as usize];
@@ -230,7 +230,7 @@ fn head(tags: &[(u16, u16)], ethertype: u16, ip: [u8; 2]) -> [u8; 40] {
 /// the switch classifies the frame that it gets.
 #[test]
 fn priorities_are_those_of_the_switch() {
-    use switch::cells::CellSize;
+    use switch::buffer::cell::CellSize;
     use switch::settings::{ClassifySettings, Trust as SwitchTrust};
     use switch::{Arrival, FrameId, Received};
     let rules = Rules::load();
@@ -238,7 +238,7 @@ fn priorities_are_those_of_the_switch() {
         let mut settings = Settings { trust, port_priority: 6, ..Settings::new(SPEED) };
         settings.dscp_to_dot1p[26] = 3;
         settings.dscp_to_dot1p[46] = 0;
-        let classifier = switch::classify::Classifier::new(&ClassifySettings {
+        let classifier = switch::forwarding::classifier::Classifier::new(&ClassifySettings {
             trust: of_switch,
             port_priority: 6,
             dscp_to_dot1p: settings.dscp_to_dot1p,

@@ -2,7 +2,7 @@
 
 use crate::outcome::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
-use switch::counters::PrioritySnapshot;
+use switch::monitor::counters::PrioritySnapshot;
 
 /// Every expectation, in the scenario's order.
 pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOutcome> {

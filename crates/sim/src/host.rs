@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use switch::link_pause::LinkPause;
-use switch::pfc_received::{Pauses, quanta_ns};
+use switch::pfc::link_pause::LinkPause;
+use switch::pfc::rx::{Pauses, quanta_ns};
 use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};

@@ -1,7 +1,7 @@
 //! What came of a run: totals, whether the expectations hold, and series over time for plots.
 
 use serde::Serialize;
-use switch::counters::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot, StormSnapshot};
+use switch::monitor::counters::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot, StormSnapshot};
 use switch::{DropReason, Event, Instant, Nanos};
 
 use crate::scenario::Metric;

@@ -12,7 +12,7 @@ use crate::outcome::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::packet::Packet;
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
 use crate::time::{NEVER, NS, Picos, of_ns};
-use switch::pfc_received::quanta_ns;
+use switch::pfc::rx::quanta_ns;
 
 /// Spans of each kind kept for plots; totals know all.
 const MOST_SPANS: usize = 1 << 20;

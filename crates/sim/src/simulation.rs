@@ -5,7 +5,7 @@
 //!                              PFC: Arrive ─▶ Obey, a response time later ─▶ host or switch pauses
 //! ```
 
-use switch::wred::Random;
+use switch::egress::wred::Random;
 use wire::mac::MacAddr;
 
 use crate::device::Device;

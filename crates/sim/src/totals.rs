@@ -7,7 +7,7 @@
 //! - frames that nodes have counted = frames that came over their lines, and for hosts that left by them.
 
 use switch::Snapshot;
-use switch::counters::PortSnapshot;
+use switch::monitor::counters::PortSnapshot;
 
 use crate::device::Device;
 use crate::expect;

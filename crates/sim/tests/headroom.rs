@@ -11,8 +11,8 @@ use std::fmt::Write;
 
 use lab::{GBPS, cable, constant, host, one_frame, run, scenario, switch};
 use sim::scenario::{Fault, FaultKind, Link, Scenario};
-use switch::cells::CellSize;
-use switch::headroom::{self, worst_case_cells};
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::{self, worst_case_cells};
 
 const PRIORITY: u8 = 5;
 const MTU: u16 = 1536;

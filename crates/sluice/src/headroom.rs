@@ -1,5 +1,5 @@
 //! `sluice headroom`: how much may still arrive after XOFF on a link, term by term, the thresholds that follow, and what
-//! loops in software add. The rule is [`switch::headroom`]'s.
+//! loops in software add. The rule is [`switch::buffer::headroom`]'s.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use anyhow::{Result, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use switch::PortSettings;
-use switch::cells::CellSize;
-use switch::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
 use crate::socket::Daemon;

@@ -151,7 +151,7 @@ pub fn replay(arguments: &Arguments) -> Result<()> {
     let mut message = v1::Snapshot { pfc_enabled: true, ..(&snapshot).into() };
     message.ports.retain(|port| !port.name.is_empty()); // vacant places
     let message = show::only(&message, arguments.port.as_deref())?;
-    let name = |port: &switch::counters::PortSnapshot| match port.name.as_str() {
+    let name = |port: &switch::monitor::counters::PortSnapshot| match port.name.as_str() {
         "" => format!("number {}, which was removed,", port.number),
         name => name.to_owned(),
     };
@@ -205,7 +205,7 @@ fn seconds(nanos: u64) -> String {
 fn text(event: Event, names: &[String]) -> String {
     let Description { port, message, .. } = event.describe();
     let Some(name) = port.and_then(|port| names.get(port)) else { return message };
-    format!("{name}: {}", message.replace(switch::event::PORT, name))
+    format!("{name}: {}", message.replace(switch::monitor::event_text::PORT, name))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What happened, told in two places: a numbered journal for clients of the control API, and the log.
 //!
-//! Rule: an event of the loop carries the loop's time and has one text, the switch's own (`switch::event`). Severities are the
+//! Rule: an event of the loop carries the loop's time and has one text, the switch's own (`switch::monitor::event`). Severities are the
 //! log's levels. XOFF and XON come by the thousand and are only logged.
 //! Source: docs/events.md.
 
@@ -39,7 +39,7 @@ impl Events {
     pub fn note(&self, at: Instant, mut event: Description) {
         let port = event.port.map(|port| self.ports[port].as_str());
         if let Some(name) = port {
-            event.message = event.message.replace(switch::event::PORT, name);
+            event.message = event.message.replace(switch::monitor::event_text::PORT, name);
         }
         let Description { kind, priority, message, .. } = &event;
         match event.severity {
@@ -144,10 +144,10 @@ impl Events {
 mod tests {
     use super::*;
     use switch::Event;
-    use switch::alarm::Telling;
-    use switch::counters::Count;
-    use switch::event::AlarmPlace;
-    use switch::flood_limit::Cast;
+    use switch::monitor::event::Telling;
+    use switch::monitor::counters::Count;
+    use switch::monitor::event::AlarmPlace;
+    use switch::frame::meta::Cast;
     use switch::settings::AlarmKind;
 
     fn events() -> (Events, Journal) {

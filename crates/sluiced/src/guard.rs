@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use dataplane::vigil::{NextLook, Vigil};
 use dataplane::{Heartbeat, LaneNews, Pulse};
-use switch::pfc_sent::Timing;
+use switch::pfc::tx::Timing;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::mac::MacAddr;

@@ -11,7 +11,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use config::PfcTest;
-use switch::counters::PfcCount;
+use switch::monitor::counters::PfcCount;
 use switch::{Description, Severity, Snapshot, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
@@ -182,7 +182,7 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> Descript
 mod tests {
     use super::*;
     use crate::carrier::Seen;
-    use switch::counters::PortSnapshot;
+    use switch::monitor::counters::PortSnapshot;
 
     fn interface(name: &str, kind: Kind) -> Interface {
         Interface {

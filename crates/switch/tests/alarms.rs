@@ -1,7 +1,7 @@
 //! Alarms of a whole switch: each kind and place, off and on, with its interval.
 
-use switch::alarm::LOOK_NS;
-use switch::event::AlarmPlace;
+use switch::monitor::alarm::LOOK_NS;
+use switch::monitor::event::AlarmPlace;
 use switch::settings::{AlarmKind, SwitchSettings, Threshold};
 use switch::{Event, Instant};
 

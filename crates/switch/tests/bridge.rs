@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use switch::Event;
+use switch::egress::wred::Random;
 use switch::settings::{BridgeSettings, SwitchSettings};
-use switch::wred::Random;
 
 mod lab;
 use lab::{Lab, mac, settings};

@@ -1,6 +1,6 @@
 //! What the whole switch counts: addresses that move, and events that nobody took.
 
-use switch::event::MAX_PENDING;
+use switch::monitor::event::MAX_PENDING;
 use switch::settings::Threshold;
 use wire::mac::MacAddr;
 

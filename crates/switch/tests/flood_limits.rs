@@ -1,6 +1,6 @@
 //! Limits of what is flooded in the whole switch: what passes, what is counted where, and what is told.
 
-use switch::flood_limit::Cast;
+use switch::frame::meta::Cast;
 use switch::settings::SwitchSettings;
 use switch::{DropReason, Event, Instant};
 use wire::ethernet::{ARP, Tag, write_header};

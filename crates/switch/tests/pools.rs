@@ -5,7 +5,7 @@ mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, queue_of, settings};
 use switch::DropReason;
-use switch::counters::{PoolSnapshot, PortSnapshot};
+use switch::monitor::counters::{PoolSnapshot, PortSnapshot};
 use switch::settings::{GroupSettings, Guaranteed, QueueSettings, SwitchSettings, Threshold};
 
 /// The no-drop priority of these tests, and its queue.

@@ -83,7 +83,7 @@ fn run(
         lab.complete(1, usize::MAX);
     }
     let after = lab.snapshot().ports[1].queues;
-    let bps = |before: switch::counters::Count, after: switch::counters::Count| {
+    let bps = |before: switch::monitor::counters::Count, after: switch::monitor::counters::Count| {
         let overhead = (after.frames - before.frames) * u64::from(WIRE_OVERHEAD_BYTES);
         (after.bytes - before.bytes + overhead) as f64 * 8.0 / seconds
     };

@@ -6,7 +6,7 @@ mod lab;
 use std::fmt::Write;
 
 use lab::{Frame, Lab, OPEN, mac, settings};
-use switch::cells::CellSize;
+use switch::buffer::cell::CellSize;
 use switch::settings::{
     Alpha, BufferSettings, ClassifySettings, DEFAULT_DOT1P_TO_QUEUE, DEFAULT_WEIGHTS, GroupSettings,
     PfcSettings, QueueSettings, RewriteSettings, Threshold, UNKNOWN_UNICAST_TO_QUEUE, WredSettings,

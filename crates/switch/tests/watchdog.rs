@@ -4,7 +4,7 @@
 mod lab;
 
 use lab::{Frame, Lab, mac, settings};
-use switch::counters::{PortSnapshot, StormTraffic};
+use switch::monitor::counters::{PortSnapshot, StormTraffic};
 use switch::settings::{
     EarlyWarningSettings, Restore, StormAction, StormLimit, SwitchSettings, WatchdogSettings,
 };

@@ -5,7 +5,7 @@ use std::task::Waker;
 
 use dataplane::{Command, Core, CoreSettings, Handle, MemoryPort, Reply, Wire, mailbox};
 use switch::Snapshot;
-use switch::wred::Random;
+use switch::egress::wred::Random;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -192,7 +192,7 @@ fn a_simulated_software_switch_counts_what_the_daemon_counts() {
     }
     // It was a test of all that a switch does.
     let ports = || last.ports.iter();
-    let count = |count: fn(&switch::counters::PortSnapshot) -> u64| ports().map(count).sum::<u64>();
+    let count = |count: fn(&switch::monitor::counters::PortSnapshot) -> u64| ports().map(count).sum::<u64>();
     for (what, count) in [
         ("transmitted", count(|port| port.transmitted.frames)),
         ("flood copies", last.flood_copies),

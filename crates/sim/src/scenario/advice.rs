@@ -1,10 +1,10 @@
 //! What a scenario may say, but what cannot keep a no-drop priority lossless: a cable that a switch's headroom is too short
-//! for. The rule is [`switch::headroom`]'s; a link is judged if somebody says how long it is.
+//! for. The rule is [`switch::buffer::headroom`]'s; a link is judged if somebody says how long it is.
 
 use config::headroom_shortage;
 use config::reader::{Place, Report};
-use switch::cells::CellSize;
-use switch::headroom;
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom;
 use switch::settings::PRIORITIES;
 
 use super::links::Links;

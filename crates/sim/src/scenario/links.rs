@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use config::reader::{Place, Report, Section, Setting, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
-use switch::headroom::RESPONSE_BYTES;
+use switch::buffer::headroom::RESPONSE_BYTES;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
 use super::names::{MAX_NAMES, Names};

@@ -44,7 +44,7 @@ fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
     turns.map(|(place, turns)| turns.saturating_sub(earlier(place).unwrap_or(0))).collect()
 }
 
-/// The times of a place of so many, as `switch::counters::turn_time` has it.
+/// The times of a place of so many, as `switch::monitor::counters::turn_time` has it.
 fn range(place: usize, places: usize) -> String {
     let from = |place: usize| if place == 0 { 0.0 } else { (1_u64 << (place - 1)) as f64 };
     match place {
@@ -94,7 +94,7 @@ mod tests {
     /// The headings say what the loop counts.
     #[test]
     fn ranges_are_those_of_the_loop() {
-        use switch::counters::{TURN_TIMES, turn_time};
+        use switch::monitor::counters::{TURN_TIMES, turn_time};
         let ranges: Vec<(u64, &str)> = vec![
             (0, "less than 1 µs"),
             (999, "less than 1 µs"),

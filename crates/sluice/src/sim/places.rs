@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use sim::Outcome;
 use sim::outcome::{HostOutcome, PortOutcome, SwitchOutcome};
-use switch::counters::QueueSnapshot;
+use switch::monitor::counters::QueueSnapshot;
 
 use super::names::{fitted, short};
 use super::units::time;

@@ -7,7 +7,7 @@ use sim::outcome::{
     PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
 };
 use sim::scenario::Metric;
-use switch::counters::{Count, GroupSnapshot, PortSnapshot, QueueSnapshot};
+use switch::monitor::counters::{Count, GroupSnapshot, PortSnapshot, QueueSnapshot};
 use switch::{DropReason, Level};
 
 const DURATION_NS: u64 = 20_000_000;

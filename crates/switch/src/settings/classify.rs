@@ -9,7 +9,7 @@ pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 /// The map of docs/sources.md, "Huawei DCB" (table 10-10): one to one.
 pub const HUAWEI_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7];
 
-/// What received frames are treated as: see [`crate::classify`].
+/// What received frames are treated as: see [`crate::forwarding::classifier`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClassifySettings {
     /// Which priority of a frame counts.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Default weights of the WRR queues 0–7 (docs/law.md, "Scheduling").
 pub const DEFAULT_WEIGHTS: [u8; PRIORITIES] = [1, 2, 3, 4, 5, 9, 13, 15];
 
-/// Early drops and marks of one queue: see [`crate::wred`]. The defaults are those of docs/law.md, "WRED and ECN".
+/// Early drops and marks of one queue: see [`crate::egress::wred`]. The defaults are those of docs/law.md, "WRED and ECN".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WredSettings {
     /// The average moves by 1 / 2^exponent of the way to the length (0–15); 0: it is the length.
@@ -57,7 +57,7 @@ pub struct Rate {
     pub burst_bytes: Option<u64>,
 }
 
-/// How the queues of a port share it: see [`crate::schedule`].
+/// How the queues of a port share it: see [`crate::egress::scheduler`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScheduleSettings {
     /// At most eight groups; every queue is in exactly one.

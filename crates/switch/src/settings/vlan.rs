@@ -9,7 +9,7 @@ use wire::mac::MacAddr;
 /// The numbers of VLANs (IEEE 802.1Q-2022 table 9-2): 0 is a priority tag's, 4095 is reserved.
 pub const VLANS: RangeInclusive<u16> = 1..=4094;
 
-/// The VLANs of a port: see [`crate::vlan`].
+/// The VLANs of a port: see [`crate::forwarding::vlan`].
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum VlanSettings {
     /// It knows none, as no port of the switch does: tags are only looked at for their priority.

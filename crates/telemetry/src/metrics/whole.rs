@@ -78,7 +78,7 @@ fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     Ok(())
 }
 
-/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as `switch::counters::turn_time` has them.
+/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as `switch::monitor::counters::turn_time` has them.
 fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
     let (name, unit) = split_unit("sluice_loop_turn_seconds");
     let help = "Time from each turn of the poll loop to the next, sleep apart.";

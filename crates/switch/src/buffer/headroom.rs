@@ -1,0 +1,266 @@
+//! Headroom: the room that a lossless group needs for what still arrives after it has told its neighbour to stop.
+//!
+//! Rule: in-transit bytes = MTU_R + MTU_S + response + cable, where
+//! - MTU_R = 9216: a frame of the largest size has just begun to leave when XOFF is to be sent, and PFC waits for its end;
+//! - MTU_S: the neighbour has just begun a frame of the priority in question when it reads XOFF;
+//! - response = 3840: what the neighbour sends until it has reacted;
+//! - cable, there and back: 13 bytes a metre at 10 Gbit/s, in proportion to the speed.
+//!
+//! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
+//! Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more
+//! than it.
+//! Source: docs/law.md, "Headroom needed"; docs/sources.md, "H3C reference" (Setting PFC thresholds, and the example
+//! Configuring PFC thresholds). SONiC's figure: docs/sources.md, "SONiC".
+//!
+//! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That contradicts its formula, which
+//! needs more than the defaults even for a few metres; the formula is what holds in the worst case.
+//!
+//! In software both loops may be held up by others on their cores, and the neighbour's kernel has frames that a pause
+//! cannot call back: [`Software`] is the part of the "cable" that no metre of it explains.
+
+use crate::buffer::cell::CellSize;
+use crate::settings::GroupSettings;
+
+/// The longest frame of any priority, in bytes.
+pub const MTU_RECEIVER_BYTES: u64 = 9216;
+/// What a neighbour still sends until it reacts, in bytes.
+pub const RESPONSE_BYTES: u64 = 3840;
+/// The shortest frame, in bytes.
+const SHORTEST_FRAME_BYTES: u64 = 64;
+
+/// A link whose receiving end needs headroom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Link {
+    /// Bit/s.
+    pub speed_bps: u64,
+    /// Length of the cable in metres.
+    pub cable_m: u64,
+    /// The longest frame of the no-drop priority, in bytes without FCS.
+    pub mtu_bytes: u64,
+}
+
+/// What may still arrive after XOFF, term by term, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct InTransit {
+    /// The frame before our PFC frame.
+    pub mtu_receiver_bytes: u64,
+    /// The neighbour's frame.
+    pub mtu_bytes: u64,
+    /// Until the neighbour has reacted.
+    pub response_bytes: u64,
+    /// On the cable, there and back.
+    pub cable_bytes: u64,
+}
+
+impl InTransit {
+    /// All of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.mtu_receiver_bytes + self.mtu_bytes + self.response_bytes + self.cable_bytes
+    }
+}
+
+impl Link {
+    /// What may still arrive after XOFF.
+    pub fn in_transit(&self) -> InTransit {
+        InTransit {
+            mtu_receiver_bytes: MTU_RECEIVER_BYTES,
+            mtu_bytes: self.mtu_bytes,
+            response_bytes: RESPONSE_BYTES,
+            // 13 bytes · m · speed / 10 Gbit/s; 128 bits, as 40 km at 800 Gbit/s leave 64.
+            cable_bytes: rounded_up(
+                13 * u128::from(self.cable_m) * u128::from(self.speed_bps),
+                10_000_000_000,
+            ),
+        }
+    }
+
+    /// SONiC's figure for the same link: MTU + 2 · cable + peer response, in bytes before cell occupancy. Light takes the
+    /// cable at 1.98·10^8 m/s; gearbox and MAC/PHY delays belong to an ASIC and count as 0 here.
+    pub fn sonic_bytes(&self) -> u64 {
+        let cable = rounded_up(2 * u128::from(self.cable_m) * u128::from(self.speed_bps), 8 * 198_000_000);
+        self.mtu_bytes + cable + response_quanta(self.speed_bps) * 64
+    }
+
+    /// The cells that the H3C reference (Setting PFC thresholds, headroom buffer threshold) recommends for a cable of this
+    /// length, whatever the frames: its default by speed up to 300 m at 100G and up to 20 km at other speeds, then 9984.
+    /// `None`: beyond 10 km at 100G there were no optics, and beyond 40 km at other speeds it says nothing.
+    pub fn h3c_cells(&self) -> Option<u32> {
+        const HUNDRED_G: u64 = 100_000_000_000;
+        let (default_m, most_m) = if self.speed_bps == HUNDRED_G { (300, 10_000) } else { (20_000, 40_000) };
+        match self.cable_m {
+            cable_m if cable_m <= default_m => {
+                Some(GroupSettings::default_for(self.speed_bps).headroom_cells)
+            }
+            cable_m if cable_m <= most_m => Some(H3C_LONG_CABLE_CELLS),
+            _ => None,
+        }
+    }
+}
+
+/// The H3C reference's figure for a cable that needs more than the default.
+const H3C_LONG_CABLE_CELLS: u32 = 9984;
+
+/// Pause quanta that SONiC gives a peer to react, by speed; between two speeds those of the faster one.
+fn response_quanta(speed_bps: u64) -> u64 {
+    match speed_bps {
+        0..=1_000_000_000 => 2,
+        1_000_000_001..=10_000_000_000 => 67,
+        10_000_000_001..=25_000_000_000 => 80,
+        25_000_000_001..=40_000_000_000 => 118,
+        40_000_000_001..=50_000_000_000 => 147,
+        50_000_000_001..=100_000_000_000 => 394,
+        100_000_000_001..=200_000_000_000 => 453,
+        _ => 905,
+    }
+}
+
+/// What loops in software add, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Software {
+    /// Our loop does not look for so long: it has not yet seen what arrived, and sends no XOFF.
+    pub own_stall_bytes: u64,
+    /// The neighbour's loop does not look for so long: it goes on sending.
+    pub peer_stall_bytes: u64,
+    /// Frames that the neighbour's kernel has already.
+    pub in_flight_bytes: u64,
+}
+
+impl Software {
+    /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the bound on what the
+    /// neighbour hands to its kernel.
+    pub fn new(speed_bps: u64, own_stall_ns: u64, peer_stall_ns: u64, in_flight_bytes: u64) -> Self {
+        let bytes = |stall_ns| rounded_up(u128::from(speed_bps) * u128::from(stall_ns), 8_000_000_000);
+        let (own_stall_bytes, peer_stall_bytes) = (bytes(own_stall_ns), bytes(peer_stall_ns));
+        Self { own_stall_bytes, peer_stall_bytes, in_flight_bytes }
+    }
+
+    /// All of it.
+    pub fn total_bytes(&self) -> u64 {
+        self.own_stall_bytes.saturating_add(self.peer_stall_bytes).saturating_add(self.in_flight_bytes)
+    }
+}
+
+/// Cells that so many bytes take in the worst case. Frames of 64 bytes are that for cells of 127 bytes and more. For smaller
+/// cells frames of one byte more than fills their cells can be worse: of 65 bytes, say, two cells of 64.
+pub fn worst_case_cells(bytes: u64, cell: CellSize) -> u64 {
+    // The shortest frame, and the shortest of those that take a cell more. Longer ones waste less of their cells.
+    let cells = u64::from(cell.of(SHORTEST_FRAME_BYTES as u16));
+    let next_bytes = cells * u64::from(cell.bytes()) + 1;
+    let shortest = bytes.div_ceil(SHORTEST_FRAME_BYTES).saturating_mul(cells);
+    shortest.max(bytes.div_ceil(next_bytes).saturating_mul(cells + 1))
+}
+
+/// Reserved cells that hold the longest frame: (MTU + 64 + cell) / cell, exactly and rounded up.
+pub fn reserved_cells(mtu_bytes: u64, cell: CellSize) -> (f64, u64) {
+    let cell = u64::from(cell.bytes());
+    let bytes = mtu_bytes + 64 + cell;
+    (bytes as f64 / cell as f64, bytes.div_ceil(cell))
+}
+
+/// An XON offset slightly more than the longest frame: its cells and one.
+pub fn xon_offset_cells(mtu_bytes: u64, cell: CellSize) -> u64 {
+    mtu_bytes.div_ceil(u64::from(cell.bytes())) + 1
+}
+
+fn rounded_up(numerator: u128, denominator: u128) -> u64 {
+    u64::try_from(numerator.div_ceil(denominator)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fmt::Write;
+
+    const GBPS: u64 = 1_000_000_000;
+
+    /// The example of docs/sources.md, "H3C reference" (Configuring PFC thresholds), number by number.
+    #[test]
+    fn the_examples_of_the_seeds() {
+        let cell = CellSize::new(256);
+        for (gbps, cable_m, cable_bytes, bytes, cells) in
+            [(25, 10, 325, 14_917, 234), (100, 100, 13_000, 27_592, 432)]
+        {
+            let transit = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 }.in_transit();
+            assert_eq!((transit.cable_bytes, transit.total_bytes()), (cable_bytes, bytes));
+            assert_eq!(worst_case_cells(bytes, cell), cells);
+        }
+        assert_eq!(reserved_cells(1536, cell), (7.25, 8));
+        assert_eq!(xon_offset_cells(1536, cell), 7);
+        // The table of buffered bytes in each 100 metres of cable.
+        for (gbps, bytes) in [(10, 1300), (25, 3250), (40, 5200), (100, 13_000)] {
+            let link = Link { speed_bps: gbps * GBPS, cable_m: 100, mtu_bytes: 64 };
+            assert_eq!(link.in_transit().cable_bytes, bytes);
+        }
+    }
+
+    #[test]
+    fn by_speed_and_cable() {
+        let mut table = String::from(
+            "bytes in transit, cells of 256 in the worst case, SONiC's bytes (MTU 1536)\n   speed    cable\n",
+        );
+        for gbps in [1, 10, 25, 40, 50, 100, 200, 400, 800] {
+            for cable_m in [5, 100, 300, 10_000, 40_000] {
+                let link = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
+                let bytes = link.in_transit().total_bytes();
+                let cells = worst_case_cells(bytes, CellSize::new(256));
+                let sonic = link.sonic_bytes();
+                let _ = writeln!(table, "{gbps:>7}G {cable_m:>6} m {bytes:>12} {cells:>10} {sonic:>12}");
+            }
+        }
+        insta::assert_snapshot!(table);
+    }
+
+    /// Every figure of docs/sources.md, "H3C reference" (Setting PFC thresholds, headroom buffer threshold), what the formula
+    /// of the same section needs, and so whether the two agree.
+    #[test]
+    fn recommended_cells_and_the_formula() {
+        let cell = CellSize::new(256);
+        for (gbps, cable_m, recommended, formula, agree) in [
+            (100, 300, Some(491), 838, false),
+            (100, 301, Some(9984), 840, true),
+            (100, 10_000, Some(9984), 20_541, false),
+            (100, 10_001, None, 20_543, false),
+            (10, 300, Some(100), 289, false),
+            (10, 20_000, Some(100), 4291, false),
+            (10, 20_001, Some(9984), 4291, true),
+            (10, 40_000, Some(9984), 8353, true),
+            (10, 40_001, None, 8354, false),
+            (25, 300, Some(125), 381, false),
+            (25, 40_000, Some(9984), 20_541, false),
+            (40, 20_000, Some(200), 16_478, false),
+            (40, 40_000, Some(9984), 32_728, false),
+            (400, 5, Some(1000), 269, true),
+        ] {
+            let link = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
+            let needed = worst_case_cells(link.in_transit().total_bytes(), cell);
+            assert_eq!((link.h3c_cells(), needed), (recommended, formula), "{gbps}G, {cable_m} m");
+            let holds = link.h3c_cells().is_some_and(|cells| u64::from(cells) >= needed);
+            assert_eq!(holds, agree, "{gbps}G, {cable_m} m");
+        }
+    }
+
+    #[test]
+    fn software_adds_its_stalls_and_what_the_kernel_has() {
+        let software = Software::new(10 * GBPS, 100_000, 200_000, 65_536);
+        assert_eq!((software.own_stall_bytes, software.peer_stall_bytes), (125_000, 250_000));
+        assert_eq!(software.total_bytes(), 440_536);
+        assert_eq!(Software::new(u64::MAX, u64::MAX, u64::MAX, 1).total_bytes(), u64::MAX, "never overflows");
+    }
+
+    /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of chips and for small ones.
+    #[test]
+    fn no_length_of_frame_takes_more_cells() {
+        for (cell_bytes, cells) in
+            [(32, 690), (40, 555), (64, 460), (80, 370), (126, 236), (127, 234), (208, 234), (256, 234)]
+        {
+            let cell = CellSize::new(cell_bytes);
+            assert_eq!(worst_case_cells(14_917, cell), cells, "cells of {cell_bytes}");
+            for len in 64..=9216_u16 {
+                let (whole, rest) = (14_917 / len, 14_917 % len);
+                let last = if rest == 0 { 0 } else { cell.of(rest.max(64)) };
+                let taken = u64::from(u32::from(whole) * cell.of(len) + last);
+                assert!(taken <= cells, "{taken} cells of {cell_bytes} for frames of {len}");
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Frames of memory that a switch needs so that accounting in cells refuses before memory can.
+
+use wire::ethernet;
+
+use crate::frame::memory::LONGEST_RECEIVED_BYTES;
+use crate::settings::{MAX_IN_FLIGHT, SwitchSettings};
+
+/// Frames of memory that PFC may need beyond what cells account for.
+const OWN_FRAMES_PER_PORT: usize = MAX_IN_FLIGHT as usize;
+
+/// How many pieces of `chunk_bytes` memory needs for a frame of `len` bytes, at least one.
+pub fn chunks_of(len: usize, chunk_bytes: usize) -> usize {
+    len.div_ceil(chunk_bytes).max(1)
+}
+
+/// Frames of memory, of `chunk_bytes` each, that the switch itself may hold: every cell a minimum-size frame, and PFC. A frame of n
+/// chunks is longer than n - 1 of them, and so of at least n cells, unless a cell itself takes several.
+pub fn frames_needed(settings: &SwitchSettings, chunk_bytes: usize) -> usize {
+    let cell_bytes = usize::try_from(settings.buffer.cell_bytes).unwrap_or(usize::MAX);
+    let of_a_cell = chunks_of(cell_bytes.min(LONGEST_RECEIVED_BYTES) + ethernet::TAG_BYTES, chunk_bytes);
+    let cells = settings.buffer.shared_cells()
+        + settings.buffer.headroom_cells
+        + settings.ports.iter().flat_map(|port| &port.groups).map(|group| group.reserved_cells).sum::<u32>();
+    cells as usize * of_a_cell + settings.port_count() * OWN_FRAMES_PER_PORT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::cell::CellSize;
+    use crate::settings::{BridgeSettings, BufferSettings};
+
+    fn settings_of(buffer: BufferSettings) -> SwitchSettings {
+        let (bridge, alarms) = (BridgeSettings::default(), Default::default());
+        SwitchSettings { buffer, bridge, usage_percent: 100, alarms, seed: 0, ports: Vec::new() }
+    }
+
+    /// Cells run out before memory does, whatever the lengths of frames: all that a buffer may hold, in as many frames of one
+    /// length as its cells allow, each with a tag that it got, fits memory.
+    #[test]
+    fn memory_holds_whatever_cells_hold() {
+        for chunk_bytes in [1792, 3840, usize::MAX] {
+            for cell_bytes in [64, 208, 256, 1788, 1789, 1792, 2000, 3836, 3837, 3840, 4096, 9216] {
+                let buffer = BufferSettings { cell_bytes, ..BufferSettings::default() };
+                let settings = settings_of(buffer);
+                let cells = settings.buffer.shared_cells() + settings.buffer.headroom_cells;
+                let room = frames_needed(&settings, chunk_bytes);
+                for len in 60..=LONGEST_RECEIVED_BYTES {
+                    let of_one = CellSize::new(cell_bytes).of(len as u16) as usize;
+                    let needed =
+                        (cells as usize / of_one) * chunks_of(len + ethernet::TAG_BYTES, chunk_bytes);
+                    assert!(needed <= room, "{len} bytes in cells of {cell_bytes}, chunks of {chunk_bytes}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! What leaves a port: frames are taken from its queues in the order that the scheduler gives.
+//!
+//! Rule: before each frame the scheduler is asked, among the FIFOs that hold frames and are not blocked, as long as the bytes with the kernel
+//! are below their bound. Where its answer would be the same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not asked: frames of one
+//! queue are taken in runs. Where more is to be done for each of them (rates, WRED, flooded ones that wait as well), a run is one frame. Where the port
+//! rewrites, or frames wait that are marked or get another tag, what is to be done to its bytes goes with each frame that leaves.
+//! Source: docs/law.md, "Scheduling" and "Frames with the kernel"; docs/cores.md.
+
+use super::Egress;
+use crate::egress::frame_queue::{Most, Run, Store};
+use crate::fifo_set::Fifos;
+use crate::frame::FrameId;
+use crate::frame::header_edit::Outgoing;
+use crate::frame::header_edit::{Edit, TagChange};
+use crate::frame::meta::Charge;
+use crate::frame::meta::Marking;
+use crate::frame::remark::rewrite;
+use crate::time::Instant;
+
+impl Egress {
+    /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True: some of them are to be edited.
+    #[inline]
+    pub fn send(&mut self, room: usize, now: Instant, store: &mut Store, out: &mut Vec<Outgoing>) -> bool {
+        let before = out.len();
+        let mut blocked = self.blocked(now);
+        let is_shaped = self.is_shaped();
+        let mut room = room as u32;
+        // Copies: what was just written, read together with what is beside it, waits for its store.
+        let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
+        while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
+            let ready = backlogged.without(blocked);
+            let is_mixed = !ready.flooded().is_empty();
+            let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
+            let run = if self.queues[q & 7].is_plain() && !flooded {
+                let most = if is_shaped || is_mixed { 1 } else { room };
+                self.take_run(q, most, in_flight_bytes, store, out)
+            } else {
+                self.take_one((q, flooded), (store, out), now)
+            };
+            room -= run.frames;
+            in_flight_bytes += run.bytes;
+            let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+            let is_last = fifo.is_empty();
+            backlogged = if is_last { backlogged.without(Fifos::of(q, flooded)) } else { backlogged };
+            self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
+            if is_shaped {
+                self.take_rates(q, run.bytes as u16, now);
+                blocked = self.blocked(now);
+            }
+        }
+        self.note_sent(backlogged, in_flight_bytes);
+        let has_edits = self.rewrites || self.edits > 0;
+        if has_edits {
+            self.add_edits(&mut out[before..], store);
+        }
+        has_edits
+    }
+
+    /// The queue whose turn it is, and which of its FIFOs.
+    #[inline(always)] // once in `send`
+    fn pick(&mut self, ready: Fifos, is_mixed: bool, store: &Store) -> Option<(usize, bool)> {
+        if is_mixed {
+            return self.pick_of_two(ready, store);
+        }
+        let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
+        Some((self.scheduler.pick(ready.known().bits(), len)?, false))
+    }
+
+    /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one whose turn it is.
+    #[cold]
+    #[inline(never)]
+    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
+        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
+        let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
+        let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
+        let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
+        let flooded = is_flooded(q);
+        self.flooded_next.set(q, !flooded);
+        Some((q, flooded))
+    }
+
+    /// What is backlogged, and with the kernel, after something was sent.
+    #[inline]
+    fn note_sent(&mut self, backlogged: Fifos, in_flight_bytes: u32) {
+        (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
+        self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
+    }
+
+    /// Takes frames of a plain queue, at least one, as long as nobody else's turn comes.
+    #[inline(always)] // once in `send`
+    fn take_run(
+        &mut self,
+        q: usize,
+        room: u32,
+        in_flight_bytes: u32,
+        store: &Store,
+        out: &mut Vec<Outgoing>,
+    ) -> Run {
+        let (frames, bytes) = self.scheduler.allowance(q);
+        let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
+        let queue = &mut self.queues[q & 7];
+        let most = Most { frames: frames.min(room), bytes, bytes_before_last };
+        let run = store.pop_run(&mut queue.waiting, &most, out);
+        queue.hand_out_run(run.cells);
+        run
+    }
+
+    /// Takes the first frame of a FIFO, which is marked if it must be.
+    #[inline(always)] // once in `send`
+    fn take_one(
+        &mut self,
+        (q, flooded): (usize, bool),
+        (store, out): (&mut Store, &mut Vec<Outgoing>),
+        now: Instant,
+    ) -> Run {
+        let queue = &mut self.queues[q & 7];
+        let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
+        let Some((frame, charge)) = store.pop(fifo) else { return Run::default() };
+        let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        if mark {
+            self.mark(charge);
+        }
+        out.push(Outgoing::new(frame, charge.len));
+        Run { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
+    }
+
+    /// Says of frames that leave what is to be done to their bytes.
+    #[inline(never)] // few ports mark or rewrite
+    fn add_edits(&mut self, out: &mut [Outgoing], store: &mut Store) {
+        for Outgoing { frame, edit, .. } in out {
+            let charge = *store.charge(frame);
+            let (tag, is_marked) = self.take_edits(frame, &charge, store);
+            *edit = Edit {
+                tag,
+                pcp: matches!(tag, TagChange::Pushed(_)).then_some(charge.class.priority),
+                dscp: None,
+                sets_ce: is_marked,
+                ds_field: charge.ds_field.filter(|_| is_marked),
+            };
+            rewrite(&self.rewrite, &charge, edit);
+        }
+    }
+
+    /// What becomes of the tag of a frame that waits no more, and whether it is marked. It is no edit to come any longer.
+    #[inline]
+    pub(super) fn take_edits(
+        &mut self,
+        frame: &FrameId,
+        charge: &Charge,
+        store: &mut Store,
+    ) -> (TagChange, bool) {
+        let (tag, is_marked) = (store.take_tag(frame), charge.marking == Marking::Due);
+        self.edits -= u32::from(tag != TagChange::Stays) + u32::from(is_marked);
+        (tag, is_marked)
+    }
+
+    /// A frame of `len` bytes takes its part of the line, and of the rates of its queue and group.
+    #[inline(always)] // once in `send`
+    fn take_rates(&mut self, q: usize, len: u16, now: Instant) {
+        self.shaper.take(len, now);
+        for shaped in self.shaped.iter_mut().filter(|shaped| shaped.queues.contains(q)) {
+            shaped.shaper.take(len, now);
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! The frames that the switch stores until they have left: what is charged for each, and the order of each queue.
+//!
+//! One slot a frame of the memory, made at the start, or as frames come whose memory grows. A queue is a list through the slots,
+//! so any queue may hold any number of frames and no queue needs memory of its own. A slot takes the frame's token and gives it back: a frame is
+//! either here or with somebody else. Frame n has slot n + 1. Slot 0 is no frame's: it stands before the first frame of an empty queue, so that
+//! one is appended and taken without asking whether there are others, which nobody could foresee.
+
+use crate::frame::FrameId;
+use crate::frame::header_edit::Outgoing;
+use crate::frame::header_edit::TagChange;
+use crate::frame::meta::Charge;
+use crate::sparse_table;
+use serde::{Deserialize, Serialize};
+use std::hint::select_unpredictable;
+
+/// Four of them are a cache line.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[repr(C, align(16))]
+struct Slot {
+    charge: Charge,
+    /// The next frame of its queue.
+    next: u32,
+}
+
+const EMPTY: Slot = Slot { charge: Charge::NONE, next: NONE };
+
+impl sparse_table::Slot for Slot {
+    const EMPTY: Self = EMPTY;
+
+    fn is_empty(&self) -> bool {
+        self.charge.in_port == Charge::ABSENT
+    }
+}
+
+/// Slot 0.
+const NONE: u32 = 0;
+
+/// The slot of frame number `index`.
+#[inline]
+fn slot_of(index: usize) -> usize {
+    index + 1
+}
+
+/// First and last frame of one queue, by their slots.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct List {
+    head: u32,
+    tail: u32,
+    frames: u32,
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self { head: NONE, tail: NONE, frames: 0 }
+    }
+}
+
+impl List {
+    /// Frames in it.
+    #[inline]
+    pub fn frames(&self) -> u32 {
+        self.frames
+    }
+
+    /// Nothing in it.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head == NONE
+    }
+}
+
+/// How far a run of frames goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Most {
+    /// Frames.
+    pub frames: u32,
+    /// Bytes of all of them.
+    pub bytes: u32,
+    /// With so many bytes, or more, none follows.
+    pub bytes_before_last: u32,
+}
+
+/// Frames of one queue that are taken together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Run {
+    /// How many.
+    pub frames: u32,
+    /// Their bytes without FCS.
+    pub bytes: u32,
+    /// Their cells.
+    pub cells: u32,
+}
+
+/// A slot for each frame of the memory that was ever in use.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Store {
+    #[serde(with = "sparse_table")]
+    slots: Vec<Slot>,
+    /// By slot: what becomes of the tags of frames that wait. Nothing before ports have VLANs.
+    #[serde(with = "sparse_table")]
+    tags: Vec<TagChange>,
+}
+
+impl Store {
+    /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
+    pub fn new(frames: usize) -> Self {
+        Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
+    }
+
+    /// Makes room for what becomes of tags.
+    pub fn make_room_for_tags(&mut self) {
+        self.tags.resize(self.slots.len(), TagChange::Stays);
+    }
+
+    /// Remembers what becomes of the tag of frame number `index`, which waits.
+    pub fn set_tag(&mut self, index: usize, tag: TagChange) {
+        if self.tags.len() < self.slots.len() {
+            self.make_room_for_tags(); // memory has grown
+        }
+        self.tags[slot_of(index)] = tag;
+    }
+
+    /// What becomes of the tag of a frame that waits no more: it is not remembered any longer.
+    pub fn take_tag(&mut self, frame: &FrameId) -> TagChange {
+        self.tags.get_mut(slot_of(frame.index())).map_or(TagChange::Stays, std::mem::take)
+    }
+
+    /// What is charged for a frame that is here.
+    #[inline]
+    pub fn charge(&self, frame: &FrameId) -> &Charge {
+        &self.slots[slot_of(frame.index())].charge
+    }
+
+    /// Appends a frame to a queue.
+    #[inline]
+    pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
+        let number = slot_of(frame.index());
+        *self.empty_slot(number) = Slot { charge: *charge, next: NONE };
+        let number = number as u32;
+        self.slots[list.tail as usize].next = number;
+        list.head = select_unpredictable(list.head == NONE, number, list.head);
+        list.tail = number;
+        list.frames += 1;
+    }
+
+    /// Length of the first frame of a queue in bytes; 0 if it is empty.
+    #[inline]
+    pub fn front_len(&self, list: &List) -> u16 {
+        self.slots[list.head as usize].charge.len
+    }
+
+    /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
+    #[inline]
+    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &mut Charge)> {
+        if list.head == NONE {
+            return None;
+        }
+        let number = list.head;
+        let slot = &mut self.slots[number as usize];
+        list.head = slot.next;
+        list.tail = select_unpredictable(slot.next == NONE, NONE, list.tail);
+        list.frames -= 1;
+        Some((FrameId::new(number - 1), &mut slot.charge))
+    }
+
+    /// Takes frames from the head of a queue that holds some, one at least and more as far as `most` goes, appends them to `out`, and
+    /// says what they were. They stay charged until `finish`.
+    #[inline]
+    pub fn pop_run(&self, list: &mut List, most: &Most, out: &mut Vec<Outgoing>) -> Run {
+        let mut run = Run::default();
+        let mut number = list.head;
+        loop {
+            let Slot { charge: Charge { len, cells, .. }, next } = self.slots[number as usize];
+            out.push(Outgoing::new(FrameId::new(number - 1), len));
+            run.frames += 1;
+            run.bytes += u32::from(len);
+            run.cells += u32::from(cells);
+            number = next;
+            let next_len = u32::from(self.slots[number as usize].charge.len);
+            let goes_on = run.frames < most.frames
+                && run.bytes < most.bytes_before_last
+                && run.bytes + next_len <= most.bytes;
+            if number == NONE || !goes_on {
+                break;
+            }
+        }
+        list.head = number;
+        list.tail = if number == NONE { NONE } else { list.tail };
+        list.frames -= run.frames;
+        run
+    }
+
+    /// Notes a frame that the switch made itself and hands out to be sent.
+    pub fn lend_own(&mut self, frame: &FrameId) {
+        self.empty_slot(slot_of(frame.index())).charge.in_port = Charge::OWN;
+    }
+
+    /// The slot of a frame that is not here yet.
+    #[inline]
+    fn empty_slot(&mut self, number: usize) -> &mut Slot {
+        if number >= self.slots.len() {
+            self.grow(number);
+        }
+        let slot = &mut self.slots[number];
+        debug_assert_eq!(slot.charge.in_port, Charge::ABSENT, "the frame of slot {number} is stored twice");
+        slot
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, number: usize) {
+        let slots = 1 + number.next_power_of_two();
+        self.slots.reserve_exact(slots - self.slots.len()); // not the double of what is one more than a power of two
+        self.slots.resize(slots, EMPTY);
+    }
+
+    /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
+    #[inline]
+    pub fn finish(&mut self, frame: &FrameId) -> Option<Charge> {
+        let slot = &mut self.slots[slot_of(frame.index())];
+        let charge = slot.charge;
+        debug_assert_ne!(charge.in_port, Charge::ABSENT, "frame {} was not handed out", frame.index());
+        slot.charge.in_port = Charge::ABSENT;
+        (charge.in_port < Charge::OWN).then_some(charge)
+    }
+
+    /// Whether it has frame number `index`, in a queue or handed out.
+    pub fn has(&self, index: usize) -> bool {
+        self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != Charge::ABSENT)
+    }
+
+    /// Bytes of frame number `index`, without FCS; 0 if it has none of that number.
+    pub fn len_of(&self, index: usize) -> u16 {
+        self.slots
+            .get(slot_of(index))
+            .filter(|slot| slot.charge.in_port < Charge::OWN)
+            .map_or(0, |slot| slot.charge.len)
+    }
+
+    /// Frames of the memory, or of as much of it as there are slots for.
+    pub fn memory_frames(&self) -> usize {
+        self.slots.len() - 1
+    }
+
+    /// Frames stored, in queues or handed out (checks only: it looks at every slot).
+    pub fn count(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.charge.in_port != Charge::ABSENT).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn four_slots_are_a_cache_line() {
+        assert_eq!(size_of::<Slot>(), 16);
+    }
+
+    #[test]
+    fn two_queues_through_the_same_slots_keep_their_orders() {
+        let mut store = Store::new(8);
+        let charge = |len| Charge { len, cells: 1, in_port: 0, ..EMPTY.charge };
+        let (mut a, mut b) = (List::default(), List::default());
+        for index in [3, 1, 7] {
+            store.push(&mut a, FrameId::new(index), &charge(index as u16));
+            store.push(&mut b, FrameId::new(index - 1), &charge(index as u16 + 100));
+        }
+        assert_eq!((store.front_len(&a), store.front_len(&b), store.count()), (3, 103, 6));
+        let order: Vec<_> =
+            std::iter::from_fn(|| store.pop(&mut a).map(|(frame, _)| frame.index())).collect();
+        assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
+        assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
+        assert_eq!(store.count(), 5);
+    }
+}

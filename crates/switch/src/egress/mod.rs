@@ -1,0 +1,443 @@
+//! The egress half of a port: queues, scheduler, rate, and the pauses that it honours.
+//!
+//! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued. It leaves when the line is
+//! free, its queue is picked among those that hold frames and are not paused, and the bytes with the kernel are below
+//! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
+//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
+
+mod dequeue;
+pub mod frame_queue;
+pub mod queue;
+pub mod queue_limits;
+mod reconfigure;
+pub mod scheduler;
+mod snapshot;
+mod watchdog;
+pub mod wred;
+
+use crate::buffer::pool::Pools;
+use crate::egress::frame_queue::{List, Store};
+use crate::egress::queue::Queue;
+use crate::egress::queue_limits::EgressLimits;
+use crate::egress::scheduler::Scheduler;
+use crate::egress::wred::{Random, Verdict};
+use crate::fifo_set::Fifos;
+use crate::frame::FrameId;
+use crate::frame::header_edit::TagChange;
+use crate::frame::meta::Cast;
+use crate::frame::meta::Charge;
+use crate::frame::meta::Marking;
+use crate::monitor::counters::{Count, DropReason, PfcCount};
+use crate::monitor::event::Events;
+use crate::monitor::kernel_tx_loss::KernelLosses;
+use crate::pfc::link_pause::LinkPause;
+use crate::pfc::rx::Pauses;
+use crate::pfc::storm_history::Watchdog;
+use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
+use crate::time::{Instant, Nanos};
+use crate::token_bucket::Shaper;
+use serde::{Deserialize, Serialize};
+use wire::ip::Ecn;
+use wire::pause::{self, Control};
+use wire::set::Set8;
+
+use reconfigure::{honoured, line, obeys_pause, shaped, stopped_by_pauses};
+
+/// Queues that keep a rate together.
+#[derive(Debug, Serialize, Deserialize)]
+struct Shaped {
+    queues: Set8,
+    rate: Rate,
+    shaper: Shaper,
+}
+
+/// Frames that were too long are told of once so long.
+const TELL_NS: Nanos = 1_000_000_000;
+
+/// Frames that were too long for the interface.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct TooLong {
+    /// Those that nobody has been told of.
+    frames: u64,
+    /// No sooner than this.
+    tell_at: Instant,
+}
+
+/// The egress half of a port. What the way of a frame touches comes first, so that it is in few cache lines.
+#[derive(Debug, Serialize, Deserialize)]
+#[repr(C, align(64))]
+pub struct Egress {
+    queues: [Queue; PRIORITIES],
+    /// FIFOs that hold frames that wait.
+    backlogged: Fifos,
+    /// Nothing but PFC leaves.
+    on_hold: bool,
+    rewrites: bool,
+    /// Longer frames do not leave here.
+    longest_bytes: u16,
+    in_flight_bytes: u32,
+    in_flight_limit_bytes: u32,
+    in_flight_peak_bytes: u32,
+    /// Edits that frames which wait will have: marks, and changes of tags.
+    edits: u32,
+    /// The line.
+    shaper: Shaper,
+    scheduler: Scheduler,
+    /// Groups and queues with a rate of their own.
+    shaped: Vec<Shaped>,
+    /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
+    link_pause: Option<Box<LinkPause>>,
+    /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
+    ignored: Set8,
+    /// What the neighbour has paused.
+    pauses: Pauses,
+    /// FIFOs of which the watchdog drops everything.
+    dropping: Fifos,
+    /// Flooded frames that wait, by queue, and the queues whose turn that is.
+    flooded: Box<[List; PRIORITIES]>,
+    flooded_next: Set8,
+    /// For WRED: the same on every run of the same port number.
+    random: Random,
+    /// What a pause of each priority stops.
+    fifos_of_priorities: [Fifos; PRIORITIES],
+    rewrite: RewriteSettings,
+    schedule: ScheduleSettings,
+    drops: [Count; DropReason::ALL.len()],
+    too_long: TooLong,
+    kernel_losses: KernelLosses,
+    pfc_malformed: u64,
+    pause_received: u64,
+    /// Flooded frames that have left, by kind.
+    flooded_out: [u64; 3],
+    watchdog: Watchdog,
+}
+
+impl Egress {
+    /// The egress half of a port; `seed` decides its random numbers.
+    pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
+        Self {
+            queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
+            backlogged: Fifos::EMPTY,
+            on_hold: false,
+            rewrites: settings.rewrite != RewriteSettings::default(),
+            longest_bytes: settings.longest_frame_bytes(),
+            too_long: TooLong::default(),
+            in_flight_bytes: 0,
+            in_flight_limit_bytes: settings.in_flight_bytes,
+            in_flight_peak_bytes: 0,
+            edits: 0,
+            shaper: Shaper::new(line(settings), settings.overhead_bytes),
+            scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
+            shaped: shaped(settings),
+            pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
+            link_pause: obeys_pause(settings),
+            random: Random::new(seed),
+            fifos_of_priorities: stopped_by_pauses(settings, limits),
+            rewrite: settings.rewrite,
+            schedule: settings.schedule.clone(),
+            drops: Default::default(),
+            kernel_losses: KernelLosses::default(),
+            pfc_malformed: 0,
+            pause_received: 0,
+            flooded_out: [0; 3],
+            ignored: Set8::EMPTY,
+            dropping: Fifos::EMPTY,
+            flooded: Box::default(),
+            flooded_next: Set8::EMPTY,
+            watchdog: Watchdog::new(settings),
+        }
+    }
+
+    /// The longest frame that the line takes, in bytes without FCS.
+    #[inline]
+    pub fn longest_bytes(&self) -> u16 {
+        self.longest_bytes
+    }
+
+    /// A frame fits its queue.
+    #[inline]
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
+        self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
+    }
+
+    /// Why a frame does not fit its queue.
+    #[cold]
+    pub fn refusal(&self, charge: &Charge) -> DropReason {
+        let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
+        if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
+    }
+
+    /// What WRED makes of a frame that fits.
+    #[inline]
+    pub fn judge(&mut self, charge: &Charge, ecn: Ecn, now: Instant) -> Verdict {
+        let queue = &mut self.queues[charge.queue()];
+        queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
+    }
+
+    /// Counts a frame that its queue, or WRED, did not take.
+    #[cold]
+    pub fn refuse(&mut self, reason: DropReason, charge: &Charge, now: Instant) {
+        self.count_drop(reason, charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        match reason {
+            DropReason::Watchdog => queue.count_storm_drop(charge.len),
+            DropReason::MtuExceeded => self.too_long.frames += 1,
+            DropReason::Wred => queue.count_wred_drop(charge.len, charge.class.drop_level),
+            _ => queue.count_drop(charge.len, charge.cells(), now),
+        }
+    }
+
+    /// Frames that were too long and that nobody has been told of, if it is time to tell: once a second while there are any.
+    #[cold]
+    pub(crate) fn untold_too_long(&mut self, now: Instant) -> Option<u64> {
+        let frames = self.too_long.frames;
+        if frames == 0 || now < self.too_long.tell_at {
+            return None;
+        }
+        self.too_long = TooLong { frames: 0, tell_at: now + TELL_NS };
+        Some(frames)
+    }
+
+    /// Counts a frame that was to leave here and was dropped.
+    pub fn count_drop(&mut self, reason: DropReason, len: u16) {
+        self.drops[reason as usize].add(len);
+    }
+
+    /// A frame that is to wait here, or has just left its queue, leaves marked as having met congestion, if it may be marked.
+    #[cold]
+    pub fn mark(&mut self, charge: &mut Charge) {
+        if charge.marking == Marking::Possible {
+            charge.marking = Marking::Due;
+            self.edits += 1;
+            self.queues[charge.queue()].count_mark(charge.len);
+        }
+    }
+
+    /// Frame number `index`, which waits here, leaves with another tag than it came with.
+    pub fn change_tag(&mut self, index: usize, tag: TagChange, store: &mut Store) {
+        self.edits += 1;
+        store.set_tag(index, tag);
+    }
+
+    /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
+    #[inline]
+    pub fn has_own(&self, charge: &Charge) -> bool {
+        let queue = &self.queues[charge.queue()];
+        queue.has_own(charge.cells())
+            && queue.is_plain()
+            && !charge.class.flooded
+            && charge.len <= self.longest_bytes
+    }
+
+    /// Charges such a frame and puts it at the end of its FIFO.
+    #[inline]
+    pub fn enqueue_own(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let queue = &mut self.queues[charge.queue()];
+        queue.charge_own(charge.cells());
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(charge.queue(), false));
+    }
+
+    /// Charges a frame that fits and puts it at the end of its FIFO.
+    #[inline]
+    pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
+        let q = charge.queue();
+        let queue = &mut self.queues[q];
+        queue.charge(charge.cells(), pools);
+        if charge.class.flooded {
+            return self.enqueue_flooded(frame, charge, store);
+        }
+        store.push(&mut queue.waiting, frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, false));
+    }
+
+    #[cold]
+    fn enqueue_flooded(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+        let q = charge.queue();
+        store.push(&mut self.flooded[q], frame, charge);
+        self.backlogged = self.backlogged.with(Fifos::of(q, true));
+    }
+
+    /// Whether `blocked` may change with each frame that leaves.
+    #[inline]
+    fn is_shaped(&self) -> bool {
+        self.shaper.has_rate() || !self.shaped.is_empty()
+    }
+
+    /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
+    #[inline]
+    pub fn blocked(&mut self, now: Instant) -> Fifos {
+        if self.on_hold || !self.shaper.is_free(now) {
+            return Fifos::ALL;
+        }
+        self.paused_fifos(now).with(Fifos::both(self.over_rate(now)))
+    }
+
+    /// Releases a frame whose transmission is complete.
+    #[inline]
+    pub fn complete(&mut self, charge: &Charge, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        queue.count_transmitted(charge.len);
+        queue.release(charge.cells(), pools);
+        if charge.cast != Cast::Known {
+            self.count_flooded(charge.cast);
+        }
+    }
+
+    #[cold]
+    fn count_flooded(&mut self, cast: Cast) {
+        if let Some(place) = cast.place() {
+            self.flooded_out[place] += 1;
+        }
+    }
+
+    /// Releases a frame that `send` gave out and that will never leave.
+    pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        self.drop_queued(DropReason::PortDown, charge, pools);
+    }
+
+    /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and releases it.
+    pub fn flush_one(
+        &mut self,
+        (fifos, reason): (Fifos, DropReason),
+        store: &mut Store,
+        pools: &mut Pools,
+        now: Instant,
+    ) -> Option<(FrameId, Charge)> {
+        let (q, flooded) = self.backlogged.and(fifos).first()?;
+        let queue = &mut self.queues[q];
+        let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
+        let (frame, &mut charge) = store.pop(fifo)?;
+        if fifo.is_empty() {
+            self.backlogged = self.backlogged.without(Fifos::of(q, flooded));
+        }
+        queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        let backlogged = self.backlogged.queues();
+        if !backlogged.contains(q) {
+            self.scheduler.emptied(q, backlogged.bits());
+        }
+        if self.edits > 0 {
+            self.take_edits(&frame, &charge, store);
+        }
+        self.drop_queued(reason, &charge, pools);
+        Some((frame, charge))
+    }
+
+    fn drop_queued(&mut self, reason: DropReason, charge: &Charge, pools: &mut Pools) {
+        self.count_drop(reason, charge.len);
+        let queue = &mut self.queues[charge.queue()];
+        if reason == DropReason::Watchdog {
+            queue.count_storm_drop(charge.len);
+        }
+        queue.release(charge.cells(), pools);
+    }
+
+    /// Releases a frame that the kernel took and lost.
+    pub(crate) fn kernel_lost(&mut self, charge: &Charge, is_no_drop: bool, pools: &mut Pools) {
+        self.in_flight_bytes -= u32::from(charge.len);
+        self.kernel_losses.note(is_no_drop);
+        let queue = &mut self.queues[charge.queue()];
+        queue.count_kernel_lost(charge.len);
+        queue.release(charge.cells(), pools);
+    }
+
+    /// The kernel took and lost a PFC or PAUSE frame.
+    pub(crate) fn kernel_lost_pfc(&mut self) {
+        self.kernel_losses.note_pfc();
+    }
+
+    /// Tells of frames that the kernel lost. True: there will be more to tell.
+    pub(crate) fn tell_kernel_losses(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        self.kernel_losses.tell(port, now, events)
+    }
+
+    /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.
+    /// True: frames that wait may have been set free.
+    pub fn obey(&mut self, frame: &[u8], now: Instant) -> bool {
+        match pause::decode(frame) {
+            Ok(Control::Pfc(pfc)) => {
+                self.pauses.apply(&pfc, now);
+                return self.is_backlogged();
+            }
+            Ok(Control::Pause { quanta }) => {
+                self.pause_received += 1;
+                if let Some(link) = &mut self.link_pause {
+                    link.apply(quanta, now);
+                    return self.is_backlogged();
+                }
+            }
+            Ok(Control::Unknown { .. }) | Err(_) => self.pfc_malformed += 1,
+        }
+        false
+    }
+
+    /// All pauses end, as when the port goes down.
+    pub fn clear_pauses(&mut self, now: Instant) {
+        self.pauses.clear(now);
+        self.link_pause.iter_mut().for_each(|link| link.clear(now));
+    }
+
+    /// Holds transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    pub fn hold(&mut self, on_hold: bool) {
+        self.on_hold = on_hold;
+    }
+
+    /// Frames wait in some queue.
+    #[inline]
+    pub fn is_backlogged(&self) -> bool {
+        !self.backlogged.is_empty()
+    }
+
+    /// FIFOs whose priority is paused, or their link.
+    #[inline]
+    fn paused_fifos(&mut self, now: Instant) -> Fifos {
+        if let Some(link) = &mut self.link_pause
+            && link.is_paused(now)
+        {
+            return Fifos::ALL;
+        }
+        let priorities = self.pauses.paused(now).without(self.ignored);
+        self.stopped_by(priorities)
+    }
+
+    /// The FIFOs that pauses of these priorities stop.
+    #[inline]
+    fn stopped_by(&self, priorities: Set8) -> Fifos {
+        priorities.into_iter().fold(Fifos::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
+    }
+
+    /// PFC frames received.
+    pub(crate) fn pfc_count(&self) -> PfcCount {
+        self.pauses.count()
+    }
+
+    /// Queues whose own rate, or that of their group, does not let them send now.
+    #[inline]
+    fn over_rate(&self, now: Instant) -> Set8 {
+        let busy = self.shaped.iter().filter(|shaped| !shaped.shaper.is_free(now));
+        busy.fold(Set8::EMPTY, |set, shaped| set.with(shaped.queues))
+    }
+
+    /// When `send` may give something though nothing happens before: the line and the rates of some queue are free, or a
+    /// pause ends. [`Instant::NEVER`]: nothing waits.
+    pub fn next_deadline(&mut self, now: Instant) -> Instant {
+        if self.backlogged.is_empty() || self.on_hold {
+            return Instant::NEVER;
+        }
+        let unpaused = self.backlogged.without(self.paused_fifos(now)).queues();
+        let free_at = |q: usize| {
+            let rates = self.shaped.iter().filter(|shaped| shaped.queues.contains(q));
+            rates.map(|shaped| shaped.shaper.free_at()).max().unwrap_or_default()
+        };
+        let some_queue = unpaused.into_iter().map(free_at).min().unwrap_or(Instant::NEVER);
+        let link_free = self.link_pause.as_ref().map_or(Instant::NEVER, |link| link.ends_at());
+        some_queue.min(self.pauses.next_end()).min(link_free).max(self.shaper.free_at()).max(now)
+    }
+
+    /// Nothing waits, and nothing is on its way out.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.backlogged.is_empty() && self.in_flight_bytes == 0
+    }
+}

@@ -1,0 +1,481 @@
+//! An egress queue: the cells that its frames hold, and when it is full.
+//!
+//! Rule: a frame of n cells is taken if max(0, u + n − guaranteed) is no more than the queue's shared maximum (static,
+//! or alpha × the free cells of its pool) and the pool has free what the frame adds to the shared cells; otherwise it is
+//! dropped at the tail. A no-drop queue does not ask what is free, and has no maximum unless one is set: what ingress let in
+//! is never dropped for want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
+//! frame has left: frames with the kernel are still in the queue.
+//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
+
+use crate::buffer::pool::{Pool, Pools};
+use crate::buffer::threshold::Limit;
+use crate::egress::frame_queue::List;
+use crate::egress::wred::{Random, Verdict, Wred};
+use crate::monitor::alarm::{DropWatch, Watch};
+use crate::monitor::counters::{Count, QueueSnapshot};
+use crate::monitor::usage_violation::Usage;
+use crate::monitor::watermark::{Mark, Peak, Watermarks};
+use crate::settings::{DropLevel, Threshold, WredSettings};
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::ip::Ecn;
+
+/// What a queue may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Most shared cells; `None`: no limit.
+    pub maximum: Option<Threshold>,
+    /// Cells that are its own.
+    pub guaranteed_cells: u32,
+    /// Service pool of its shared cells.
+    pub pool: u8,
+    /// Early drops and marks; `None`: tail drop only.
+    pub wred: Option<WredSettings>,
+    /// It carries no-drop priorities.
+    pub no_drop: bool,
+    /// What the port's line takes for a typical frame: see [`crate::egress::wred`].
+    pub frame_ns: Nanos,
+}
+
+/// One egress queue. What the way of a frame touches, while there are guaranteed cells, is one cache line.
+#[derive(Debug, Serialize, Deserialize)]
+#[repr(C, align(64))]
+pub struct Queue {
+    /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see [`crate::fifo_set`]).
+    pub waiting: List,
+    used_cells: u32,
+    /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
+    own_cells: u32,
+    /// Of the cells in use those of frames that wait; the others are with the kernel.
+    waiting_cells: u32,
+    peak: Peak,
+    wred: Option<Box<Wred>>,
+    transmitted: Count,
+    rest: Box<Rest>,
+}
+
+/// What few frames touch, or only those that need shared cells.
+#[derive(Debug, Serialize, Deserialize)]
+struct Rest {
+    guaranteed_cells: u32,
+    maximum: Limit,
+    usage: Usage,
+    alarm: Watch,
+    drop_alarm: DropWatch,
+    /// Service pool of the shared cells.
+    pool: u8,
+    limits: Limits,
+    /// The watchdog drops whatever comes: to known addresses, flooded.
+    dropping: [bool; 2],
+    storm_dropped: Count,
+    kernel_lost: Count,
+    dropped: Count,
+    marked: Count,
+    wred_dropped: [Count; 3],
+    watermarks: Watermarks,
+}
+
+impl Queue {
+    /// An empty queue; above `usage_percent` of what it may hold is a violation.
+    pub fn new(limits: Limits, usage_percent: u8) -> Self {
+        let usage = Usage::new(usage_percent);
+        Self {
+            waiting: List::default(),
+            wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
+            used_cells: 0,
+            own_cells: usage.unnoted_cells(limits.guaranteed_cells),
+            waiting_cells: 0,
+            peak: Peak::default(),
+            transmitted: Count::default(),
+            rest: Box::new(Rest {
+                guaranteed_cells: limits.guaranteed_cells,
+                maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
+                pool: limits.pool & 3,
+                limits,
+                usage,
+                dropping: [false; 2],
+                storm_dropped: Count::default(),
+                kernel_lost: Count::default(),
+                alarm: Watch::default(),
+                drop_alarm: DropWatch::default(),
+                dropped: Count::default(),
+                marked: Count::default(),
+                wred_dropped: [Count::default(); 3],
+                watermarks: Watermarks::default(),
+            }),
+        }
+    }
+
+    #[inline]
+    fn pool<'p>(&self, pools: &'p Pools) -> &'p Pool {
+        &pools.egress[usize::from(self.rest.pool & 3)]
+    }
+
+    #[inline]
+    fn pool_mut<'p>(&self, pools: &'p mut Pools) -> &'p mut Pool {
+        &mut pools.egress[usize::from(self.rest.pool & 3)]
+    }
+
+    /// The most shared cells as it stands; `u32::MAX`: no limit.
+    #[inline]
+    pub fn threshold_cells(&self, pools: &Pools) -> u32 {
+        self.rest.maximum.cells(self.pool(pools).free_cells())
+    }
+
+    /// A frame of `cells` fits.
+    #[inline]
+    pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
+        self.has_own(cells) || self.admit_to_pool(cells, flooded, pools)
+    }
+
+    /// A frame of `cells` fits the guaranteed cells, and nothing but WRED has a say in it.
+    #[inline]
+    pub fn has_own(&self, cells: u32) -> bool {
+        self.used_cells + cells <= self.own_cells
+    }
+
+    /// Charges such a frame.
+    #[inline]
+    pub fn charge_own(&mut self, cells: u32) {
+        self.waiting_cells += cells;
+        self.used_cells += cells;
+        self.peak.lift(self.used_cells);
+    }
+
+    fn admit_to_pool(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
+        let after = (self.used_cells + cells).saturating_sub(self.rest.guaranteed_cells);
+        let free_cells = self.pool(pools).free_cells();
+        let pool_has_room = self.rest.limits.no_drop || after - self.shared_cells() <= free_cells;
+        pool_has_room && !self.is_dropping(flooded) && after <= self.rest.maximum.cells(free_cells)
+    }
+
+    /// Charges a frame that fits.
+    #[inline]
+    pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
+        self.charge_own(cells);
+        if self.used_cells > self.own_cells {
+            self.charge_to_pool(cells, pools);
+        }
+    }
+
+    /// The part of a charge of `cells` that is shared.
+    fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).take_even_if_full(shared);
+        self.note_usage(self.used_cells, pools);
+    }
+
+    /// What WRED makes of a frame that fits.
+    #[inline]
+    pub fn judge(
+        &mut self,
+        cells: u32,
+        drop_level: DropLevel,
+        ecn: Ecn,
+        random: &mut Random,
+        now: Instant,
+    ) -> Verdict {
+        match &mut self.wred {
+            None => Verdict::Pass,
+            Some(wred) => wred.at_enqueue((self.waiting_cells, cells), drop_level, ecn, random, now),
+        }
+    }
+
+    /// Nothing needs to be asked of a frame that is handed out: there is no WRED.
+    #[inline]
+    pub fn is_plain(&self) -> bool {
+        self.wred.is_none()
+    }
+
+    /// Frames of `cells` in all were handed out to be sent, from a plain queue.
+    #[inline]
+    pub fn hand_out_run(&mut self, cells: u32) {
+        self.waiting_cells -= cells;
+    }
+
+    /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
+    #[inline]
+    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
+        self.waiting_cells -= cells;
+        let waiting = self.waiting_cells;
+        self.wred.as_mut().is_some_and(|wred| wred.at_dequeue((waiting, cells), drop_level, random, now))
+    }
+
+    /// A frame of `cells` has left the switch.
+    #[inline]
+    pub fn release(&mut self, cells: u32, pools: &mut Pools) {
+        debug_assert!(cells <= self.used_cells, "released more cells than were charged");
+        if self.used_cells > self.own_cells {
+            self.release_to_pool(cells, pools);
+        }
+        self.used_cells -= cells;
+    }
+
+    /// The part of a release of `cells`, which are still in use, that is shared.
+    fn release_to_pool(&mut self, cells: u32, pools: &mut Pools) {
+        let shared = self.shared_cells().min(cells);
+        self.pool_mut(pools).give(shared);
+        if self.rest.usage.is_above() || self.rest.alarm.is_above() {
+            self.note_usage(self.used_cells - cells, pools);
+        }
+    }
+
+    /// What 100 % of its use is: a queue without maximum, or with a static one beyond its pool, is allowed the pool.
+    fn allowed_cells(&self, pools: &Pools) -> u32 {
+        let pool = self.pool(pools);
+        let shared = match self.rest.limits.maximum {
+            Some(Threshold::Dynamic(alpha)) => alpha.of(pool.free_cells()),
+            Some(Threshold::Static(cells)) => cells.min(pool.size_cells()),
+            None => pool.size_cells(),
+        };
+        self.rest.guaranteed_cells.saturating_add(shared)
+    }
+
+    /// Sees whether `used_cells` in use are a violation.
+    fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
+        let allowed = self.allowed_cells(pools);
+        self.rest.usage.note(used_cells, allowed);
+        self.rest.alarm.note(used_cells, allowed);
+        self.set_own_cells();
+    }
+
+    /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
+    fn set_own_cells(&mut self) {
+        let Rest { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
+        let unnoted = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+        self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
+    }
+
+    /// From now on the watchdog drops whatever comes to known addresses, whatever is flooded, or does so no more.
+    pub fn set_dropping(&mut self, dropping: [bool; 2]) {
+        self.rest.dropping = dropping;
+        self.set_own_cells();
+    }
+
+    /// The watchdog drops whatever comes of these.
+    pub fn is_dropping(&self, flooded: bool) -> bool {
+        self.rest.dropping[usize::from(flooded)]
+    }
+
+    /// The watchdog dropped a frame.
+    pub fn count_storm_drop(&mut self, len: u16) {
+        self.rest.storm_dropped.add(len);
+    }
+
+    /// Frames that left, and those that the watchdog dropped.
+    pub fn storm_traffic(&self) -> (u64, u64) {
+        (self.transmitted.frames, self.rest.storm_dropped.frames)
+    }
+
+    /// Another alarm threshold, in percent of what the queue may hold; 0: none.
+    pub(crate) fn set_alarm(&mut self, percent: u8) {
+        self.rest.alarm.set_percent(percent);
+        let dropped = self.all_dropped();
+        self.rest.drop_alarm.forget(dropped);
+        self.set_own_cells();
+    }
+
+    /// The alarms of its use and of what it drops, of which there has been so much.
+    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut DropWatch, Count) {
+        let dropped = self.all_dropped();
+        let Rest { alarm, drop_alarm, .. } = &mut *self.rest;
+        (alarm, drop_alarm, dropped)
+    }
+
+    /// Dropped at the tail or by WRED.
+    fn all_dropped(&self) -> Count {
+        self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
+    }
+
+    /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        self.pool_mut(pools).give(self.shared_cells());
+    }
+
+    /// Other limits; what the queue holds stays, even if it is more.
+    pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
+        self.rest.limits = limits;
+        self.rest.guaranteed_cells = limits.guaranteed_cells;
+        self.rest.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
+        self.rest.pool = limits.pool & 3;
+        self.wred = match (self.wred.take(), limits.wred) {
+            (_, None) => None,
+            (None, Some(settings)) => Some(Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
+            (Some(wred), Some(settings)) => {
+                Some(Box::new(wred.reconfigured(settings, limits.no_drop, limits.frame_ns)))
+            }
+        };
+        self.rest.usage.set_percent(usage_percent);
+        self.set_own_cells();
+        pools.egress[usize::from(limits.pool & 3)].take(self.shared_cells());
+    }
+
+    /// A frame left the port.
+    #[inline]
+    pub fn count_transmitted(&mut self, len: u16) {
+        self.transmitted.add(len);
+    }
+
+    /// The kernel took a frame and lost it.
+    pub(crate) fn count_kernel_lost(&mut self, len: u16) {
+        self.rest.kernel_lost.add(len);
+    }
+
+    /// A frame of `cells` found the queue full: an arrival to WRED nonetheless.
+    #[inline]
+    pub fn count_drop(&mut self, len: u16, cells: u32, now: Instant) {
+        self.rest.dropped.add(len);
+        if let Some(wred) = &mut self.wred {
+            wred.observe((self.waiting_cells, cells), now);
+        }
+    }
+
+    /// WRED dropped a frame of this drop level.
+    #[inline]
+    pub fn count_wred_drop(&mut self, len: u16, drop_level: DropLevel) {
+        self.rest.wred_dropped[drop_level as usize].add(len);
+    }
+
+    /// A frame is marked as having met congestion.
+    #[inline]
+    pub fn count_mark(&mut self, len: u16) {
+        self.rest.marked.add(len);
+    }
+
+    /// One watermark begins anew.
+    pub(crate) fn mark_watermark(&mut self, mark: Mark) {
+        self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
+    }
+
+    /// What it holds and has counted; what the port knows of its pauses is left out.
+    pub(crate) fn snapshot(&self, pools: &Pools, now: Instant) -> QueueSnapshot {
+        QueueSnapshot {
+            pool: self.rest.limits.pool,
+            level: self.rest.watermarks.level(self.used_cells, self.peak),
+            guaranteed_cells: self.rest.guaranteed_cells,
+            waiting_frames: u64::from(self.waiting.frames()),
+            threshold_cells: Some(self.threshold_cells(pools)).filter(|&cells| cells != u32::MAX),
+            is_dynamic: matches!(self.rest.limits.maximum, Some(Threshold::Dynamic(_))),
+            allowed_cells: self.allowed_cells(pools),
+            usage_percent: self.rest.usage.percent(),
+            violations: self.rest.usage.violations(),
+            transmitted: self.transmitted,
+            dropped: self.rest.dropped,
+            storm_dropped: self.rest.storm_dropped,
+            kernel_lost: self.rest.kernel_lost,
+            marked: self.rest.marked,
+            wred_dropped: self.rest.wred_dropped,
+            average_cells: self.wred.as_ref().map(|wred| wred.average_cells(self.waiting_cells, now)),
+            ..QueueSnapshot::default()
+        }
+    }
+
+    #[inline]
+    fn shared_cells(&self) -> u32 {
+        self.used_cells.saturating_sub(self.rest.guaranteed_cells)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_way_of_a_frame_touches_is_a_cache_line() {
+        assert_eq!(size_of::<Queue>(), 64);
+    }
+    use crate::settings::{Alpha, BufferSettings};
+
+    const NO_LIMITS: Limits =
+        Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: false, frame_ns: 800 };
+
+    #[test]
+    fn takes_exactly_what_guaranteed_and_shared_allow() {
+        let settings = BufferSettings {
+            total_cells: 1000,
+            fixed_cells: 0,
+            headroom_cells: 0,
+            egress_pool_percent: [50, 50, 0, 0],
+            ..BufferSettings::default()
+        };
+        for (maximum, cells) in [
+            (Some(Threshold::Static(30)), 40),
+            (Some(Threshold::Static(0)), 10),
+            (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
+        ] {
+            let mut pools = Pools::new(&settings);
+            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
+            let mut queue = Queue::new(limits, 90);
+            while queue.admit(1, false, &pools) {
+                queue.charge(1, &mut pools);
+            }
+            let held = queue.snapshot(&pools, Instant(0));
+            assert_eq!((held.level.cells, held.violations), (cells, 1), "{maximum:?}");
+            assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
+            queue.release(cells, &mut pools);
+            assert_eq!(pools.egress[1].level().cells, 0);
+        }
+        let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
+        assert!(
+            unlimited.admit(1_000_000, false, &Pools::new(&settings)),
+            "without maximum there is always room"
+        );
+    }
+
+    /// A pool of 50 cells, in a buffer of 100.
+    fn small_pool() -> Pools {
+        Pools::new(&BufferSettings {
+            total_cells: 100,
+            fixed_cells: 0,
+            headroom_cells: 0,
+            egress_pool_percent: [50, 50, 0, 0],
+            ..BufferSettings::default()
+        })
+    }
+
+    /// Row 18 of the documents' table: a lossy queue uses its own pool and no other, whatever its maximum; a no-drop queue
+    /// keeps what ingress let in, and the pool counts what is beyond it.
+    #[test]
+    fn row_18_a_queue_uses_only_its_pool() {
+        let lossy =
+            Limits { pool: 1, guaranteed_cells: 10, maximum: Some(Threshold::Static(1000)), ..NO_LIMITS };
+        let alpha_8 = Limits { maximum: Some(Threshold::Dynamic(Alpha::MAX)), ..lossy };
+        for (limits, held) in [(lossy, 60), (alpha_8, 56)] {
+            let (mut pools, mut queue) = (small_pool(), Queue::new(limits, 100));
+            // Four cells a frame: with 46 of 50 taken, alpha 8 allows 32 and no longer 50.
+            while queue.admit(4, false, &pools) {
+                queue.charge(4, &mut pools);
+            }
+            let cells = queue.snapshot(&pools, Instant(0)).level.cells;
+            assert_eq!(cells, held, "{limits:?}");
+            assert_eq!((pools.egress[0].level().cells, pools.egress[1].level().cells), (0, cells - 10));
+            assert_eq!((pools.egress[1].snapshot().excess_frames, pools.egress[0].free_cells()), (0, 50));
+        }
+        let (mut pools, mut queue) =
+            (small_pool(), Queue::new(Limits { no_drop: true, guaranteed_cells: 8, ..lossy }, 100));
+        for _ in 0..20 {
+            assert!(queue.admit(4, false, &pools), "what ingress let in");
+            queue.charge(4, &mut pools);
+        }
+        // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found two free.
+        let pool = pools.egress[1].snapshot();
+        assert_eq!((pool.level.cells, pool.excess_frames, pool.excess_cells), (72, 6, 22));
+        let other = Queue::new(Limits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
+        assert!(!other.admit(1, false, &pools), "nothing is free for a lossy queue");
+    }
+
+    /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what it is guaranteed.
+    #[test]
+    fn row_36_a_queue_without_maximum_violates_when_its_pool_is_full() {
+        let unlimited = Limits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };
+        let beyond = Limits { maximum: Some(Threshold::Static(u32::MAX)), ..unlimited };
+        for (limits, percent, most) in [(unlimited, 100, 60), (unlimited, 70, 42), (beyond, 100, 60)] {
+            let (mut pools, mut queue) = (small_pool(), Queue::new(limits, percent));
+            for cells in 1..=80 {
+                queue.charge(1, &mut pools);
+                let held = queue.snapshot(&pools, Instant(0));
+                assert_eq!((held.violations, held.allowed_cells), (u64::from(cells > most), 60), "{cells}");
+            }
+        }
+    }
+}

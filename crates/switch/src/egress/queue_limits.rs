@@ -1,0 +1,81 @@
+//! What each queue may hold, and which queue is no-drop: what the settings of the whole switch come to for a port.
+//!
+//! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that number divide evenly. A queue
+//! is no-drop, on every port, if frames of some port's no-drop priority may be in it; it has no shared maximum unless one is
+//! set, since what ingress admitted stays admitted. Any other queue has 20 %.
+//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Managing data buffers).
+
+use crate::egress::queue::Limits;
+use crate::fifo_set::Fifos;
+use crate::forwarding::classifier::fifos_of_priorities;
+use crate::settings::{
+    ASSUMED_SPEED_BPS, Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold,
+};
+use crate::time::Nanos;
+use wire::set::Set8;
+
+/// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`, mean packet size).
+const TYPICAL_FRAME_BYTES: u64 = 1000;
+
+/// The shared maximum of a lossy queue, in percent.
+const DEFAULT_SHARED_PERCENT: u8 = 20;
+
+/// What the settings of the whole switch come to for a port's egress half.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EgressLimits {
+    /// What each queue may hold.
+    pub queues: [Limits; PRIORITIES],
+    /// Share of that above which use is a violation, in percent.
+    pub usage_percent: u8,
+    /// The FIFOs that frames of each priority may be in.
+    pub fifos_of_priorities: [Fifos; PRIORITIES],
+}
+
+impl EgressLimits {
+    /// Those of every port, in order.
+    pub fn of(settings: &SwitchSettings) -> impl Iterator<Item = EgressLimits> + '_ {
+        let no_drop = no_drop_queues(settings);
+        settings.ports.iter().map(move |port| EgressLimits {
+            queues: std::array::from_fn(|queue| limits(settings, port, queue, no_drop.contains(queue))),
+            usage_percent: settings.usage_percent,
+            fifos_of_priorities: fifos_of(settings, port),
+        })
+    }
+}
+
+/// The queues that carry frames which some port must not lose. They are no-drop on every port.
+pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
+    let of_port = |port: &PortSettings| {
+        let fifos = fifos_of(settings, port);
+        let no_drop = Set8::from_bits(port.pfc.no_drop).into_iter();
+        no_drop.fold(Fifos::EMPTY, |set, p| set.with(fifos[p])).queues()
+    };
+    settings.ports.iter().fold(Set8::EMPTY, |set, port| set.with(of_port(port)))
+}
+
+fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop: bool) -> Limits {
+    let queue = port.queues[queue];
+    let of_ports = settings.buffer.fixed_cells / settings.port_count().max(1) as u32;
+    let default = Threshold::Dynamic(Alpha::from_percent(DEFAULT_SHARED_PERCENT));
+    Limits {
+        pool: queue.pool,
+        guaranteed_cells: match queue.guaranteed {
+            Guaranteed::Percent(percent) => of_ports * u32::from(percent) / 100,
+            Guaranteed::Cells(cells) => cells,
+        },
+        maximum: queue.shared.or((!no_drop).then_some(default)),
+        wred: queue.wred,
+        frame_ns: typical_frame_ns(port),
+        no_drop,
+    }
+}
+
+/// What the port's line takes for a typical frame, in nanoseconds: WRED's measure of idle time.
+fn typical_frame_ns(port: &PortSettings) -> Nanos {
+    let speed_bps = port.speed_bps.or(port.link_speed_bps).unwrap_or(ASSUMED_SPEED_BPS);
+    (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
+}
+
+fn fifos_of(settings: &SwitchSettings, port: &PortSettings) -> [Fifos; PRIORITIES] {
+    fifos_of_priorities(&port.classify, &settings.bridge.flood_maps())
+}

@@ -1,0 +1,97 @@
+//! What the egress half of a port tells: its snapshot, its watermarks, its alarms.
+
+use super::Egress;
+use crate::buffer::pool::Pools;
+use crate::fifo_set::Fifos;
+use crate::monitor::counters::{Count, PortSnapshot, QueueSnapshot};
+use crate::monitor::event::{AlarmPlace, Event, Events};
+use crate::monitor::watermark::Mark;
+use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings};
+use crate::time::Instant;
+
+impl Egress {
+    /// One watermark of every queue begins anew.
+    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+        self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
+    }
+
+    /// Other alarm thresholds.
+    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
+        for (queue, percent) in self.queues.iter_mut().zip(port.egress_percent) {
+            queue.set_alarm(alarms.percent(AlarmKind::Egress, percent));
+        }
+    }
+
+    /// Tells what alarms there are.
+    pub(crate) fn tell_alarms(
+        &mut self,
+        port: usize,
+        alarms: &AlarmSettings,
+        now: Instant,
+        events: &mut Events,
+    ) {
+        for (number, queue) in self.queues.iter_mut().enumerate() {
+            let place = AlarmPlace::Port { port, kind: AlarmKind::Egress, number };
+            let (used, drops, dropped) = queue.alarms();
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
+                && let Some(telling) = used.tell(now, interval_ns)
+            {
+                events.push(now, Event::Alarm { place, telling });
+            }
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
+                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+            {
+                events.push(now, Event::DropAlarm { place, dropped });
+            }
+        }
+    }
+
+    /// Fills in what this half counts.
+    pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
+        out.held = self.on_hold;
+        out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
+        out.pfc_received = self.pauses.count();
+        out.pfc_malformed_frames = self.pfc_malformed;
+        out.pause_received_frames = self.pause_received;
+        let paused = self.pauses.paused(now);
+        let (episodes, paused_ns) = self.pauses.history(now);
+        let (link_episodes, link_paused_ns) =
+            self.link_pause.as_ref().map_or((0, 0), |link| link.history(now));
+        out.link_paused = self.link_pause.as_mut().is_some_and(|link| link.is_paused(now));
+        (out.link_pauses, out.link_paused_ns) = (link_episodes, link_paused_ns);
+        for (p, out) in out.priorities.iter_mut().enumerate() {
+            out.paused = paused.contains(p);
+            (out.pauses, out.paused_ns) = (episodes[p], paused_ns[p]);
+            self.watchdog.snapshot(p, out);
+        }
+        self.watchdog.history(&mut out.storms);
+        let paused = if out.link_paused { Fifos::ALL } else { self.stopped_by(paused) };
+        for (q, out) in out.queues.iter_mut().enumerate() {
+            let priorities = (0..PRIORITIES).filter(|&p| self.fifos_of_priorities[p].queues().contains(q));
+            let flooded_frames = u64::from(self.flooded[q].frames());
+            let queue = self.queues[q].snapshot(pools, now);
+            *out = QueueSnapshot {
+                paused: paused.known().contains(q),
+                flooded_paused: paused.flooded().contains(q),
+                flooded_frames,
+                waiting_frames: queue.waiting_frames + flooded_frames,
+                pauses: priorities.clone().map(|p| episodes[p]).sum(),
+                paused_ns: priorities.map(|p| paused_ns[p]).sum(),
+                ..queue
+            };
+        }
+        out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
+        for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
+            *out = *out + *drops;
+        }
+        out.output_dropped = Count::sum(&self.drops);
+        out.kernel_lost_frames = out.queues.iter().map(|queue| queue.kernel_lost.frames).sum();
+        out.kernel_lost_no_drop_frames = self.kernel_losses.no_drop_frames();
+        out.kernel_lost_pfc_frames = self.kernel_losses.pfc_frames();
+        [
+            out.transmitted_broadcast_frames,
+            out.transmitted_multicast_frames,
+            out.transmitted_unknown_unicast_frames,
+        ] = self.flooded_out;
+    }
+}

@@ -1,0 +1,79 @@
+//! What the watchdogs of a port see of its egress half, and what they make it do: which FIFOs lose what waits, and whose pauses are
+//! ignored. When a priority is stormed is the rule of [`crate::pfc::watchdog`], what follows from it that of [`crate::pfc::storm_history`].
+
+use super::Egress;
+use crate::fifo_set::Fifos;
+use crate::pfc::storm_history::Watchdog;
+use crate::pfc::watchdog::{self, Seen};
+use crate::settings::PRIORITIES;
+use crate::time::Instant;
+use wire::set::Set8;
+
+impl Egress {
+    /// What the watchdog knows of this port.
+    pub(crate) fn watchdog(&mut self) -> &mut Watchdog {
+        &mut self.watchdog
+    }
+
+    /// What there is to see of a priority.
+    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> Seen {
+        Seen {
+            paused_since: self.pauses.paused_since(priority, now),
+            waits: !self.backlogged.and(self.fifos_of_priorities[priority]).is_empty(),
+            heard_at: self.pauses.heard_at(priority),
+        }
+    }
+
+    /// Lets the watchdog look at a priority.
+    pub(crate) fn look(&mut self, priority: usize, now: Instant) -> Option<watchdog::Change> {
+        let seen = self.seen(priority, now);
+        self.watchdog.of(priority).look(seen, now)
+    }
+
+    /// Some priority is paused and has nothing that waits, or would have, were it not for that.
+    pub(crate) fn awaits(&mut self, now: Instant) -> bool {
+        self.watchdog.is_on()
+            && (0..PRIORITIES).any(|p| {
+                let seen = self.seen(p, now);
+                self.watchdog.of(p).awaits(seen)
+            })
+    }
+
+    /// When the watchdog must look if no pause begins before; [`Instant::NEVER`]: it need not.
+    pub(crate) fn watchdog_deadline(&mut self) -> Instant {
+        if !self.watchdog.is_on() {
+            return Instant::NEVER;
+        }
+        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.heard_at(p));
+        let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(heard_at[p]));
+        deadlines.min().unwrap_or(Instant::NEVER)
+    }
+
+    /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops, and those that PFC is off for.
+    /// True: something is different now.
+    pub(crate) fn obey_watchdog(&mut self) -> ((Set8, Set8), bool) {
+        let (forwarding, dropping, off) = self.watchdog.in_force();
+        let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));
+        let different = (ignored, fifos) != (self.ignored, self.dropping);
+        self.ignored = ignored;
+        if fifos != self.dropping {
+            for (q, queue) in self.queues.iter_mut().enumerate() {
+                queue.set_dropping([fifos.known().contains(q), fifos.flooded().contains(q)]);
+            }
+            self.dropping = fifos;
+        }
+        ((dropping, off), different)
+    }
+
+    /// FIFOs of which the watchdog drops everything.
+    pub(crate) fn dropping(&self) -> Fifos {
+        self.dropping
+    }
+
+    /// Frames of a priority's queues that left, and those that the watchdog dropped.
+    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
+        let queues = self.fifos_of_priorities[priority].queues();
+        let queues = queues.into_iter().map(|q| self.queues[q].storm_traffic());
+        queues.fold((0, 0), |(sent, dropped), (s, d)| (sent + s, dropped + d))
+    }
+}

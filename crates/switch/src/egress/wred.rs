@@ -1,0 +1,329 @@
+//! WRED and ECN: a queue that grows drops a few frames early, or marks them instead, so that senders slow down before the
+//! queue, or PFC, has to stop them.
+//!
+//! Rule: with the queue's average length A, in cells, the limits low and high and the probability p of the frame's drop
+//! level,
+//! - A ≤ low: nothing happens, and no random number is drawn;
+//! - low < A ≤ high: the frame is picked with probability p · (A − low) / (high − low);
+//! - A > high: the frame is picked.
+//!
+//! What happens to a picked frame: with ECN on, ECT(0) and ECT(1) become CE, CE passes as it is, and Not-ECT drops; with
+//! ECN off every picked frame drops. On a no-drop queue a Not-ECT frame drops only if that was asked for, and with ECN off
+//! nothing does.
+//!
+//! A is updated with every arrival, though the frame drop (RED: all arrivals): A ← A + (length − A) / 2^exponent, where the
+//! length counts the frame itself; exponent 0 is the length of the instant. Where marks are set at dequeue, A is updated with
+//! every departure instead, with the length before it, and only ECT frames are picked there; the others are picked at
+//! enqueue.
+//!
+//! While the queue is idle A falls as if frames had come that found it empty, one in the time that the port's line takes for a
+//! frame of 1000 bytes: after m such times A ← A · (1 − 2^-exponent)^m. It is worked out when the next frame arrives
+//! (RED's idle rule). Idle means that no frame waits; one that waits for a pause to end is no idle queue.
+//!
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
+//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colours); S.
+//! Floyd and V. Jacobson, "Random early detection" (1993), figure 2 (the average, and how it falls over an idle time); RFC
+//! 3168 section 5.
+
+use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::ip::Ecn;
+
+/// What becomes of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It goes on as it is.
+    Pass,
+    /// It goes on marked as having met congestion (CE).
+    Mark,
+    /// It drops.
+    Drop,
+}
+
+/// Bits of the average behind the binary point.
+const FRACTION_BITS: u32 = 32;
+
+/// WRED of one queue.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Wred {
+    settings: WredSettings,
+    /// The queue's frames must not be lost.
+    no_drop: bool,
+    /// The average length in cells, in units of 2^-32.
+    average: u64,
+    /// What the line takes for a typical frame.
+    frame_ns: Nanos,
+    /// From when on an empty queue's average has yet to fall.
+    idle_since: Instant,
+}
+
+impl Wred {
+    /// An empty queue's. `no_drop`: the queue carries no-drop priorities; `frame_ns`: what the line takes for a typical frame.
+    pub fn new(settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
+        Self { settings, no_drop, average: 0, frame_ns: frame_ns.max(1), idle_since: Instant::default() }
+    }
+
+    /// Other settings; the average goes on.
+    pub(crate) fn reconfigured(self, settings: WredSettings, no_drop: bool, frame_ns: Nanos) -> Self {
+        Self { settings, no_drop, frame_ns: frame_ns.max(1), ..self }
+    }
+
+    /// Marks are set when frames leave.
+    pub fn marks_at_dequeue(&self) -> bool {
+        self.settings.mark_at == MarkAt::Dequeue
+    }
+
+    /// The average length in cells, rounded down, of a queue in which `waiting` cells wait.
+    pub fn average_cells(&self, waiting: u32, now: Instant) -> u32 {
+        let average = if waiting == 0 { self.average_after(self.idle_frames(now)) } else { self.average };
+        (average >> FRACTION_BITS) as u32
+    }
+
+    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait.
+    #[inline(never)] // most queues have no WRED, and need the registers
+    pub fn at_enqueue(
+        &mut self,
+        (waiting, cells): (u32, u32),
+        drop_level: DropLevel,
+        ecn: Ecn,
+        random: &mut Random,
+        now: Instant,
+    ) -> Verdict {
+        self.observe((waiting, cells), now);
+        if !self.picks(drop_level, random) {
+            return Verdict::Pass;
+        }
+        match (self.settings.ecn, ecn) {
+            (true, Ecn::Ce) => Verdict::Pass,
+            (true, ecn) if ecn.is_markable() => match self.settings.mark_at {
+                MarkAt::Enqueue => Verdict::Mark,
+                MarkAt::Dequeue => Verdict::Pass, // its turn comes
+            },
+            (true, _) if self.no_drop && !self.settings.drop_not_ect => Verdict::Pass,
+            (false, _) if self.no_drop => Verdict::Pass,
+            (_, _) => Verdict::Drop,
+        }
+    }
+
+    /// A frame of `cells` arrives at the queue, in which `waiting` cells wait; whether there is room for it is another question.
+    #[inline]
+    pub fn observe(&mut self, (waiting, cells): (u32, u32), now: Instant) {
+        if waiting == 0 {
+            self.catch_up(now);
+        }
+        if self.settings.mark_at == MarkAt::Enqueue {
+            self.update(waiting + cells);
+        }
+    }
+
+    /// A frame of `cells` leaves the queue, in which `waiting` cells still wait. True: it is to be marked, if it is ECT.
+    #[inline(never)]
+    pub fn at_dequeue(
+        &mut self,
+        (waiting, cells): (u32, u32),
+        drop_level: DropLevel,
+        random: &mut Random,
+        now: Instant,
+    ) -> bool {
+        if waiting == 0 {
+            self.idle_since = now;
+        }
+        if self.settings.mark_at == MarkAt::Enqueue || !self.settings.ecn {
+            return false;
+        }
+        self.update(waiting + cells);
+        self.picks(drop_level, random)
+    }
+
+    /// Typical frames that could have left since the queue has been empty.
+    fn idle_frames(&self, now: Instant) -> u64 {
+        now.since(self.idle_since) / self.frame_ns
+    }
+
+    /// The average of the empty queue falls to what it is now.
+    fn catch_up(&mut self, now: Instant) {
+        let frames = self.idle_frames(now);
+        self.average = self.average_after(frames);
+        // What is less than a frame's time counts the next time, should this frame not stay.
+        self.idle_since = self.idle_since + frames * self.frame_ns;
+    }
+
+    /// The average after so many arrivals that found the queue empty: · (1 − 2^-exponent) each, by squares.
+    fn average_after(&self, mut frames: u64) -> u64 {
+        let one = 1_u64 << 63;
+        let times = |a: u64, b: u64| ((u128::from(a) * u128::from(b)) >> 63) as u64;
+        let (mut average, mut factor) = (self.average, one - (one >> self.settings.exponent));
+        while frames > 0 && average > 0 {
+            if frames & 1 == 1 {
+                average = times(average, factor);
+            }
+            factor = times(factor, factor);
+            frames >>= 1;
+        }
+        average
+    }
+
+    #[inline]
+    fn update(&mut self, cells: u32) {
+        let length = u64::from(cells) << FRACTION_BITS;
+        if length >= self.average {
+            self.average += (length - self.average) >> self.settings.exponent;
+        } else {
+            self.average -= (self.average - length) >> self.settings.exponent;
+        }
+    }
+
+    /// Whether a frame is picked at the average as it stands.
+    #[inline]
+    fn picks(&self, drop_level: DropLevel, random: &mut Random) -> bool {
+        let Curve { low_cells, high_cells, probability_percent } = self.settings.curves[drop_level as usize];
+        let (low, high) = (u64::from(low_cells) << FRACTION_BITS, u64::from(high_cells) << FRACTION_BITS);
+        if self.average <= low {
+            return false;
+        }
+        if self.average > high {
+            return true;
+        }
+        // p · (A − low) / (high − low) as a share of 2^32; high > low here.
+        let share = (u128::from(self.average - low) << 32) / u128::from(high - low);
+        u128::from(random.draw()) * 100 < share * u128::from(probability_percent)
+    }
+}
+
+/// Random numbers, the same from the same seed (SplitMix64's output function over a counter).
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Random(u64);
+
+impl Random {
+    /// The numbers of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A number from 0 to 2^32 − 1.
+    pub fn draw(&mut self) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ z >> 31) >> 32) as u32
+    }
+
+    /// A number from 0, which is excluded, to 1.
+    pub fn fraction(&mut self) -> f64 {
+        (f64::from(self.draw()) + 1.0) / (1u64 << 32) as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DropLevel::{Green, Red, Yellow};
+
+    /// Low = high = 10 without averaging: every frame above is picked, none below.
+    fn sharp() -> WredSettings {
+        let curve = Curve { low_cells: 10, high_cells: 10, probability_percent: 100 };
+        WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
+    }
+
+    /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and 11.
+    #[test]
+    fn what_becomes_of_a_picked_frame() {
+        use Verdict::{Drop, Mark, Pass};
+        for (ecn, no_drop, drop_not_ect, expected) in [
+            (true, false, false, [Drop, Mark, Mark, Pass]),
+            (true, true, false, [Pass, Mark, Mark, Pass]),
+            (true, true, true, [Drop, Mark, Mark, Pass]),
+            (false, false, false, [Drop; 4]),
+            (false, true, false, [Pass; 4]),
+        ] {
+            let mut wred = Wred::new(WredSettings { ecn, drop_not_ect, ..sharp() }, no_drop, 800);
+            let fields = [0b00, 0b01, 0b10, 0b11].map(Ecn::of);
+            let mut random = Random::new(1);
+            let now = Instant(0);
+            let above = fields.map(|field| wred.at_enqueue((10, 1), Green, field, &mut random, now));
+            assert_eq!(above, expected, "ECN {ecn}, no-drop {no_drop}, asked {drop_not_ect}");
+            let below = fields.map(|field| wred.at_enqueue((9, 1), Green, field, &mut random, now));
+            assert_eq!(below, [Pass; 4]);
+        }
+    }
+
+    #[test]
+    fn below_the_low_limit_no_random_number_is_drawn() {
+        let mut wred = Wred::new(WredSettings { exponent: 0, ..WredSettings::default() }, false, 800);
+        let mut random = Random::new(7);
+        for cells in 0..=100 {
+            let verdict = wred.at_enqueue((0, cells), Green, Ecn::NotEct, &mut random, Instant(0));
+            assert_eq!(verdict, Verdict::Pass);
+        }
+        assert_eq!(random.draw(), Random::new(7).draw());
+    }
+
+    /// Each drop level by its own line.
+    #[test]
+    fn colours() {
+        let curve = |low_cells| Curve { low_cells, high_cells: low_cells, probability_percent: 100 };
+        let curves = [curve(30), curve(20), curve(10)];
+        let settings = WredSettings { exponent: 0, curves, ..WredSettings::default() };
+        let mut wred = Wred::new(settings, false, 800);
+        for (cells, expected) in
+            [(10, [false; 3]), (11, [false, false, true]), (21, [false, true, true]), (31, [true; 3])]
+        {
+            wred.update(cells);
+            let picked = [Green, Yellow, Red].map(|level| wred.picks(level, &mut Random::new(1)));
+            assert_eq!(picked, expected, "{cells} cells");
+        }
+    }
+
+    /// From 0 towards 1000 by halves of the way for exponent 1, and so on; it reaches the length and stays there.
+    #[test]
+    fn the_average_follows_by_its_exponent() {
+        for (exponent, after) in
+            [(0, [1000, 1000, 1000]), (1, [500, 750, 875]), (3, [125, 234, 330]), (9, [1, 3, 5])]
+        {
+            let mut wred = Wred::new(WredSettings { exponent, ..WredSettings::default() }, false, 800);
+            let seen = [0; 3].map(|_: u32| {
+                wred.update(1000);
+                wred.average_cells(1, Instant(0))
+            });
+            assert_eq!(seen, after, "exponent {exponent}");
+        }
+        for exponent in 0..=15 {
+            let mut wred = Wred::new(WredSettings { exponent, ..WredSettings::default() }, false, 800);
+            (0..2_000_000).for_each(|_| wred.update(1000));
+            assert!((999..=1000).contains(&wred.average_cells(1, Instant(0))), "exponent {exponent}");
+            (0..2_000_000).for_each(|_| wred.update(0));
+            assert_eq!(wred.average_cells(1, Instant(0)), 0, "exponent {exponent}");
+        }
+    }
+
+    /// Row 204: RED's idle rule, against its formula. What is asked, and frames that drop at once, change nothing of it.
+    #[test]
+    fn the_average_falls_while_the_queue_is_idle() {
+        for exponent in 0..=15 {
+            for idle_frames in [0, 1, 2, 7, 1000, 12_345, 1_250_000] {
+                let mut wred = Wred::new(WredSettings { exponent, ..WredSettings::default() }, false, 800);
+                wred.average = 20_000 << FRACTION_BITS;
+                wred.at_dequeue((0, 6), Green, &mut Random::new(1), Instant(5_000));
+                let now = Instant(5_000 + 800 * idle_frames + 799);
+                let expected = 20_000.0 * (1.0 - 0.5_f64.powi(exponent.into())).powf(idle_frames as f64);
+                let found = wred.average_cells(0, now);
+                assert!((f64::from(found) - expected).abs() <= 1.0, "{exponent}, {idle_frames}: {found}");
+                assert_eq!(
+                    wred.average_cells(1, now),
+                    20_000,
+                    "a frame that waits, for a pause to end, is not idle"
+                );
+                for at in 0..=now.0 / 100_000 {
+                    wred.catch_up(Instant(5_000 + 100_000 * at).min(now));
+                }
+                wred.catch_up(now);
+                assert!(
+                    wred.average_cells(0, now).abs_diff(found) <= 1,
+                    "in steps: {exponent}, {idle_frames}"
+                );
+            }
+        }
+    }
+}

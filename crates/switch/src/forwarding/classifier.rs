@@ -1,0 +1,336 @@
+//! Classification: which 802.1p priority, queue and drop level a received frame has.
+//!
+//! Rule: the port trusts one field of the frame, and without that field the frame has the port's own priority.
+//! - trust dot1p: the PCP of the outermost tag is the priority;
+//! - trust DSCP: the map DSCP → dot1p makes a priority of the DSCP of an IPv4 or IPv6 packet (behind up to two tags);
+//! - trust tunnel-dot1p: the PCP of the frame in a VXLAN packet, if that has a tag; else the outermost tag's, as trust dot1p;
+//! - no trust: the port priority.
+//!
+//! The priority picks the priority group, and so what PFC pauses. The map dot1p → local precedence picks the queue,
+//! unless the map DSCP → local precedence has an entry for the trusted DSCP; the policy, which matches the PCP of a
+//! tagged frame, wins over both. A unicast frame to an unknown destination, and one to a group address, goes to the queue of a
+//! map of its own, if there is one. The drop level comes from the map of the trusted field, or from the tag's DEI where that is higher.
+//!
+//! ```text
+//!              trust dot1p: PCP ─────────────┐
+//! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
+//!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
+//! ```
+//! Source: docs/law.md, "Classification"; docs/sources.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
+//! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
+//! 6.9.3, 8.6.6.
+
+use crate::fifo_set::Fifos;
+use crate::frame::meta::Class;
+use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
+use serde::{Deserialize, Serialize};
+use serde_big_array::Array;
+use wire::ethernet::NO_TAG;
+use wire::ip::DsField;
+use wire::set::Set8;
+use wire::tunnel;
+
+/// One port's classifier: the answers for every input, worked out beforehand.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Classifier {
+    /// By PCP · 2 + DEI of the frame's tag; the last: without a tag.
+    by_tag: [Class; NO_TAG as usize + 1],
+    packets: Packets,
+    policy: [Option<u8>; PRIORITIES],
+    dei_drop_level: DropLevel,
+}
+
+/// What counts of an IP packet.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+enum Packets {
+    /// Nothing.
+    Ignored,
+    /// Its DSCP.
+    Dscp(Box<Array<Class, DSCPS>>),
+    /// The tag of the frame in it, if it is VXLAN.
+    Tunnel,
+}
+
+impl Classifier {
+    /// The classifier of a port with these settings.
+    pub fn new(settings: &ClassifySettings) -> Self {
+        let of_port = priority_only(settings, settings.port_priority, DropLevel::Green);
+        let by_tag = std::array::from_fn(|n| {
+            if n == usize::from(NO_TAG) {
+                return of_port;
+            }
+            let (pcp, dei) = (n / 2, n % 2 == 1);
+            let class = match settings.trust {
+                Trust::Dot1p | Trust::TunnelDot1p => {
+                    priority_only(settings, pcp as u8, settings.dot1p_to_drop_level[pcp])
+                }
+                Trust::Dscp | Trust::None => of_port,
+            };
+            with_tag(class, (pcp, dei), &settings.policy, settings.dei_drop_level)
+        });
+        let by_dscp = |dscp: usize| {
+            let priority = settings.dscp_to_dot1p[dscp];
+            let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
+            Class { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
+        };
+        let packets = match settings.trust {
+            Trust::Dscp => Packets::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
+            Trust::TunnelDot1p => Packets::Tunnel,
+            Trust::Dot1p | Trust::None => Packets::Ignored,
+        };
+        Self { by_tag, packets, policy: settings.policy, dei_drop_level: settings.dei_drop_level }
+    }
+
+    /// The class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`]: it has none.
+    #[inline]
+    pub fn by_tag(&self, pcp_and_dei: u8) -> Class {
+        self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
+    }
+
+    /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
+    /// the frame's `bytes` the packet has its DSCP.
+    #[inline]
+    pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<Class> {
+        let class = match &self.packets {
+            Packets::Ignored => return None,
+            Packets::Tunnel => return self.by_tunnel(bytes, field),
+            Packets::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
+        };
+        Some(match pcp_and_dei {
+            NO_TAG => class,
+            tag => {
+                let tag = (usize::from(tag >> 1), tag & 1 != 0);
+                with_tag(class, tag, &self.policy, self.dei_drop_level)
+            }
+        })
+    }
+
+    #[cold]
+    fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<Class> {
+        let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
+        Some(self.by_tag(tag))
+    }
+}
+
+/// The class that a priority alone gives.
+fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> Class {
+    let priority = priority & 7;
+    let queue = settings.dot1p_to_queue[usize::from(priority)] & 7;
+    Class { priority, queue, drop_level, flooded: false }
+}
+
+/// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
+#[inline]
+fn with_tag(
+    class: Class,
+    (pcp, dei): (usize, bool),
+    policy: &[Option<u8>; PRIORITIES],
+    dei_drop_level: DropLevel,
+) -> Class {
+    let queue = policy[pcp & 7].map_or(class.queue, |queue| queue & 7);
+    let drop_level = if dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
+    Class { queue, drop_level, ..class }
+}
+
+/// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
+/// a pause of that priority stops.
+pub fn fifos_of_priorities(
+    settings: &ClassifySettings,
+    flood_maps: &[[u8; PRIORITIES]],
+) -> [Fifos; PRIORITIES] {
+    let mut queues = [Set8::EMPTY; PRIORITIES];
+    let classifier = Classifier::new(settings);
+    let by_dscp = match &classifier.packets {
+        Packets::Dscp(classes) => &classes[..],
+        Packets::Ignored | Packets::Tunnel => &[],
+    };
+    for class in classifier.by_tag.iter().chain(by_dscp) {
+        queues[usize::from(class.priority)].set(class.queue.into(), true);
+    }
+    std::array::from_fn(|priority| {
+        // A priority that no frame can have here is still a name for its queue.
+        if queues[priority].is_empty() {
+            queues[priority].set(settings.dot1p_to_queue[priority].into(), true);
+        }
+        let known = queues[priority].into_iter().map(|queue| Fifos::of(queue, false));
+        let flooded = flood_maps.iter().map(|map| Fifos::of(map[priority].into(), true));
+        known.chain(flooded).fold(Fifos::EMPTY, Fifos::with)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use DropLevel::{Green, Red, Yellow};
+    use wire::ethernet::{
+        EXPERIMENTAL, Header, IPV4, IPV6, SERVICE_VLAN, TAG_BYTES, Tag, VLAN, write_header,
+    };
+    use wire::mac::MacAddr;
+
+    /// A frame with these tags (outermost first) around an IPv4 or IPv6 packet of this DSCP, or around neither.
+    fn frame(tags: &[Tag], ethertype: u16, dscp: u8) -> Vec<u8> {
+        let mut frame = vec![0; 80];
+        let (first, rest) = match tags {
+            [] => (None, &[][..]),
+            [first, rest @ ..] => (Some(*first), rest),
+        };
+        let type_of = rest.first().map_or(ethertype, |tag| tag.tpid);
+        let mut at = write_header(&mut frame, MacAddr([2; 6]), MacAddr([4; 6]), first, type_of);
+        for (n, tag) in rest.iter().enumerate() {
+            let next = rest.get(n + 1).map_or(ethertype, |tag| tag.tpid);
+            let tci = u16::from(tag.pcp) << 13 | u16::from(tag.dei) << 12 | tag.vid;
+            frame[at..at + 2].copy_from_slice(&tci.to_be_bytes());
+            frame[at + 2..at + 4].copy_from_slice(&next.to_be_bytes());
+            at += TAG_BYTES;
+        }
+        match ethertype {
+            IPV4 => frame[at..at + 2].copy_from_slice(&[0x45, dscp << 2 | 2]),
+            IPV6 => frame[at..at + 2].copy_from_slice(&[0x60 | dscp >> 2, dscp << 6 | 0x20]),
+            _ => {}
+        }
+        frame
+    }
+
+    fn tag(tpid: u16, pcp: u8, dei: bool) -> Tag {
+        Tag { tpid, pcp, dei, vid: 7 }
+    }
+
+    fn classify(settings: &ClassifySettings, frame: &[u8]) -> (u8, u8, DropLevel) {
+        let header = Header::parse(frame).expect("a whole header");
+        let tag = header.outer.map_or(NO_TAG, |tag| tag.pcp * 2 + u8::from(tag.dei));
+        let classifier = Classifier::new(settings);
+        let field = DsField::find_at(frame, header.ethertype, header.payload_offset as u8);
+        let by_packet =
+            field.and_then(|field| classifier.by_packet(field.octet(frame) >> 2, tag, frame, field));
+        let class = by_packet.unwrap_or(classifier.by_tag(tag));
+        (class.priority, class.queue, class.drop_level)
+    }
+
+    /// The default map 2,0,1,3,4,5,6,7 for every PCP, single and double tagged, IP or not; the port priority
+    /// for all that has no tag, and for everything where nothing is trusted.
+    #[test]
+    fn trust_dot1p_and_no_trust() {
+        let queues = [2, 0, 1, 3, 4, 5, 6, 7];
+        for pcp in 0..8 {
+            let dot1p = ClassifySettings { port_priority: 6, ..ClassifySettings::default() };
+            let none = ClassifySettings { trust: Trust::None, ..dot1p.clone() };
+            let single = [tag(VLAN, pcp, false)];
+            let double = [tag(SERVICE_VLAN, pcp, false), tag(VLAN, 7 - pcp, false)];
+            for ethertype in [EXPERIMENTAL, IPV4, IPV6] {
+                for tags in [&single[..], &double] {
+                    let expected = (pcp, queues[usize::from(pcp)], Green);
+                    assert_eq!(
+                        classify(&dot1p, &frame(tags, ethertype, 46)),
+                        expected,
+                        "the outer tag counts"
+                    );
+                    assert_eq!(classify(&none, &frame(tags, ethertype, 46)), (6, 6, Green));
+                }
+                assert_eq!(classify(&dot1p, &frame(&[], ethertype, 46)), (6, 6, Green));
+                assert_eq!(classify(&none, &frame(&[], ethertype, 46)), (6, 6, Green));
+            }
+        }
+    }
+
+    /// Every DSCP, IPv4 and IPv6, without tag, with one and with two: DSCP / 8 is the priority by default.
+    #[test]
+    fn trust_dscp() {
+        let settings =
+            ClassifySettings { trust: Trust::Dscp, port_priority: 4, ..ClassifySettings::default() };
+        let queues = [2, 0, 1, 3, 4, 5, 6, 7];
+        let tags = [tag(SERVICE_VLAN, 1, false), tag(VLAN, 2, false)];
+        for dscp in 0..64 {
+            let expected = (dscp / 8, queues[usize::from(dscp / 8)], Green);
+            for ethertype in [IPV4, IPV6] {
+                for count in 0..=2 {
+                    let frame = frame(&tags[..count], ethertype, dscp);
+                    assert_eq!(classify(&settings, &frame), expected, "DSCP {dscp}, {count} tags");
+                }
+            }
+        }
+        assert_eq!(
+            classify(&settings, &frame(&tags, EXPERIMENTAL, 0)),
+            (4, 4, Green),
+            "no IP: port priority"
+        );
+        let mut truncated = frame(&[], IPV4, 46);
+        truncated.truncate(15);
+        assert_eq!(classify(&settings, &truncated), (4, 4, Green), "no whole DSCP field");
+        let mut wrong = frame(&[], IPV4, 46);
+        wrong[14] = 0x65; // says IPv6 under the ethertype of IPv4
+        assert_eq!(classify(&settings, &wrong), (4, 4, Green));
+    }
+
+    #[test]
+    fn own_maps_of_dscp() {
+        let mut settings = ClassifySettings { trust: Trust::Dscp, ..ClassifySettings::default() };
+        settings.dscp_to_dot1p[26] = 5;
+        settings.dscp_to_queue[48] = Some(2);
+        settings.dscp_to_drop_level[28] = Yellow;
+        for (dscp, expected) in [
+            (26, (5, 5, Green)),  // through the priority to its queue
+            (48, (6, 2, Green)),  // priority and queue by maps of their own
+            (28, (3, 3, Yellow)), // drop level
+            (27, (3, 3, Green)),  // untouched
+        ] {
+            assert_eq!(classify(&settings, &frame(&[], IPV4, dscp)), expected, "DSCP {dscp}");
+        }
+    }
+
+    /// Tagged with PCP 5: the policy sets the queue whatever is trusted, and leaves the priority alone.
+    #[test]
+    fn the_policy_wins_over_the_maps() {
+        let mut settings = ClassifySettings { port_priority: 3, ..ClassifySettings::default() };
+        settings.policy[5] = Some(1);
+        settings.dscp_to_queue[46] = Some(7);
+        for (trust, priority) in [(Trust::Dot1p, 5), (Trust::Dscp, 5), (Trust::None, 3)] {
+            settings.trust = trust;
+            let tagged = frame(&[tag(VLAN, 5, false)], IPV4, 46);
+            assert_eq!(classify(&settings, &tagged), (priority, 1, Green), "{trust:?}");
+        }
+        settings.trust = Trust::Dscp;
+        assert_eq!(classify(&settings, &frame(&[], IPV4, 46)), (5, 7, Green), "no tag, no policy");
+    }
+
+    /// (map's level, DEI's level, DEI set) → drop level.
+    #[test]
+    fn drop_levels() {
+        for (map, dei_level, dei, expected) in [
+            (Green, Green, true, Green),
+            (Yellow, Green, false, Yellow),
+            (Yellow, Green, true, Yellow),
+            (Green, Red, true, Red),
+            (Green, Red, false, Green),
+            (Red, Yellow, true, Red),
+        ] {
+            let mut settings = ClassifySettings { dei_drop_level: dei_level, ..ClassifySettings::default() };
+            settings.dot1p_to_drop_level[3] = map;
+            settings.dscp_to_drop_level[10] = map;
+            let tagged = frame(&[tag(VLAN, 3, dei)], IPV4, 10);
+            assert_eq!(classify(&settings, &tagged).2, expected, "dot1p {map:?} {dei_level:?} {dei}");
+            settings.trust = Trust::Dscp;
+            assert_eq!(classify(&settings, &tagged).2, expected, "DSCP {map:?} {dei_level:?} {dei}");
+        }
+    }
+
+    #[test]
+    fn a_pause_stops_every_fifo_that_the_priority_may_be_in() {
+        let mut settings = ClassifySettings::default();
+        let by_map = [0b100, 0b1, 0b10, 0b1000, 0b1_0000, 0b10_0000, 0b100_0000, 0b1000_0000];
+        let known = |settings: &ClassifySettings| {
+            fifos_of_priorities(settings, &[]).map(|fifos| {
+                assert!(fifos.flooded().is_empty());
+                fifos.known().bits()
+            })
+        };
+        assert_eq!(known(&settings), by_map);
+        settings.policy[3] = Some(6);
+        assert_eq!(known(&settings)[3], 0b100_0000);
+        settings.policy[3] = None;
+        (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
+        assert_eq!(known(&settings)[5], 0b10_0001);
+        let unknown = &[crate::settings::UNKNOWN_UNICAST_TO_QUEUE];
+        let expected = Fifos::of(3, false).with(Fifos::of(1, true));
+        assert_eq!(fifos_of_priorities(&settings, unknown)[3], expected);
+    }
+}

@@ -1,0 +1,384 @@
+//! The bridge table: which port an address was last seen on, and so where a frame goes.
+//!
+//! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
+//! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
+//! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. No port
+//! has more than so many learned addresses, so that one neighbour that makes addresses up leaves room for those of others:
+//! beyond that its new addresses are not learned, and one that was known on another port is forgotten; that is counted, and
+//! once it happens is an event, and again after the port had an eighth less than it may have. A static entry neither moves nor ages,
+//! counts for no port, and stays when its port goes down.
+//! Source: IEEE 802.1Q-2022 8.6.1, 8.7, 8.8 (static entries 8.8.1; aging time 300 s).
+//!
+//! The table is a hash table with linear probing, at most half full and never probed beyond [`MAX_PROBES`], so
+//! whatever addresses somebody makes up, a look-up stays cheap.
+//!
+//! What addresses share a slot depends on a key that the owner draws at the start: address xor key, times an odd number made of
+//! the key, its upper half xored into the lower, times another odd number. So nobody can make up beforehand addresses that all fall into one place and
+//! keep others out of it. It is no cipher: whoever sees for long which of their frames are flooded could find some that share a
+//! slot, and the step between the two multiplications keeps them from telling more of the same kind from these, as they could with
+//! one alone. That is enough: what is to be had is that some addresses are not learned, so that frames to
+//! them are flooded, and the limit of a port bounds how many places can be filled for that; SipHash would cost ten times
+//! as much for each frame.
+
+use crate::frame::meta::Address;
+use crate::settings::{BridgeSettings, MAX_PORTS};
+use crate::sparse_table;
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::set::Set64;
+
+/// Slots looked at for one address at most.
+const MAX_PROBES: usize = 32;
+/// Slots that one call of `age` looks at.
+const AGED_PER_CALL: usize = 16;
+/// Events about a full table are no closer together.
+const EVENT_NS: Nanos = 1_000_000_000;
+
+/// Times in the table count units of 2^26 ns (67 ms), which fit 32 bits for nine years.
+const TICK_SHIFT: u32 = 26;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    /// The address; the default: empty.
+    address: Address,
+    seen_tick: u32,
+    port: u32,
+}
+
+/// Time of static entries: they were seen after every other.
+const STATIC: u32 = u32::MAX;
+
+const EMPTY: Entry = Entry { address: Address(0), seen_tick: 0, port: 0 };
+
+impl sparse_table::Slot for Entry {
+    const EMPTY: Self = EMPTY;
+
+    fn is_empty(&self) -> bool {
+        self.address.is_empty()
+    }
+}
+
+/// The learned addresses of one port.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+struct Share {
+    entries: u32,
+    /// Frames whose source was not learned because the port has all that it may have.
+    refused: u64,
+    /// That has been told.
+    is_told: bool,
+}
+
+/// The addresses that a switch knows.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Bridge {
+    #[serde(with = "sparse_table")]
+    slots: Vec<Entry>,
+    /// 64 − log2(slots): the hash's upper bits pick the slot.
+    shift: u32,
+    key: u64,
+    /// Odd, and made of the key.
+    factor: u64,
+    max_entries: usize,
+    max_entries_per_port: u32,
+    shares: Vec<Share>,
+    /// Ports whose limit was reached, to be told.
+    untold: Set64,
+    aging_ticks: u32,
+    entries: usize,
+    /// Addresses not learned because the table, or their part of it, was full.
+    full: u64,
+    /// … of which an event has told.
+    told_full: u64,
+    next_event: Instant,
+    /// Addresses seen on another port than before.
+    moves: u64,
+    next_to_age: usize,
+}
+
+impl Bridge {
+    /// An empty table.
+    pub fn new(settings: &BridgeSettings) -> Self {
+        let slots = (settings.max_entries.max(1) * 2).next_power_of_two().max(64);
+        Self {
+            slots: vec![EMPTY; slots],
+            shift: 64 - slots.trailing_zeros(),
+            key: settings.key,
+            factor: factor_of(settings.key),
+            max_entries: settings.max_entries,
+            max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
+            shares: vec![Share::default(); MAX_PORTS],
+            untold: Set64::EMPTY,
+            aging_ticks: tick_of(settings.aging_ns).max(1),
+            entries: 0,
+            full: 0,
+            told_full: 0,
+            next_event: Instant(0),
+            moves: 0,
+            next_to_age: 0,
+        }
+    }
+
+    /// Another aging time and another limit of a port, which forgets nothing; the table keeps its size and its key.
+    pub(crate) fn apply(&mut self, settings: &BridgeSettings) {
+        self.aging_ticks = tick_of(settings.aging_ns).max(1);
+        self.max_entries_per_port = u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX);
+    }
+
+    /// Notes that `address` was seen on `port`.
+    #[inline]
+    pub fn learn(&mut self, address: Address, port: usize, now: Instant) {
+        let (seen_tick, port) = (tick_of(now.0), port as u32);
+        let home = self.slot_of(address);
+        // Nearly every frame comes from where the last one of its sender came from, less than a tick ago.
+        if self.slots[home] != (Entry { address, seen_tick, port }) {
+            self.note(address, seen_tick, port, home);
+        }
+    }
+
+    /// Makes an entry, or renews it; `home` is its first slot.
+    #[inline(never)]
+    fn note(&mut self, address: Address, seen_tick: u32, port: u32, home: usize) {
+        let entry = Entry { address, seen_tick, port };
+        let mut index = home;
+        for _ in 0..MAX_PROBES {
+            let slot = &mut self.slots[index];
+            if slot.address == entry.address {
+                if slot.seen_tick != STATIC {
+                    self.renew(entry, index);
+                }
+                return;
+            }
+            if slot.address.is_empty() {
+                if self.entries >= self.max_entries {
+                    break;
+                }
+                if entry.seen_tick == STATIC || self.takes(entry.port as usize) {
+                    self.slots[index] = entry;
+                    self.entries += 1;
+                }
+                return;
+            }
+            index = (index + 1) & (self.slots.len() - 1);
+        }
+        self.full += 1;
+    }
+
+    /// Seen again, perhaps on another port.
+    fn renew(&mut self, entry: Entry, index: usize) {
+        let before = self.slots[index].port;
+        if before != entry.port {
+            if !self.takes(entry.port as usize) {
+                return self.remove(index);
+            }
+            self.moves += 1;
+            self.give_back(before as usize);
+        }
+        self.slots[index] = entry;
+    }
+
+    /// One more learned address for a port, if it may have it.
+    fn takes(&mut self, port: usize) -> bool {
+        let share = &mut self.shares[port];
+        let has_room = share.entries < self.max_entries_per_port;
+        if has_room {
+            share.entries += 1;
+        } else {
+            share.refused += 1;
+            self.untold.set(port, self.untold.contains(port) || !share.is_told);
+            share.is_told = true;
+        }
+        has_room
+    }
+
+    /// One learned address less for a port.
+    fn give_back(&mut self, port: usize) {
+        let share = &mut self.shares[port];
+        share.entries -= 1;
+        share.is_told &= share.entries > self.max_entries_per_port - self.max_entries_per_port / 8;
+    }
+
+    /// Ports that have reached their limit since this was last asked.
+    #[inline]
+    pub(crate) fn take_limited(&mut self) -> Set64 {
+        std::mem::replace(&mut self.untold, Set64::EMPTY)
+    }
+
+    /// Learned addresses of a port, and frames whose source was not learned because it has all that it may have.
+    pub fn port_counts(&self, port: usize) -> (u64, u64) {
+        (self.shares[port].entries.into(), self.shares[port].refused)
+    }
+
+    /// Makes a static entry, or moves one.
+    pub fn set_static(&mut self, address: Address, port: usize) {
+        let entry = Entry { address, seen_tick: STATIC, port: port as u32 };
+        let home = self.slot_of(address);
+        let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+        match chain.find(|&index| self.slots[index].address == address) {
+            Some(index) => {
+                let before = self.slots[index];
+                if before.seen_tick != STATIC {
+                    self.give_back(before.port as usize);
+                }
+                self.slots[index] = entry;
+            }
+            None => {
+                // It is wanted more than any that was learned.
+                let learned = |index: &usize| self.slots[*index].seen_tick != STATIC;
+                let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+                let is_full = self.entries >= self.max_entries
+                    || !chain.clone().any(|index| self.slots[index].address.is_empty());
+                if is_full && let Some(index) = chain.find(learned) {
+                    self.remove(index);
+                }
+                self.note(address, STATIC, port as u32, home);
+            }
+        }
+    }
+
+    /// Forgets a static entry.
+    pub fn forget_static(&mut self, address: Address) {
+        let home = self.slot_of(address);
+        let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
+        let is_it = |index: &usize| {
+            let Entry { address: other, seen_tick, .. } = self.slots[*index];
+            other == address && seen_tick == STATIC
+        };
+        if let Some(index) = chain.find(is_it) {
+            self.remove(index);
+        }
+    }
+
+    /// The port of `address`, if it is known and was seen within the aging time.
+    #[inline]
+    pub fn look_up(&self, address: Address, now: Instant) -> Option<usize> {
+        let home = self.slot_of(address);
+        let mut entry = &self.slots[home];
+        if entry.address != address {
+            entry = self.find(address, home)?;
+        }
+        (!self.is_aged(entry, tick_of(now.0))).then_some(entry.port as usize)
+    }
+
+    /// The entry of an address that is not in its first slot.
+    fn find(&self, address: Address, home: usize) -> Option<&Entry> {
+        let mask = self.slots.len() - 1;
+        let chain = (home..home + MAX_PROBES).map(|index| &self.slots[index & mask]);
+        let mut chain = chain.take_while(|entry| !entry.address.is_empty());
+        chain.find(|entry| entry.address == address)
+    }
+
+    /// Forgets aged addresses among the next few slots; called each turn, it gets round in the end.
+    pub fn age(&mut self, now: Instant) {
+        let now = tick_of(now.0);
+        for _ in 0..AGED_PER_CALL {
+            let index = self.next_to_age;
+            let entry = self.slots[index];
+            if !entry.address.is_empty() && self.is_aged(&entry, now) {
+                self.remove(index); // another entry may have come into this slot: it is looked at next
+            } else {
+                self.next_to_age = (index + 1) & (self.slots.len() - 1);
+            }
+        }
+    }
+
+    /// Another port has this place, of which nothing is known.
+    pub(crate) fn begin_anew(&mut self, port: usize) {
+        debug_assert_eq!(self.shares[port].entries, 0, "the one before was forgotten when it went down");
+        self.shares[port].refused = 0;
+    }
+
+    /// Forgets every address learned on a port that went down.
+    pub fn forget_port(&mut self, port: usize) {
+        self.forget(|entry| entry.port == port as u32);
+    }
+
+    /// Forgets every learned address, as when ports have other VLANs.
+    pub fn forget_learned(&mut self) {
+        self.forget(|_| true);
+    }
+
+    fn forget(&mut self, is_meant: impl Fn(&Entry) -> bool) {
+        let is_there =
+            |entry: &Entry| !entry.address.is_empty() && entry.seen_tick != STATIC && is_meant(entry);
+        let mut index = 0;
+        while index < self.slots.len() {
+            if is_there(&self.slots[index]) {
+                self.remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        // A chain that wraps round the end can bring an entry to a slot already passed: once more.
+        if self.slots.iter().any(is_there) {
+            self.forget(is_meant);
+        }
+    }
+
+    /// Frames whose source was not learned for want of room and of which an event must tell now: at once, and then once a
+    /// second at most while it lasts.
+    #[inline]
+    pub fn untold_full(&mut self, now: Instant) -> Option<u64> {
+        if self.full == self.told_full || now < self.next_event {
+            return None;
+        }
+        self.next_event = now + EVENT_NS;
+        Some(self.full - std::mem::replace(&mut self.told_full, self.full))
+    }
+
+    /// Addresses known, addresses not learned for want of room, and moves.
+    pub fn counts(&self) -> (u64, u64, u64) {
+        (self.entries as u64, self.full, self.moves)
+    }
+
+    fn is_aged(&self, entry: &Entry, now_tick: u32) -> bool {
+        now_tick.saturating_sub(entry.seen_tick) >= self.aging_ticks
+    }
+
+    #[inline]
+    fn slot_of(&self, address: Address) -> usize {
+        let product = (address.0 ^ self.key).wrapping_mul(self.factor);
+        // The upper half decides, with the lower in it: without the second step a regular stride of addresses can meet.
+        ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize
+    }
+
+    /// Empties a slot and moves later entries of the chain up, so that no look-up stops short.
+    fn remove(&mut self, mut hole: usize) {
+        let mask = self.slots.len() - 1;
+        let Entry { port, seen_tick, .. } = self.slots[hole];
+        if seen_tick != STATIC {
+            self.give_back(port as usize);
+        }
+        let mut index = hole;
+        loop {
+            index = (index + 1) & mask;
+            let entry = self.slots[index];
+            if entry.address.is_empty() {
+                break;
+            }
+            let home = self.slot_of(entry.address);
+            let may_move = (index.wrapping_sub(home) & mask) >= (index.wrapping_sub(hole) & mask);
+            if may_move {
+                self.slots[hole] = entry;
+                hole = index;
+            }
+        }
+        self.slots[hole] = EMPTY;
+        self.entries -= 1;
+    }
+}
+
+/// An odd factor with about as many ones as zeros, whatever the key: SplitMix64's last steps.
+fn factor_of(key: u64) -> u64 {
+    let mixed = key.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ mixed >> 31) | 1
+}
+
+#[inline]
+fn tick_of(nanos: Nanos) -> u32 {
+    (nanos >> TICK_SHIFT) as u32
+}
+
+#[cfg(test)]
+mod tests;

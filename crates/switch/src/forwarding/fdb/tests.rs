@@ -1,0 +1,220 @@
+use super::*;
+use proptest::prelude::*;
+use std::collections::HashMap;
+use wire::mac::MacAddr;
+
+const SECOND: Nanos = 1_000_000_000;
+
+fn mac(n: u32) -> Address {
+    let [a, b, c, d] = n.to_be_bytes();
+    Address::of(MacAddr([2, 0, a, b, c, d]))
+}
+
+#[test]
+fn learns_moves_and_forgets() {
+    let mut bridge = Bridge::new(&BridgeSettings::default());
+    assert_eq!(bridge.look_up(mac(1), Instant(0)), None);
+    bridge.learn(mac(1), 3, Instant(0));
+    assert_eq!(bridge.look_up(mac(1), Instant(0)), Some(3));
+    bridge.learn(mac(1), 4, Instant(10 * SECOND));
+    assert_eq!((bridge.look_up(mac(1), Instant(309 * SECOND)), bridge.counts().2), (Some(4), 1));
+    assert_eq!(bridge.look_up(mac(1), Instant(311 * SECOND)), None, "300 s after it was last seen");
+    for _ in 0..10_000 {
+        bridge.age(Instant(311 * SECOND));
+    }
+    assert_eq!(bridge.counts().0, 0, "and its slot is free again");
+}
+
+#[test]
+fn static_entries_stay() {
+    let mut bridge = Bridge::new(&BridgeSettings::default());
+    bridge.learn(mac(1), 3, Instant(0));
+    bridge.set_static(mac(1), 5);
+    bridge.set_static(mac(2), 5);
+    bridge.learn(mac(1), 4, Instant(SECOND));
+    bridge.forget_port(5);
+    for _ in 0..10_000 {
+        bridge.age(Instant(1_000_000 * SECOND));
+    }
+    assert_eq!([mac(1), mac(2)].map(|mac| bridge.look_up(mac, Instant(1_000_000 * SECOND))), [Some(5); 2]);
+    bridge.set_static(mac(1), 6);
+    assert_eq!((bridge.look_up(mac(1), Instant(0)), bridge.counts()), (Some(6), (2, 0, 0)));
+    bridge.forget_static(mac(1));
+    bridge.learn(mac(3), 4, Instant(0));
+    bridge.forget_static(mac(3));
+    let ports = [mac(1), mac(2), mac(3)].map(|mac| bridge.look_up(mac, Instant(0)));
+    assert_eq!((ports, bridge.counts().0), ([None, Some(5), Some(4)], 2), "what was learned is none");
+}
+
+#[test]
+fn a_full_table_learns_no_more_and_counts_it() {
+    let mut bridge = Bridge::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
+    for n in 0..150 {
+        bridge.learn(mac(n), 0, Instant(0));
+    }
+    let (entries, full, _) = bridge.counts();
+    assert_eq!((entries + full, entries <= 100), (150, true));
+    bridge.set_static(mac(1000), 1);
+    assert_eq!(
+        (bridge.look_up(mac(1000), Instant(0)), bridge.counts().0),
+        (Some(1), entries),
+        "in place of one"
+    );
+    assert_eq!(bridge.untold_full(Instant(0)), Some(full), "an event at once");
+    bridge.learn(mac(200), 0, Instant(1));
+    assert_eq!(bridge.untold_full(Instant(SECOND - 1)), None, "no more than one a second");
+    assert_eq!(bridge.untold_full(Instant(SECOND)), Some(1));
+    assert_eq!(bridge.untold_full(Instant(9 * SECOND)), None, "and none that says nothing");
+}
+
+/// Addresses that all had one home slot under the constant that hashes were multiplied by before there was a key, and
+/// those that have one under another key: under a key that nobody knew they are learned nearly all.
+#[test]
+fn addresses_made_up_for_one_key_are_scattered_by_another() {
+    let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
+    let table = Bridge::new(&settings(1));
+    let mut crafted = (0..).map(mac).filter(|&address| table.slot_of(address) == 7);
+    let crafted: Vec<Address> = crafted.by_ref().take(200).collect();
+    for (key, learned) in [(1, MAX_PROBES as u64), (2, 200), (0x1234_5678_9abc_def0, 200), (u64::MAX, 200)] {
+        let mut bridge = Bridge::new(&settings(key));
+        crafted.iter().for_each(|&address| bridge.learn(address, 0, Instant(0)));
+        assert_eq!(bridge.counts().0, learned, "with key {key:#x}");
+    }
+}
+
+/// Neighbours number their addresses in a row, or in their upper bytes, or by a stride: none may meet much more than chance
+/// has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the slots as homes (39 %).
+#[test]
+fn whatever_the_key_regular_addresses_spread_evenly() {
+    for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
+        let bridge = Bridge::new(&BridgeSettings { key, ..BridgeSettings::default() });
+        let slots = bridge.slots.len();
+        for stride in [1_u64, 2, 3, 256, 257, 65_536, 1 << 24, 0x0001_0101] {
+            let mut homes: Vec<usize> = (0..slots as u64 / 2)
+                .map(|n| bridge.slot_of(Address::of_number((n * stride) & 0xffff_ffff_ffff)))
+                .collect();
+            homes.sort_unstable();
+            homes.dedup();
+            let part = homes.len() as f64 / slots as f64;
+            assert!(part > 0.37, "key {key:#x}, stride {stride:#x}: {part}");
+        }
+    }
+}
+
+/// One host that is in every VLAN, and few hosts in many: their entries spread as those of many hosts do.
+#[test]
+fn the_same_address_in_many_vlans_spreads_evenly() {
+    for key in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
+        let bridge = Bridge::new(&BridgeSettings { max_entries: 4096, key, ..BridgeSettings::default() });
+        let slots = bridge.slots.len();
+        for hosts in [1, 4] {
+            let vids = slots / 2 / hosts as usize;
+            let entries = (0..hosts).flat_map(|n| (0..vids as u16).map(move |vid| mac(n).in_vlan(vid)));
+            let mut homes: Vec<usize> = entries.map(|address| bridge.slot_of(address)).collect();
+            homes.sort_unstable();
+            homes.dedup();
+            let part = homes.len() as f64 / slots as f64;
+            assert!(part > 0.37, "key {key:#x}, {hosts} hosts: {part}");
+        }
+    }
+}
+
+#[test]
+fn a_vlan_is_part_of_an_address() {
+    let address = Address::of(MacAddr([2, 0, 0, 0, 0, 1]));
+    assert_eq!((address.vid(), address.in_vlan(0), address.in_vlan(4095).vid()), (0, address, 4095));
+    assert_eq!(address.in_vlan(5).in_vlan(6), address.in_vlan(6));
+    let broadcast = Address::of(MacAddr::BROADCAST).in_vlan(7);
+    assert!(broadcast.is_broadcast() && broadcast.is_group() && !address.in_vlan(0xfff).is_group());
+}
+
+#[test]
+fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
+    let settings = BridgeSettings { max_entries: 64, max_entries_per_port: 16, ..BridgeSettings::default() };
+    let mut bridge = Bridge::new(&settings);
+    for n in 0..20 {
+        bridge.learn(mac(n), 0, Instant(0));
+        bridge.learn(mac(100 + n), 1, Instant(0));
+    }
+    assert_eq!([0, 1, 2].map(|port| bridge.port_counts(port)), [(16, 4), (16, 4), (0, 0)]);
+    assert_eq!((bridge.counts(), bridge.take_limited()), ((32, 0, 0), Set64::of(0).with(Set64::of(1))));
+    // Told once, until a port had room again.
+    bridge.learn(mac(20), 0, Instant(0));
+    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 5), Set64::EMPTY));
+    // An address that comes from a port that may have no more is on neither from then on.
+    bridge.learn(mac(100), 0, Instant(0));
+    assert_eq!(bridge.look_up(mac(100), Instant(0)), None);
+    assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(16, 6), (15, 4)]);
+    // One that moves gives its place back; static ones are in nobody's way.
+    bridge.learn(mac(0), 1, Instant(0));
+    (1..4).for_each(|n| bridge.set_static(mac(n), 0));
+    assert_eq!([0, 1].map(|port| bridge.port_counts(port)), [(12, 6), (16, 4)]);
+    (20..30).for_each(|n| bridge.learn(mac(n), 0, Instant(0)));
+    assert_eq!((bridge.port_counts(0), bridge.take_limited()), ((16, 12), Set64::of(0)), "told again");
+    bridge.forget_port(0);
+    assert_eq!((bridge.port_counts(0).0, bridge.look_up(mac(1), Instant(0))), (0, Some(0)));
+}
+
+proptest! {
+    /// Random learning, aging and ports going down against a plain map.
+    #[test]
+    fn agrees_with_a_map(
+        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000),
+        key in any::<u64>(),
+    ) {
+        let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, key, ..BridgeSettings::default() });
+        let mut model: HashMap<u32, (usize, Nanos)> = HashMap::new();
+        let mut now = 0;
+        for (n, port, action) in steps {
+            match action {
+                0 => { bridge.forget_port(port); model.retain(|_, at| at.0 != port); }
+                1 => now += 50 * SECOND,
+                2 => for _ in 0..64 { bridge.age(Instant(now)) },
+                _ => { bridge.learn(mac(n), port, Instant(now)); model.insert(n, (port, now)); }
+            }
+            if action % 4 == 0 || action < 3 {
+                // Times in the table are coarse: leave out what ages within a tick.
+                let known = model.get(&n).filter(|at| now - at.1 < 300 * SECOND).map(|at| at.0);
+                let near = model.get(&n).is_some_and(|at| (now - at.1).abs_diff(300 * SECOND) < (2 << TICK_SHIFT));
+                if !near {
+                    prop_assert_eq!(bridge.look_up(mac(n), Instant(now)), known);
+                }
+            }
+        }
+    }
+
+    /// Random learning, moves and ports going down under a limit a port, against a plain map; nothing ages.
+    #[test]
+    fn agrees_with_a_map_under_a_limit_a_port(
+        steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..40), 1..2000),
+        max_entries_per_port in 1_usize..40,
+    ) {
+        let settings =
+            BridgeSettings { max_entries: 512, max_entries_per_port, ..BridgeSettings::default() };
+        let mut bridge = Bridge::new(&settings);
+        let (mut model, mut refused) = (HashMap::<u32, usize>::new(), [0_u64; 8]);
+        for (n, port, action) in steps {
+            let known = model.values().filter(|&&at| at == port).count();
+            if action == 0 {
+                bridge.forget_port(port);
+                model.retain(|_, at| *at != port);
+                continue;
+            }
+            bridge.learn(mac(n), port, Instant(0));
+            if model.get(&n) == Some(&port) {
+            } else if known < max_entries_per_port {
+                model.insert(n, port);
+            } else {
+                model.remove(&n);
+                refused[port] += 1;
+            }
+        }
+        for n in 0..200 {
+            prop_assert_eq!(bridge.look_up(mac(n), Instant(0)), model.get(&n).copied());
+        }
+        for (port, refused) in refused.into_iter().enumerate() {
+            let known = model.values().filter(|&&at| at == port).count() as u64;
+            prop_assert_eq!(bridge.port_counts(port), (known, refused));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! One look at a frame: all that the switch wants to know of a frame that came in, found once and carried along with it.
+//!
+//! Rule: headers are read here and nowhere else. Checksum completion, classification, the bridge, ECN and rewriting go by what
+//! this look found. It needs no state of the switch but the port's classifier, so that another core can take it.
+//! Source: docs/architecture.md, "The way of a frame".
+
+use crate::buffer::cell::CellSize;
+use crate::forwarding::classifier::Classifier;
+use crate::frame::meta::Address;
+use crate::frame::meta::Cast;
+use crate::frame::meta::Charge;
+use crate::frame::meta::Class;
+use crate::frame::meta::Marking;
+use crate::frame::{FrameId, Received};
+use crate::monitor::counters::DropReason;
+use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, MAC_CONTROL, NO_TAG};
+use wire::ip::{DsField, Ecn};
+
+/// A frame that came in, and what its headers say.
+#[derive(Debug)]
+pub struct Arrival {
+    /// The frame's token.
+    pub frame: FrameId,
+    /// What is to be charged for it, and what it is treated as.
+    pub charge: Charge,
+    /// What is to be done with it.
+    pub kind: Kind,
+    /// Its ECN codepoint; Not-ECT if it is no IP packet.
+    pub ecn: Ecn,
+    /// The tag that it came with, for VLANs.
+    pub first_tag: FirstTag,
+    /// Destination, in the frame's VLAN where there are any.
+    pub dst: Address,
+    /// Source, likewise.
+    pub src: Address,
+}
+
+/// What is to be done with a frame that came in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// It is forwarded; until its destination has been found, and if that is not known, to all ports.
+    Data,
+    /// It is forwarded to this port.
+    To(u8),
+    /// The same in a VLAN: its tag may be another there.
+    InVlan(u8),
+    /// Its destination is on this port, which cannot take it: it came from there, or the port is down.
+    Filtered(u8),
+    /// Of the ethertype of MAC control (PFC, PAUSE): it ends here, whatever its destination.
+    Control,
+    /// No bridge forwards it.
+    Refused(DropReason),
+}
+
+impl Arrival {
+    /// Looks at a frame that came in on port number `port`, which classifies by `classifier`; `bytes` are the frame's.
+    #[inline]
+    pub fn look(
+        received: Received,
+        bytes: &[u8],
+        port: usize,
+        classifier: &Classifier,
+        cell: CellSize,
+    ) -> Self {
+        let Received { frame, len } = received;
+        let (fields, kind) = match Fields::read(bytes) {
+            Ok(fields) => (fields, kind_of(&fields)),
+            Err(_) => (NO_FIELDS, Kind::Refused(DropReason::Malformed)),
+        };
+        let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
+        let mut class = classifier.by_tag(pcp_and_dei);
+        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, Marking::No);
+        if (ethertype == IPV4 || ethertype == IPV6)
+            && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
+        {
+            let octet = field.octet(bytes);
+            (ds_field, ecn) = (Some(field), Ecn::of(octet));
+            marking = Marking::of(ecn, field.is_whole(len.into()));
+            class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
+        }
+        let cells = cell.of(len) as u16;
+        let (in_port, cast) = (port as u8, Cast::Known);
+        let charge = Charge { class, len, cells, ds_field, marking, in_port, cast };
+        let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
+        Self { frame, charge, kind, ecn, first_tag, dst, src }
+    }
+
+    /// Takes the frame's token, which can be done once.
+    #[inline]
+    pub(crate) fn take_frame(&mut self) -> FrameId {
+        std::mem::replace(&mut self.frame, FrameId::TAKEN)
+    }
+
+    /// What it is treated as.
+    #[inline]
+    pub fn class(&self) -> Class {
+        self.charge.class
+    }
+}
+
+/// All that a look at the frames of one port needs, for whoever takes it on another core.
+#[derive(Debug, Clone)]
+pub struct Looker {
+    pub(crate) port: usize,
+    pub(crate) classifier: Classifier,
+    pub(crate) cell: CellSize,
+}
+
+impl Looker {
+    /// Looks at a frame that came in on the port, as [`crate::Switch::look`] does.
+    #[inline]
+    pub fn look(&self, received: Received, bytes: &[u8]) -> Arrival {
+        Arrival::look(received, bytes, self.port, &self.classifier, self.cell)
+    }
+}
+
+/// In place of what a header says that cannot be read.
+const NO_FIELDS: Fields = Fields {
+    dst: 0,
+    src: 0,
+    ethertype: 0,
+    pcp_and_dei: NO_TAG,
+    payload_offset: 0,
+    first_tag: FirstTag::NONE,
+};
+
+/// The source's group bit, in the number of an address.
+const GROUP: u64 = 1 << 40;
+/// 01-80-C2-00-00-00 to -0F without their last four bits (IEEE 802.1Q-2022 table 8-1).
+const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
+
+#[inline]
+fn kind_of(fields: &Fields) -> Kind {
+    let bad_source = fields.src & GROUP != 0 || fields.src == 0;
+    if fields.ethertype == MAC_CONTROL {
+        Kind::Control
+    } else if bad_source {
+        Kind::Refused(DropReason::BadSource)
+    } else if fields.dst >> 4 == LINK_LOCAL {
+        Kind::Refused(DropReason::Reserved)
+    } else {
+        Kind::Data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::mac::MacAddr;
+
+    /// The numbers above are what `MacAddr` says of each address.
+    #[test]
+    fn kinds_of_address() {
+        let fields = |dst: MacAddr, src: MacAddr| {
+            let mut frame = [0; 60];
+            wire::ethernet::write_header(&mut frame, dst, src, None, 0x88b5);
+            Fields::read(&frame).expect("a whole header")
+        };
+        let host = MacAddr([2, 0, 0, 0, 0, 1]);
+        for last in [0x00, 0x01, 0x0e, 0x0f, 0x10, 0xff] {
+            let dst = MacAddr([0x01, 0x80, 0xc2, 0, 0, last]);
+            let refused = kind_of(&fields(dst, host)) == Kind::Refused(DropReason::Reserved);
+            assert_eq!(refused, dst.is_link_local(), "{dst}");
+        }
+        for first in 0..=u8::MAX {
+            let src = MacAddr([first, 0, 0, 0, 0, 0]);
+            let refused = kind_of(&fields(host, src)) == Kind::Refused(DropReason::BadSource);
+            assert_eq!(refused, src.is_group() || src.is_zero(), "{src}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Where frames lie. Through [`Memory`] headers are read, edits made ([`crate::frame::header_edit`]), and flooded frames copied; the daemon's is a UMEM,
+//! tests and benches use [`HeapMemory`]. The switch itself touches the bytes of flooded frames, which it copies, and of PFC frames, no others.
+
+use crate::frame::FrameId;
+use serde::{Deserialize, Serialize};
+use wire::ethernet;
+
+/// The longest frame that a port takes in, in bytes without FCS: an MTU of 9216, the Ethernet header and two 802.1Q tags.
+pub const LONGEST_RECEIVED_BYTES: usize = 9216 + 14 + 2 * 4;
+
+/// The longest frame that memory need have room for: the longest that comes in, and a tag that is put on.
+pub const LONGEST_BYTES: usize = LONGEST_RECEIVED_BYTES + ethernet::TAG_BYTES;
+
+/// What the switch must know of the memory that its frames lie in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FrameRoom {
+    /// The longest frame that fits.
+    pub longest_bytes: u16,
+    /// Bytes of a frame that lie together: a longer one takes several frames of memory.
+    pub chunk_bytes: u16,
+}
+
+impl FrameRoom {
+    /// As much as there can be.
+    pub const MOST: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
+
+    /// That of a memory.
+    pub fn of(memory: &impl Memory) -> Self {
+        let bytes = |bytes| u16::try_from(bytes).unwrap_or(u16::MAX);
+        Self { longest_bytes: bytes(memory.max_len()), chunk_bytes: bytes(memory.chunk_bytes()) }
+    }
+}
+
+/// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its headers together, the rest not.
+pub trait Memory {
+    /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are taken.
+    fn alloc(&mut self) -> Option<FrameId>;
+    /// Takes a free frame with room for `len` bytes; `None` when there is not as much.
+    #[inline]
+    fn alloc_for(&mut self, _len: usize) -> Option<FrameId> {
+        self.alloc()
+    }
+    /// Gives a frame back.
+    fn free(&mut self, frame: FrameId);
+    /// The first `len` bytes of a frame, from its destination address on, or as many of them as lie together.
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8];
+    /// The same bytes, to be written.
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8];
+    /// Shows all of the first `len` bytes of a frame, in one piece. `work` says whether it has changed any; so does this.
+    #[inline]
+    fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        work(self.bytes_mut(frame, len))
+    }
+    /// Sees to it that a frame has room for `len` bytes, which may be a tag more than it has. False: there is no memory for it.
+    #[inline]
+    fn make_room(&mut self, _frame: &FrameId, _len: usize) -> bool {
+        true
+    }
+    /// Copies the first `len` bytes of `from` to `to`.
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize);
+    /// Brings a frame's header towards the cache, ahead of its use: a miss is half of what a frame costs. Memory that
+    /// cannot do so without waiting does nothing.
+    #[inline]
+    fn prefetch(&self, _frame: &FrameId) {}
+    /// The longest frame that fits, in bytes.
+    fn max_len(&self) -> usize;
+    /// Bytes of a frame that lie together.
+    fn chunk_bytes(&self) -> usize {
+        self.max_len()
+    }
+    /// Frames that nobody holds, or pieces of long ones.
+    fn free_frames(&self) -> usize;
+}
+
+/// Bytes that memory on the heap grows by at least.
+const LEAST_GROWTH_BYTES: usize = 1 << 16;
+
+/// Frames on the heap, taken from it as they are used: a buffer of millions of cells costs what it holds at most.
+#[derive(Debug)]
+pub struct HeapMemory {
+    bytes: Vec<u8>,
+    frame_bytes: usize,
+    free: Vec<u32>,
+    /// Frames from this one up to `frames` were never used.
+    fresh: u32,
+    frames: u32,
+    is_refused: bool,
+}
+
+impl HeapMemory {
+    /// `frames` frames of `frame_bytes` bytes each, all free.
+    pub fn new(frames: usize, frame_bytes: usize) -> Self {
+        let frames = u32::try_from(frames).expect("frame numbers are 32 bits");
+        Self { bytes: Vec::new(), frame_bytes, free: Vec::new(), fresh: 0, frames, is_refused: false }
+    }
+
+    /// The same, but for the frames that `is_taken` says somebody holds already.
+    pub fn with_taken(frames: usize, frame_bytes: usize, is_taken: impl Fn(usize) -> bool) -> Self {
+        let mut memory = Self::new(frames, frame_bytes);
+        memory.bytes.resize(frames * frame_bytes, 0);
+        memory.fresh = memory.frames;
+        memory.free = (0..memory.frames).rev().filter(|&frame| !is_taken(frame as usize)).collect();
+        memory
+    }
+
+    /// The system had no more memory to give when a frame was asked for.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    /// The frames that somebody holds (checks only: slow).
+    pub fn taken(&self) -> Vec<usize> {
+        let mut is_taken = vec![true; self.fresh as usize];
+        self.free.iter().for_each(|&frame| is_taken[frame as usize] = false);
+        (0..is_taken.len()).filter(|&frame| is_taken[frame]).collect()
+    }
+
+    /// A frame that was never used.
+    #[cold]
+    fn alloc_fresh(&mut self) -> Option<FrameId> {
+        if self.fresh == self.frames {
+            return None;
+        }
+        let needed = (self.fresh as usize + 1).checked_mul(self.frame_bytes);
+        if !needed.is_some_and(|needed| self.grow_to(needed)) {
+            self.is_refused = true;
+            return None;
+        }
+        self.fresh += 1;
+        Some(FrameId::new(self.fresh - 1))
+    }
+
+    /// Has `needed` bytes, if there is memory: twice as many each time, but not more than all frames have.
+    fn grow_to(&mut self, needed: usize) -> bool {
+        let len = self.bytes.len();
+        if needed > len {
+            let all = self.frame_bytes.saturating_mul(self.frames as usize);
+            let wanted = needed.max(2 * len).max(LEAST_GROWTH_BYTES).min(all);
+            if self.bytes.try_reserve_exact(wanted - len).is_err() {
+                return false;
+            }
+            self.bytes.resize(wanted, 0);
+        }
+        true
+    }
+}
+
+impl Memory for HeapMemory {
+    #[inline]
+    fn alloc(&mut self) -> Option<FrameId> {
+        match self.free.pop() {
+            Some(frame) => Some(FrameId::new(frame)),
+            None => self.alloc_fresh(),
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, frame: FrameId) {
+        self.free.push(frame.index() as u32);
+    }
+
+    #[inline]
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        let start = frame.index() * self.frame_bytes;
+        &self.bytes[start..start + len.min(self.frame_bytes)]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        let start = frame.index() * self.frame_bytes;
+        &mut self.bytes[start..start + len.min(self.frame_bytes)]
+    }
+
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        let start = from.index() * self.frame_bytes;
+        self.bytes.copy_within(start..start + len.min(self.frame_bytes), to.index() * self.frame_bytes);
+    }
+
+    fn max_len(&self) -> usize {
+        self.frame_bytes
+    }
+
+    fn free_frames(&self) -> usize {
+        self.free.len() + (self.frames - self.fresh) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The most frames that there can be: bytes are taken for those in use, in the order of their numbers.
+    #[test]
+    fn memory_is_taken_as_it_is_used() {
+        let mut memory = HeapMemory::new(u32::MAX as usize, 64);
+        let frames: Vec<FrameId> = (0..1500).filter_map(|_| memory.alloc()).collect();
+        assert!(frames.iter().map(FrameId::index).eq(0..1500));
+        assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1500));
+        frames.into_iter().for_each(|frame| memory.free(frame));
+        assert_eq!(memory.alloc().map(|frame| frame.index()), Some(1499), "the one freed last first");
+        assert_eq!(memory.taken(), [1499]);
+        assert_eq!((memory.bytes.len(), memory.free_frames()), (1 << 17, u32::MAX as usize - 1));
+    }
+
+    #[test]
+    fn memory_ends_with_its_frames() {
+        let mut memory = HeapMemory::new(2, 64);
+        let frames = [memory.alloc(), memory.alloc(), memory.alloc()];
+        assert_eq!(frames.each_ref().map(Option::is_some), [true, true, false]);
+        assert!(!memory.is_refused());
+    }
+
+    /// No machine has so much: the frame is refused, and that is told apart from memory that is used up.
+    #[test]
+    fn memory_that_cannot_be_had_is_refused() {
+        let mut memory = HeapMemory::new(4, 1 << 62);
+        assert!(memory.alloc().is_none() && memory.is_refused());
+    }
+}

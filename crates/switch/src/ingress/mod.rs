@@ -1,0 +1,470 @@
+//! The ingress half of a port: what a frame that comes in is charged for, and what the neighbour is told.
+//!
+//! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no room for it), charged, and
+//! released when it has left the switch. Whenever the use of a no-drop group has changed it is examined, and a change
+//! between XOFF and XON goes into the next PFC frame.
+//! Source: docs/architecture.md, "The way of a frame"; the rules themselves are those of `group` and `pfc_sent`.
+
+pub mod priority_group;
+
+use crate::buffer::pool::Pools;
+use crate::forwarding::classifier::Classifier;
+use crate::forwarding::parsed_frame::Arrival;
+use crate::forwarding::storm_control::FloodMeter;
+use crate::frame::meta::Charge;
+use crate::ingress::priority_group::{Area, Change, Group};
+use crate::monitor::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
+use crate::monitor::event::{AlarmPlace, Event, Events};
+use crate::monitor::watermark::Mark;
+use crate::pfc::link_pause::{LINK, Protection};
+use crate::pfc::rx_backlog::RxRings;
+use crate::pfc::tx::{PfcSender, Timing, Told};
+use crate::settings::{
+    AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
+};
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::mac::MacAddr;
+use wire::pause;
+use wire::set::Set8;
+
+/// The ingress half of a port. What the way of a frame touches comes first.
+#[derive(Debug, Serialize, Deserialize)]
+#[repr(C, align(64))]
+pub struct Ingress {
+    groups: [Group; PRIORITIES],
+    classifier: Classifier,
+    /// Groups that must be examined each turn, as others move their threshold.
+    watched: Set8,
+    /// PFC, or PAUSE, frames are sent.
+    sends_pfc: bool,
+    /// Priorities of which the neighbour is told nothing: the watchdog drops them, or PFC is off for them.
+    untold: Set8,
+    /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
+    unprotected: Set8,
+    rx_rings: RxRings,
+    pfc: PfcSender,
+    /// Where PFC frames come from.
+    mac: MacAddr,
+    /// Of the received frames those of drop level 1 and 2.
+    coloured: [u64; 2],
+    /// Frames that no bridge forwards. All others are counted by their group.
+    refused: Count,
+    drops: [Count; DropReason::ALL.len()],
+    flooded: FloodMeter,
+}
+
+impl Ingress {
+    /// The ingress half of a port with these settings, which sends PFC from `mac`; `usage_percent` counts violations.
+    pub fn new(settings: &PortSettings, usage_percent: u8, mac: MacAddr) -> Self {
+        Self {
+            groups: std::array::from_fn(|p| {
+                let (protection, of_group) = protection(settings, Set8::EMPTY, p);
+                Group::new(of_group, protection, usage_percent)
+            }),
+            classifier: Classifier::new(&settings.classify),
+            watched: Set8::EMPTY,
+            sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
+            untold: Set8::EMPTY,
+            unprotected: Set8::EMPTY,
+            rx_rings: RxRings::default(),
+            pfc: PfcSender::new(Timing::of(settings)),
+            mac,
+            coloured: [0; 2],
+            refused: Count::default(),
+            drops: Default::default(),
+            flooded: FloodMeter::new(&settings.flood_limits_pps),
+        }
+    }
+
+    /// What frames are treated as here.
+    #[inline]
+    pub fn classifier(&self) -> &Classifier {
+        &self.classifier
+    }
+
+    /// Counts a data frame that came in. True: it came in spite of XOFF.
+    #[inline]
+    pub fn receive(&mut self, arrival: &Arrival) -> bool {
+        let priority = arrival.charge.priority();
+        let group = &mut self.groups[priority];
+        group.count_received(arrival.charge.len);
+        let is_xoff = group.is_xoff();
+        match arrival.charge.class.drop_level {
+            DropLevel::Green => {}
+            DropLevel::Yellow => self.coloured[0] += 1,
+            DropLevel::Red => self.coloured[1] += 1,
+        }
+        is_xoff
+    }
+
+    /// A frame came in spite of XOFF, at this time or later. True: the neighbour must be told again.
+    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+        self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, at)
+    }
+
+    /// Counts a frame that came in and that no bridge forwards.
+    #[cold]
+    pub fn refuse(&mut self, reason: DropReason, len: u16) {
+        self.refused.add(len);
+        self.count_drop(reason, len);
+    }
+
+    /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted, and must be dropped.
+    #[cold]
+    pub fn floods(&mut self, charge: &Charge, now: Instant) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        let Some(reason) = self.flooded.receive(charge, group.is_no_drop(), now) else { return true };
+        group.count_flood_limited(charge.len);
+        self.count_drop(reason, charge.len);
+        false
+    }
+
+    /// Tells of frames that limits dropped. True: there will be more to tell.
+    pub(crate) fn tell_flood_limits(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
+        loop {
+            match self.flooded.tell(port, now) {
+                Ok(Some(event)) => events.push(now, event),
+                Ok(None) => return false,
+                Err(()) => return true,
+            }
+        }
+    }
+
+    /// Where a frame of `cells` would be charged, or why it must drop.
+    #[inline]
+    pub fn admit(&self, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+        let group = &self.groups[charge.priority()];
+        match group.admit(charge.cells(), pools) {
+            Some(area) => Ok(area),
+            None if group.is_dropping() => Err(DropReason::Watchdog),
+            None if group.is_no_drop() => Err(DropReason::IngressNoDrop),
+            None => Err(DropReason::IngressLossy),
+        }
+    }
+
+    /// PFC protects a group.
+    pub(crate) fn is_no_drop(&self, priority: usize) -> bool {
+        self.groups[priority].is_no_drop()
+    }
+
+    /// The watchdog drops what comes in for a group.
+    pub fn is_dropping(&self, priority: usize) -> bool {
+        self.groups[priority].is_dropping()
+    }
+
+    /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
+    #[cold]
+    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
+        self.count_drop(reason, charge.len);
+        let group = &mut self.groups[charge.priority()];
+        if reason == DropReason::Watchdog {
+            group.count_storm_drop(charge.len);
+            return false;
+        }
+        group.count_drop(charge.len)
+    }
+
+    /// Counts a frame that came in here and was dropped.
+    #[inline]
+    pub fn count_drop(&mut self, reason: DropReason, len: u16) {
+        self.drops[reason as usize].add(len);
+    }
+
+    /// A frame fits what is reserved for its group, and no pool or threshold has a say in it.
+    #[inline]
+    pub fn has_own(&self, charge: &Charge) -> bool {
+        self.groups[charge.priority()].has_own(charge.cells())
+    }
+
+    /// Charges such a frame. True: the group must be examined.
+    #[inline]
+    pub fn charge_own(&mut self, charge: &Charge) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.charge_own(charge.cells());
+        // Nobody could foresee which group comes next, so nothing is left out.
+        group.is_protected() & self.watched.contains(charge.priority())
+    }
+
+    /// Charges a frame where `admit` said. True: the group must be examined.
+    #[inline]
+    pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        // As long as a group holds no more than its own it is in XON, unless it is watched.
+        let is_beyond_own = group.charge(charge.cells(), area, pools);
+        group.is_protected() && (is_beyond_own || self.watched.contains(charge.priority()))
+    }
+
+    /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
+    #[inline]
+    pub fn release(&mut self, charge: &Charge, pools: &mut Pools) -> bool {
+        let group = &mut self.groups[charge.priority()];
+        group.release(charge.cells(), pools);
+        group.is_xoff()
+    }
+
+    /// Compares a group with its threshold, and notes what the neighbour must be told.
+    #[inline]
+    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
+        let group = &mut self.groups[priority & 7];
+        let change = group.examine(self.rx_rings.is_long(), pools);
+        self.watched.set(priority, group.depends_on_others());
+        if let Some(change) = change
+            && self.tells(priority)
+        {
+            self.tell(priority, change == Change::Xoff);
+        }
+        change
+    }
+
+    /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.
+    fn tell(&mut self, priority: usize, xoff: bool) {
+        if self.pfc.is_of_link() {
+            self.pfc.set(LINK, self.groups.iter().any(Group::is_xoff));
+        } else {
+            self.pfc.set(priority, xoff);
+        }
+    }
+
+    /// The neighbour is told of a priority's XOFF.
+    fn tells(&self, priority: usize) -> bool {
+        self.sends_pfc && !self.untold.contains(priority)
+    }
+
+    /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True: something is different now, and the
+    /// groups must be examined.
+    pub(crate) fn obey_watchdog(
+        &mut self,
+        (dropping, off): (Set8, Set8),
+        settings: &PortSettings,
+        usage_percent: u8,
+        pools: &mut Pools,
+    ) -> bool {
+        let untold = dropping.with(off);
+        if (untold, off) == (self.untold, self.unprotected) {
+            return false;
+        }
+        self.untold = untold;
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            group.set_dropping(dropping.contains(p));
+            if off.contains(p) != self.unprotected.contains(p) {
+                group.withdraw(pools);
+                let (protection, of_group) = protection(settings, off, p);
+                group.reconfigure(of_group, protection, usage_percent, pools);
+            }
+        }
+        self.unprotected = off;
+        true
+    }
+
+    /// What waits in the RX rings of this port, and what the kernel dropped there.
+    #[inline]
+    pub fn rx_rings(&mut self) -> &mut RxRings {
+        &mut self.rx_rings
+    }
+
+    /// Groups that must be examined each turn.
+    #[inline]
+    pub fn watched(&self) -> Set8 {
+        self.watched
+    }
+
+    /// When the next PFC frame must leave; [`Instant::NEVER`]: nothing is to be told.
+    #[inline]
+    pub fn pfc_deadline(&self) -> Instant {
+        self.pfc.next_deadline()
+    }
+
+    /// Nothing more is forwarded: no-drop groups, or a link that is told by PAUSE, are in XOFF for good.
+    pub fn stop(&mut self) {
+        if self.sends_pfc && self.pfc.is_of_link() {
+            self.pfc.set(LINK, true);
+        } else if self.sends_pfc {
+            let no_drop = (0..PRIORITIES).filter(|&p| self.groups[p].is_no_drop());
+            no_drop.for_each(|p| self.pfc.set(p, true));
+        }
+        self.sends_pfc = false; // what groups do is told nobody any more
+    }
+
+    /// A PFC frame must leave now.
+    #[inline]
+    pub fn pfc_is_due(&self, now: Instant) -> bool {
+        self.pfc.is_due(now)
+    }
+
+    /// When a PFC frame must leave if nothing happens before; [`Instant::NEVER`]: not before an earlier one has left.
+    pub fn pfc_wake_at(&self) -> Instant {
+        if self.pfc.is_held_up() { Instant::NEVER } else { self.pfc.next_deadline() }
+    }
+
+    /// PFC is sent from another address.
+    pub(crate) fn set_mac(&mut self, mac: MacAddr) {
+        self.mac = mac;
+    }
+
+    /// The neighbour is gone: whoever comes has been told nothing.
+    pub(crate) fn forget_neighbour(&mut self) {
+        self.pfc.forget_neighbour();
+    }
+
+    /// A PFC frame has left.
+    pub fn pfc_sent(&mut self) {
+        self.pfc.sent();
+    }
+
+    /// A PFC frame was lost.
+    pub(crate) fn pfc_lost(&mut self) {
+        self.pfc.lost();
+    }
+
+    /// A guard sent these PFC frames for us, the last one at `at`.
+    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
+        self.pfc.told_by_guard(frames, at);
+    }
+
+    /// How soon the neighbour must be told again of an XOFF that lasts; nothing where it is told nothing.
+    pub fn refresh_ns(&self) -> Option<Nanos> {
+        self.sends_pfc.then(|| self.pfc.refresh_ns())
+    }
+
+    /// Writes the PFC, or PAUSE, frame that is due.
+    pub fn send_pfc(&mut self, frame: &mut [u8; pause::FRAME_BYTES], now: Instant) {
+        match self.pfc.send(now) {
+            Told::Pfc(pfc) => pfc.encode(self.mac, frame),
+            Told::Pause(pause) => pause.encode(self.mac, frame),
+        }
+    }
+
+    /// Takes the place of another port, of whose frames some may still wait elsewhere.
+    pub(crate) fn succeed(&mut self, earlier: &Ingress) {
+        self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
+    }
+
+    /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
+    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+        self.groups.iter().for_each(|group| group.withdraw(pools));
+    }
+
+    /// Other settings; the groups must be examined after.
+    pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
+        self.classifier = Classifier::new(&settings.classify);
+        self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
+        self.pfc.reconfigure(Timing::of(settings));
+        self.flooded.reconfigure(&settings.flood_limits_pps);
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            let (protection, of_group) = protection(settings, self.unprotected, p);
+            group.reconfigure(of_group, protection, usage_percent, pools);
+        }
+    }
+
+    /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
+    pub(crate) fn tell_again(&mut self) {
+        let is_xoff: [bool; PRIORITIES] = std::array::from_fn(|p| self.tells(p) && self.groups[p].is_xoff());
+        let of_link = self.pfc.is_of_link();
+        let any = is_xoff.contains(&true);
+        for (p, is_xoff) in is_xoff.into_iter().enumerate() {
+            self.pfc.set(p, if of_link { p == LINK && any } else { is_xoff });
+        }
+    }
+
+    /// Other alarm thresholds.
+    pub(crate) fn set_alarms(&mut self, port: &PortAlarmSettings, alarms: &AlarmSettings) {
+        for (p, group) in self.groups.iter_mut().enumerate() {
+            let percent = alarms.percent(AlarmKind::Ingress, port.ingress_percent[p]);
+            group.set_alarms(percent, port.headroom_percent[p]);
+        }
+    }
+
+    /// Tells what alarms there are.
+    pub(crate) fn tell_alarms(
+        &mut self,
+        port: usize,
+        alarms: &AlarmSettings,
+        now: Instant,
+        events: &mut Events,
+    ) {
+        for (number, group) in self.groups.iter_mut().enumerate() {
+            let (used, headroom, drops, dropped) = group.alarms();
+            for (kind, watch) in [(AlarmKind::Ingress, used), (AlarmKind::Headroom, headroom)] {
+                if let Some(interval_ns) = alarms.interval_ns(kind)
+                    && let Some(telling) = watch.tell(now, interval_ns)
+                {
+                    events
+                        .push(now, Event::Alarm { place: AlarmPlace::Port { port, kind, number }, telling });
+                }
+            }
+            if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
+                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+            {
+                let place = AlarmPlace::Port { port, kind: AlarmKind::Ingress, number };
+                events.push(now, Event::DropAlarm { place, dropped });
+            }
+        }
+    }
+
+    /// One watermark of every group begins anew.
+    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+        self.groups.iter_mut().for_each(|group| group.mark(mark));
+    }
+
+    /// What a group holds and has counted.
+    pub(crate) fn group(&self, priority: usize, pools: &Pools) -> GroupSnapshot {
+        self.groups[priority].snapshot(pools)
+    }
+
+    /// Frames of a group that found room, and those that the watchdog dropped.
+    pub(crate) fn storm_traffic(&self, priority: usize) -> (u64, u64) {
+        self.groups[priority].storm_traffic()
+    }
+
+    /// PFC frames sent.
+    pub(crate) fn pfc_count(&self) -> PfcCount {
+        self.pfc.count()
+    }
+
+    /// A group's watermarks since they were last read begin anew.
+    pub(crate) fn mark_group(&mut self, priority: usize) {
+        self.groups[priority].mark(Mark::Read);
+    }
+
+    /// Fills in what this half counts.
+    pub(crate) fn snapshot(&self, pools: &Pools, out: &mut PortSnapshot) {
+        for (group, out) in self.groups.iter().zip(&mut out.groups) {
+            *out = group.snapshot(pools);
+        }
+        out.received = out.groups.iter().fold(self.refused, |sum, group| sum + group.received);
+        [out.received_yellow_frames, out.received_red_frames] = self.coloured;
+        for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
+            *out = *out + *drops;
+        }
+        out.input_dropped = Count::sum(&self.drops);
+        self.flooded.snapshot(out);
+        out.pfc_sent = self.pfc.count();
+        out.pfc_guard_frames = self.pfc.guard_frames();
+        out.pause_sent_frames = self.pfc.pause_frames();
+        out.rx_ring_episodes = self.rx_rings.episodes();
+    }
+}
+
+/// How the neighbour is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
+fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (Protection, GroupSettings) {
+    let group = settings.groups[priority];
+    if off.contains(priority) {
+        return (
+            Protection::None,
+            GroupSettings {
+                pool: group.pool,
+                reserved_cells: group.reserved_cells,
+                ..GroupSettings::lossy()
+            },
+        );
+    }
+    let protection = if settings.pfc.no_drop & (1 << priority) != 0 {
+        Protection::Pfc
+    } else if settings.flow_control.sends() {
+        Protection::Pause
+    } else {
+        Protection::None
+    };
+    (protection, group)
+}

@@ -1,0 +1,214 @@
+//! Alarms: buffer use that rose above a threshold, and frames that were dropped, as events.
+//!
+//! Rule: all are off by default, each kind on its own, with its interval. A *crossing* is counted when the use of a place (a
+//! priority at ingress, its headroom, a queue at egress, a pool) comes to the alarm's share of what it is allowed: at 100 %,
+//! when it is full. An alarm tells of one place, at most once an interval: that the threshold was crossed, how often since the last
+//! alarm, and the most there was. That use is down again is told when the interval is over. So a flood of crossings is one alarm
+//! with a count.
+//!
+//! ```text
+//!            crossed: told at once
+//!   quiet ─────────────────────────▶ raised ──┐ the interval is over, crossed again: told with the number
+//!     ◀─────────────────────────────  ▲───────┘
+//!      the interval is over, use is down: told
+//! ```
+//! Dropped frames are told of in the same way, by port and queue (dropped at egress) or priority (at ingress), but nothing clears.
+//! Crossings are noted where cells are charged, each of them; what there is to tell is looked for every [`LOOK_NS`].
+//! Source: docs/law.md, "Alarms"; docs/sources.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
+
+use crate::monitor::counters::Count;
+use crate::monitor::event::Telling;
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+/// Looks at all places are no closer together.
+pub const LOOK_NS: Nanos = 10_000_000;
+
+/// The alarm of one place.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct Watch {
+    /// Percent of what is allowed; 0: no alarm.
+    percent: u8,
+    above: bool,
+    raised: bool,
+    /// Since the last alarm.
+    crossings: u32,
+    /// Since the start.
+    all_crossings: u64,
+    /// The most cells since the last alarm, and what was allowed then.
+    most: (u32, u32),
+    /// No alarm before.
+    next: Instant,
+}
+
+impl Watch {
+    /// At `percent` of what is allowed; 0: no alarm.
+    pub fn new(percent: u8) -> Self {
+        Self { percent, ..Self::default() }
+    }
+
+    /// Another threshold, from the next change of use on.
+    pub fn set_percent(&mut self, percent: u8) {
+        self.percent = percent;
+        if percent == 0 {
+            *self = Self { all_crossings: self.all_crossings, ..Self::default() };
+        }
+    }
+
+    /// Of `allowed` cells as many as may be in use with nothing to note. None while use is above: it must be noted when it falls.
+    #[inline]
+    pub fn unnoted_cells(&self, allowed: u32) -> u32 {
+        match self.percent {
+            0 => u32::MAX,
+            _ if self.above => 0,
+            percent => ((u64::from(allowed) * u64::from(percent)).saturating_sub(1) / 100) as u32,
+        }
+    }
+
+    /// Use has come to the threshold: it must be noted when it falls, too.
+    #[inline]
+    pub fn is_above(&self) -> bool {
+        self.above
+    }
+
+    /// `used` of `allowed` cells are in use now.
+    pub fn note(&mut self, used: u32, allowed: u32) {
+        if self.percent == 0 {
+            return;
+        }
+        let above = used > 0 && u64::from(used) * 100 >= u64::from(allowed) * u64::from(self.percent);
+        let crossed = u32::from(above && !self.above);
+        self.above = above;
+        self.crossings += crossed;
+        self.all_crossings += u64::from(crossed);
+        if above && used > self.most.0 {
+            self.most = (used, allowed);
+        }
+    }
+
+    /// Crossings since the start.
+    pub fn crossings(&self) -> u64 {
+        self.all_crossings
+    }
+
+    /// What must be told at `now`, if anything.
+    pub fn tell(&mut self, now: Instant, interval_ns: Nanos) -> Option<Telling> {
+        let is_news = self.crossings > 0 || (self.raised && !self.above);
+        if !is_news || now < self.next {
+            return None;
+        }
+        let telling = Telling {
+            raised: self.crossings > 0,
+            most: self.most,
+            crossings: self.crossings,
+            percent: self.percent,
+        };
+        (self.raised, self.crossings, self.most) = (telling.raised, 0, (0, 0));
+        self.next = now + interval_ns;
+        Some(telling)
+    }
+
+    /// What was crossed until now no alarm tells of: it was off.
+    pub fn forget(&mut self) {
+        (self.raised, self.crossings, self.most) = (false, 0, (0, 0));
+    }
+}
+
+/// The drop alarm of one queue, or of one priority at ingress.
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+pub struct DropWatch {
+    /// What alarms have told of.
+    told: Count,
+    /// No alarm before.
+    next: Instant,
+}
+
+impl DropWatch {
+    /// What must be told at `now` of `dropped` frames, if anything.
+    pub fn tell(&mut self, dropped: Count, now: Instant, interval_ns: Nanos) -> Option<Count> {
+        if dropped.frames == self.told.frames || now < self.next {
+            return None;
+        }
+        self.next = now + interval_ns;
+        let told = std::mem::replace(&mut self.told, dropped);
+        Some(Count { frames: dropped.frames - told.frames, bytes: dropped.bytes - told.bytes })
+    }
+
+    /// What was dropped until now no alarm tells of: it was off.
+    pub fn forget(&mut self, dropped: Count) {
+        self.told = dropped;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL_NS: Nanos = 5_000_000_000;
+
+    /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is told.
+    #[test]
+    fn the_transition_table() {
+        let mut watch = Watch::new(70);
+        let raised =
+            |most, crossings| Some(Telling { raised: true, most: (most, 10), crossings, percent: 70 });
+        let cleared = Some(Telling { raised: false, most: (0, 0), crossings: 0, percent: 70 });
+        for (step, (at_s, uses, expected)) in [
+            (0, &[0, 6][..], None),          // quiet: below
+            (1, &[7], raised(7, 1)),         // crossed: at once
+            (2, &[8], None),                 // raised: nothing new
+            (3, &[6, 9, 6, 10, 6, 7], None), // crossed again, thrice: the interval is not over
+            (6, &[], raised(10, 3)),         // … now it is: one alarm with a count
+            (7, &[6], None),                 // down, too early
+            (11, &[], cleared),              // … told when the interval is over
+            (12, &[], None),                 // quiet: nothing more
+            (13, &[7, 6], None),             // crossed and down again within the interval …
+            (16, &[], raised(7, 1)),         // … is told all the same
+            (30, &[], cleared),              // and cleared after
+            (60, &[7, 0], raised(7, 1)),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            uses.iter().for_each(|&used| watch.note(used, 10));
+            assert_eq!(watch.tell(Instant(at_s * 1_000_000_000), INTERVAL_NS), expected, "step {step}");
+        }
+        assert_eq!(watch.crossings(), 6, "since the start");
+        watch.set_percent(0);
+        watch.note(10, 10);
+        assert_eq!((watch.tell(Instant::NEVER, 0), watch.unnoted_cells(10)), (None, u32::MAX), "off");
+    }
+
+    #[test]
+    fn what_need_not_be_noted_is_just_below_the_threshold() {
+        for (percent, allowed, unnoted) in [
+            (70, 10, 6),
+            (100, 17, 16),
+            (1, 17, 0),
+            (90, 208, 187),
+            (100, 0, 0),
+            (50, u32::MAX, 2_147_483_647),
+        ] {
+            let mut watch = Watch::new(percent);
+            assert_eq!(watch.unnoted_cells(allowed), unnoted, "{percent} % of {allowed}");
+            watch.note(unnoted, allowed);
+            assert!(!watch.is_above(), "{percent} % of {allowed}");
+            watch.note(unnoted + 1, allowed);
+            assert!(watch.is_above(), "{percent} % of {allowed}");
+            assert_eq!(watch.unnoted_cells(allowed), 0, "while it is above all is noted");
+        }
+    }
+
+    #[test]
+    fn drops_are_told_once_an_interval_with_their_number() {
+        let mut watch = DropWatch::default();
+        let count = |frames| Count { frames, bytes: frames * 64 };
+        watch.forget(count(3));
+        let mut tell = |at_s: u64, frames| {
+            watch.tell(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
+        };
+        let told = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
+        let told = told.map(|(at_s, frames)| tell(at_s, frames));
+        assert_eq!(told, [None, Some(1), None, None, Some(6), None, Some(1), None]);
+    }
+}

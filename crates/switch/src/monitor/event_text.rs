@@ -1,0 +1,306 @@
+//! How each event reads: its name for programs, how much it matters, where it belongs, its numbers, and a line for people.
+//!
+//! Source: docs/events.md; the lines of the watchdog are those of docs/sources.md, "H3C reference" (PFC deadlock detection).
+
+use crate::monitor::counters::Count;
+use crate::monitor::event::Telling;
+use crate::monitor::event::{AlarmPlace, Event};
+use crate::settings::AlarmKind;
+use serde::{Deserialize, Serialize};
+
+/// Stands in a message for the name of the event's port, which the switch's owner knows.
+pub const PORT: &str = "{port}";
+
+/// How much an event matters to somebody who watches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Severity {
+    /// The switch does what it is there for.
+    Debug,
+    /// Something changed.
+    Info,
+    /// Somebody should look.
+    Warning,
+    /// A promise is broken.
+    Error,
+}
+
+impl Severity {
+    /// All, the least first.
+    pub const ALL: [Self; 4] = [Self::Debug, Self::Info, Self::Warning, Self::Error];
+
+    /// Its name in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// How an event reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Description {
+    /// Its name for programs.
+    pub kind: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The port it belongs to.
+    pub port: Option<usize>,
+    /// The 802.1p priority.
+    pub priority: Option<usize>,
+    /// The queue.
+    pub queue: Option<usize>,
+    /// Numbers that come with it, by name.
+    pub values: Vec<(&'static str, u64)>,
+    /// A line for people, which does not name the port, unless by [`PORT`].
+    pub message: String,
+}
+
+impl Description {
+    /// Of an event that belongs to no port.
+    pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            severity,
+            port: None,
+            priority: None,
+            queue: None,
+            values: Vec::new(),
+            message: message.into(),
+        }
+    }
+
+    /// It belongs to `port`.
+    pub fn of_port(self, port: usize) -> Self {
+        Self { port: Some(port), ..self }
+    }
+
+    /// … and there to `priority`.
+    pub fn of_priority(self, priority: usize) -> Self {
+        Self { priority: Some(priority), ..self }
+    }
+
+    /// A number comes with it.
+    pub fn with(mut self, name: &'static str, value: u64) -> Self {
+        self.values.push((name, value));
+        self
+    }
+}
+
+impl Event {
+    /// How it reads.
+    pub fn describe(self) -> Description {
+        match self {
+            Event::XoffBegan { port, priority } => Description::new(
+                "xoff_began",
+                Severity::Debug,
+                format!("XOFF: the neighbour is told to stop priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::XoffEnded { port, priority } => Description::new(
+                "xoff_ended",
+                Severity::Debug,
+                format!("XON: the neighbour may go on with priority {priority}"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::NoDropLost { port, priority } => Description::new(
+                "no_drop_lost",
+                Severity::Error,
+                format!("frames of no-drop priority {priority} are lost: headroom is exhausted; give it more"),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::KernelDropped { port, frames } => Description::new(
+                "kernel_dropped",
+                Severity::Error,
+                format!(
+                    "the kernel or the NIC had nowhere to put frames that came in, and dropped {frames} of them, whatever their \
+                     priority: the loop had posted too few empty frames"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => Description::new(
+                "kernel_lost",
+                Severity::Error,
+                format!(
+                    "the kernel lost {frames} frames that were to leave, {no_drop_frames} of them of no-drop priorities, and \
+                     {pfc_frames} PFC or PAUSE frames: the interface refused them. Is its peer up, is its MTU the same, and does \
+                     it keep up?"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames)
+            .with("no_drop_frames", no_drop_frames)
+            .with("pfc_frames", pfc_frames),
+            Event::StrayFrames { port, frames } => Description::new(
+                "stray_frames",
+                Severity::Error,
+                format!(
+                    "the kernel gave back {frames} frames that it did not have, or gave them back twice; they were ignored. \
+                     This is a fault of the kernel or of the interface's driver"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::MtuExceeded { port, frames } => Description::new(
+                "mtu_exceeded",
+                Severity::Error,
+                format!(
+                    "{frames} frames were too long to leave by this port, whatever their priority, and were dropped: give its interface \
+                     the MTU that the other ports have"
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames),
+            Event::AddressLimit { port } => Description::new(
+                "address_limit",
+                Severity::Warning,
+                "the port has as many addresses as it may have: further ones are not learned, and frames to them are \
+                 flooded; raise bridge.max_entries_per_port",
+            )
+            .of_port(port),
+            Event::FloodLimit { port, cast, frames, no_drop_frames } => Description::new(
+                "flood_limit",
+                Severity::Warning,
+                format!(
+                    "{frames} {} frames were dropped, {no_drop_frames} of them of no-drop priorities: more came in than {} allows",
+                    cast.words(),
+                    cast.setting()
+                ),
+            )
+            .of_port(port)
+            .with("frames", frames)
+            .with("no_drop_frames", no_drop_frames),
+            Event::StormBegan { port, priority } => Description::new(
+                "storm_began",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event Begin.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormEnded { port, priority } => Description::new(
+                "storm_ended",
+                Severity::Warning,
+                format!("PFC Deadlock Recovery Event End.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::RecoveryPending { port, priority } => Description::new(
+                "recovery_pending",
+                Severity::Warning,
+                format!("Please recover PFC deadlock.Port is {PORT}."),
+            )
+            .of_port(port)
+            .of_priority(priority),
+            Event::StormLimitReached { port, priority, local_precedence, times } => Description::new(
+                "storm_limit_reached",
+                Severity::Warning,
+                format!(
+                    "PFC deadlock limit has been checked, Ifname: {PORT}, Cos: {local_precedence}, times: {times}."
+                ),
+            )
+            .of_port(port)
+            .of_priority(priority)
+            .with("cos", local_precedence.into())
+            .with("times", times.into()),
+            Event::EarlyWarning { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning" } else { "pfc_received_warning" };
+                Description::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
+            Event::EarlyWarningCleared { port, priority, sent, pps } => {
+                let way = if sent { "sent" } else { "received" };
+                let message =
+                    format!("early warning is over: {pps} PFC frames a second of priority {priority} are {way}");
+                let kind = if sent { "pfc_sent_warning_cleared" } else { "pfc_received_warning_cleared" };
+                Description::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
+            }
+            Event::PortDown { port } => {
+                Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
+            }
+            Event::PortUp { port } => {
+                Description::new("port_up", Severity::Info, "the port carries frames again").of_port(port)
+            }
+            Event::Alarm { place, telling } => describe_alarm(place, telling),
+            Event::DropAlarm { place, dropped: Count { frames, bytes } } => {
+                let message = format!("{}: {frames} frames were dropped", place.words());
+                place
+                    .describe("drop_alarm", Severity::Warning, message)
+                    .with("alarm_type", place.side())
+                    .with("frames", frames)
+                    .with("bytes", bytes)
+            }
+            Event::BridgeFull { frames } => Description::new(
+                "bridge_full",
+                Severity::Warning,
+                format!(
+                    "the bridge table is full: the senders of {frames} frames were not learned, and frames to them are \
+                     flooded; raise bridge.max_entries"
+                ),
+            )
+            .with("frames", frames),
+        }
+    }
+}
+
+fn describe_alarm(place: AlarmPlace, telling: Telling) -> Description {
+    let Telling { raised, most: (cells, allowed), crossings, percent } = telling;
+    let words = place.words();
+    if !raised {
+        let message = format!("{words}: use is down again from {percent} % of what is allowed");
+        let event = place.describe("use_alarm_cleared", Severity::Info, message);
+        return event.with("alarm_type", place.side()).with("percent", percent.into());
+    }
+    let times = if crossings == 1 { String::new() } else { format!(", {crossings} times") };
+    let message =
+        format!("{words}: use came to {percent} % of what is allowed{times}: {cells} of {allowed} cells");
+    place
+        .describe("use_alarm", Severity::Warning, message)
+        .with("alarm_type", place.side())
+        .with("cells", cells.into())
+        .with("allowed_cells", allowed.into())
+        .with("percent", percent.into())
+        .with("crossings", crossings.into())
+}
+
+impl AlarmPlace {
+    /// In words, which do not name the port.
+    fn words(self) -> String {
+        match self {
+            Self::Port { kind: AlarmKind::Egress, number, .. } => format!("queue {number}"),
+            Self::Port { kind: AlarmKind::Headroom, number, .. } => format!("headroom of priority {number}"),
+            Self::Port { number, .. } => format!("priority {number} at ingress"),
+            Self::Pool { kind: AlarmKind::Egress, number } => format!("pool {number} at egress"),
+            Self::Pool { kind: AlarmKind::Headroom, .. } => "the headroom pool".to_owned(),
+            Self::Pool { number, .. } => format!("pool {number} at ingress"),
+        }
+    }
+
+    /// The beginning of a description.
+    fn describe(self, kind: &'static str, severity: Severity, message: String) -> Description {
+        let event = Description::new(kind, severity, message);
+        match self {
+            Self::Port { port, kind: AlarmKind::Egress, number } => {
+                Description { queue: Some(number), ..event.of_port(port) }
+            }
+            Self::Port { port, number, .. } => event.of_port(port).of_priority(number),
+            Self::Pool { number, .. } => event.with("pool", number as u64),
+        }
+    }
+
+    /// The side that it is on, as a number that programs know: docs/events.md.
+    fn side(self) -> u64 {
+        let (Self::Port { kind, .. } | Self::Pool { kind, .. }) = self;
+        match kind {
+            AlarmKind::Ingress | AlarmKind::Drop => 1,
+            AlarmKind::Egress => 2,
+            AlarmKind::Headroom => 3,
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! What operators read: counters, events, alarms, watermarks.
+//!
+//! Nothing here decides what happens to a frame.
+
+pub mod alarm;
+pub mod counters;
+pub mod event;
+pub mod event_text;
+pub mod kernel_tx_loss;
+pub mod usage_violation;
+pub mod watermark;

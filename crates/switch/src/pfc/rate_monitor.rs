@@ -1,0 +1,120 @@
+//! Rates of PFC frames, and early warnings: a neighbour, or this switch, that sends more PFC than it should.
+//!
+//! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent apart. A second with as many as
+//! the threshold, or more, is a warning; it is over after a second with less than four fifths of it. A frame counts for
+//! each priority that it pauses or releases.
+//! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring the early warning thresholds for PFC packets).
+
+use crate::monitor::counters::{PfcCount, PrioritySnapshot};
+use crate::settings::{EarlyWarningSettings, PRIORITIES};
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+
+pub(crate) const SECOND: Nanos = 1_000_000_000;
+
+/// The rates of all ports.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PfcRates {
+    /// The last whole second ended then.
+    pub(crate) counted_at: Instant,
+    pub(crate) ports: Vec<[[Rate; PRIORITIES]; 2]>,
+}
+
+/// PFC frames of one priority in one direction.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rate {
+    /// Frames at the end of the last second.
+    frames: u64,
+    pub(crate) pps: u64,
+    pub(crate) warns: bool,
+}
+
+/// What a second made of a rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Rising,
+    Clearing,
+}
+
+impl Rate {
+    /// A second, which took `nanos`, is over with this many frames in all.
+    pub(crate) fn count(&mut self, frames: u64, threshold: Option<u32>, nanos: Nanos) -> Option<Turn> {
+        let new = u128::from(frames - self.frames) * u128::from(SECOND);
+        (self.frames, self.pps) = (frames, (new / u128::from(nanos.max(1))) as u64);
+        let threshold = threshold.map_or(u64::MAX, u64::from);
+        let was = self.warns;
+        self.warns = self.pps >= threshold || (was && 5 * u128::from(self.pps) >= 4 * u128::from(threshold));
+        match (was, self.warns) {
+            (false, true) => Some(Turn::Rising),
+            (true, false) => Some(Turn::Clearing),
+            _ => None,
+        }
+    }
+}
+
+impl PfcRates {
+    /// No frame yet, on any of so many ports.
+    pub fn new(ports: usize) -> Self {
+        Self { counted_at: Instant::default(), ports: vec![Default::default(); ports] }
+    }
+
+    /// Another port has this place: no frame yet.
+    pub(crate) fn begin_anew(&mut self, port: usize) {
+        if self.ports.len() <= port {
+            self.ports.resize(port + 1, Default::default());
+        }
+        self.ports[port] = Default::default();
+    }
+
+    /// When they must be counted next.
+    pub fn due_at(&self) -> Instant {
+        self.counted_at + SECOND
+    }
+
+    pub(crate) fn snapshot(&self, port: usize, priority: usize, out: &mut PrioritySnapshot) {
+        let [received, sent] = self.ports[port].map(|rates| rates[priority]);
+        (out.received_pps, out.received_warning) = (received.pps, received.warns);
+        (out.sent_pps, out.sent_warning) = (sent.pps, sent.warns);
+    }
+}
+
+pub(crate) fn frames(count: &PfcCount, priority: usize) -> u64 {
+    count.xoff_frames[priority] + count.xon_frames[priority]
+}
+
+pub(crate) fn threshold(warning: EarlyWarningSettings, sent: bool) -> Option<u32> {
+    if sent { warning.out_pps } else { warning.in_pps }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A second each: frames → what it is told as.
+    #[test]
+    fn a_warning_rises_at_the_threshold_and_clears_well_below_it() {
+        let mut rate = Rate::default();
+        let mut frames = 0;
+        for (new, turn, warns) in [
+            (99, None, false),
+            (100, Some(Turn::Rising), true),
+            (1000, None, true),
+            (80, None, true),
+            (79, Some(Turn::Clearing), false),
+            (99, None, false),
+            (100, Some(Turn::Rising), true),
+            (0, Some(Turn::Clearing), false),
+        ] {
+            frames += new;
+            assert_eq!((rate.count(frames, Some(100), SECOND), rate.warns), (turn, warns), "{new} frames");
+            assert_eq!(rate.pps, new);
+        }
+        frames += 1000;
+        assert_eq!(rate.count(frames, None, SECOND), None, "nobody wants to be warned");
+        assert_eq!(
+            rate.count(frames + 150, Some(100), 3 * SECOND / 2),
+            Some(Turn::Rising),
+            "of 1.5 s: 100 a second"
+        );
+    }
+}

@@ -1,0 +1,264 @@
+//! Received PFC: which priorities of a port the neighbour has paused, and until when.
+//!
+//! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON) comes; a new time
+//! replaces the old one. Priorities whose class-enable bit is zero, lossy priorities, and everything while reception
+//! is disabled change nothing, but are counted.
+//!
+//! ```text
+//!            time ≠ 0                       time ≠ 0: new end
+//!   Free ───────────────▶ Paused until t ──┐
+//!     ▲                      │      ▲──────┘
+//!     └──────────────────────┘
+//!        time 0, or t has come
+//! ```
+//! Source: IEEE 802.1Q-2022 36.1.3.3 (PFC receive); 802.3-2022 annex 31B: a quantum is 512 bit times.
+
+use crate::monitor::counters::PfcCount;
+use crate::settings::PRIORITIES;
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::pause::Pfc;
+use wire::set::Set8;
+
+/// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
+pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
+    let bits = u64::from(quanta) * 512;
+    (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(speed_bps)) as Nanos
+}
+
+/// The pauses that a port's neighbour asked for.
+#[derive(Debug, Serialize, Deserialize)]
+#[repr(C)]
+pub struct Pauses {
+    /// The earliest of `until` among the paused.
+    next_end: Instant,
+    /// Priorities that are paused.
+    paused: Set8,
+    /// Priorities that are obeyed: no-drop, and reception enabled.
+    honoured: Set8,
+    speed_bps: u64,
+    until: [Instant; PRIORITIES],
+    since: [Instant; PRIORITIES],
+    /// When the last XOFF came, obeyed or not.
+    heard_at: [Instant; PRIORITIES],
+    episodes: [u64; PRIORITIES],
+    paused_ns: [Nanos; PRIORITIES],
+    count: PfcCount,
+}
+
+impl Pauses {
+    /// No pause; `honoured` priorities may be paused, quanta are counted at `speed_bps`.
+    pub fn new(honoured: Set8, speed_bps: u64) -> Self {
+        Self {
+            honoured,
+            speed_bps,
+            paused: Set8::EMPTY,
+            until: [Instant::NEVER; PRIORITIES],
+            next_end: Instant::NEVER,
+            since: [Instant::default(); PRIORITIES],
+            heard_at: [Instant::default(); PRIORITIES],
+            episodes: [0; PRIORITIES],
+            paused_ns: [0; PRIORITIES],
+            count: PfcCount::default(),
+        }
+    }
+
+    /// A PFC frame came in.
+    pub fn apply(&mut self, pfc: &Pfc, now: Instant) {
+        self.expire(now);
+        self.count.frames += 1;
+        for p in Set8::from_bits(pfc.enable) {
+            let quanta = pfc.quanta[p];
+            let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
+            counter[p] += 1;
+            if quanta != 0 {
+                self.heard_at[p] = now;
+            }
+            if !self.honoured.contains(p) {
+                continue;
+            }
+            if quanta == 0 {
+                self.end(p, now);
+            } else {
+                if !self.paused.contains(p) {
+                    self.paused.set(p, true);
+                    self.since[p] = now;
+                    self.episodes[p] += 1;
+                }
+                self.until[p] = now + quanta_ns(quanta, self.speed_bps);
+            }
+        }
+        self.find_next_end();
+    }
+
+    /// The paused priorities now.
+    #[inline]
+    pub fn paused(&mut self, now: Instant) -> Set8 {
+        if self.next_end <= now {
+            self.expire(now);
+        }
+        self.paused
+    }
+
+    /// Since when a priority has been paused without a break; `None`: it is not paused now.
+    pub fn paused_since(&mut self, priority: usize, now: Instant) -> Option<Instant> {
+        self.paused(now).contains(priority).then_some(self.since[priority])
+    }
+
+    /// When the last XOFF for a priority came.
+    pub fn heard_at(&self, priority: usize) -> Instant {
+        self.heard_at[priority]
+    }
+
+    /// When the next pause ends by itself; [`Instant::NEVER`] when none is on.
+    pub fn next_end(&self) -> Instant {
+        self.next_end
+    }
+
+    /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
+    pub fn reconfigure(&mut self, honoured: Set8, speed_bps: u64, now: Instant) {
+        self.expire(now); // what ended by itself ended then
+        for p in Set8::ALL.without(honoured) {
+            self.end(p, now);
+        }
+        (self.honoured, self.speed_bps) = (honoured, speed_bps);
+        self.find_next_end();
+    }
+
+    /// All pauses end, as when the port goes down.
+    pub fn clear(&mut self, now: Instant) {
+        self.expire(now);
+        for p in 0..PRIORITIES {
+            self.end(p, now);
+        }
+        self.find_next_end();
+    }
+
+    /// PFC frames received.
+    pub fn count(&self) -> PfcCount {
+        self.count
+    }
+
+    /// Pauses begun, and nanoseconds spent paused, by priority.
+    pub fn history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
+        let spent = std::array::from_fn(|p| {
+            let running =
+                if self.paused.contains(p) { now.min(self.until[p]).since(self.since[p]) } else { 0 };
+            self.paused_ns[p] + running
+        });
+        (self.episodes, spent)
+    }
+
+    fn expire(&mut self, now: Instant) {
+        for p in 0..PRIORITIES {
+            if self.until[p] <= now {
+                self.end(p, self.until[p]);
+            }
+        }
+        self.find_next_end();
+    }
+
+    fn end(&mut self, p: usize, at: Instant) {
+        if self.paused.contains(p) {
+            self.paused.set(p, false);
+            self.paused_ns[p] += at.since(self.since[p]);
+            self.until[p] = Instant::NEVER;
+        }
+    }
+
+    fn find_next_end(&mut self) {
+        self.next_end = self.until.into_iter().min().unwrap_or(Instant::NEVER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPEED: u64 = 10_000_000_000;
+
+    fn pfc(enable: u8, quanta: u16) -> Pfc {
+        Pfc { enable, quanta: [quanta; 8] }
+    }
+
+    /// The table of docs/law.md, "PFC received".
+    #[test]
+    fn the_longest_pause_by_speed() {
+        for (gigabit, ns) in [(1, 33_553_920), (10, 3_355_392), (25, 1_342_157), (100, 335_540)] {
+            assert_eq!(quanta_ns(65_535, gigabit * 1_000_000_000), ns, "{gigabit}G");
+        }
+    }
+
+    /// Each state against each input: (paused before, quanta) → paused after.
+    #[test]
+    fn every_state_answers_every_input() {
+        for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
+            let mut pauses = Pauses::new(Set8::of(3), SPEED);
+            pauses.apply(&pfc(1 << 3, before), Instant(0));
+            pauses.apply(&pfc(1 << 3, quanta), Instant(10));
+            assert_eq!(!pauses.paused(Instant(11)).is_empty(), after, "{before} then {quanta}");
+        }
+    }
+
+    #[test]
+    fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
+        let mut pauses = Pauses::new(Set8::of(3), SPEED);
+        pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
+        assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (Set8::of(3), Instant(5120)));
+        pauses.apply(&pfc(1 << 3, 100), Instant(5000));
+        assert_eq!((pauses.paused(Instant(10_119)).bits(), pauses.paused(Instant(10_120)).bits()), (8, 0));
+        assert_eq!(pauses.next_end(), Instant::NEVER);
+        assert_eq!(
+            pauses.history(Instant(20_000)),
+            ([0, 0, 0, 1, 0, 0, 0, 0], [0, 0, 0, 10_120, 0, 0, 0, 0])
+        );
+    }
+
+    /// Whatever comes after the end of a pause that nobody has looked at since, it lasted as long as it did.
+    #[test]
+    fn a_pause_that_ended_by_itself_is_no_longer_for_being_looked_at_late() {
+        let late = Instant(1_000_000);
+        let ways: [fn(&mut Pauses, Instant); 4] = [
+            |pauses, now| _ = pauses.paused(now),
+            |pauses, now| pauses.clear(now),
+            |pauses, now| pauses.reconfigure(Set8::EMPTY, SPEED, now),
+            |pauses, now| pauses.apply(&pfc(1 << 3, 0), now),
+        ];
+        for (number, way) in ways.into_iter().enumerate() {
+            let mut pauses = Pauses::new(Set8::of(3), SPEED);
+            pauses.apply(&pfc(1 << 3, 100), Instant(0));
+            way(&mut pauses, late);
+            assert_eq!(pauses.history(late).1[3], 5120, "way {number}");
+        }
+    }
+
+    #[test]
+    fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
+        for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
+            let mut pauses = Pauses::new(Set8::from_bits(honoured), SPEED);
+            pauses.apply(&pfc(enable, 1000), Instant(0));
+            assert_eq!(
+                pauses.paused(Instant(1)),
+                Set8::EMPTY,
+                "honoured {honoured:08b}, enable {enable:08b}"
+            );
+            let xoff: u64 = pauses.count().xoff_frames.iter().sum();
+            assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
+        }
+    }
+
+    #[test]
+    fn quanta_last_512_bit_times() {
+        for (quanta, speed_bps, ns) in [
+            (1, 1_000_000_000, 512),
+            (1, 10_000_000_000, 52), // 51.2, rounded up
+            (65_535, 1_000_000_000, 33_553_920),
+            (65_535, 10_000_000_000, 3_355_392),
+            (65_535, 100_000_000_000, 335_540),
+            (65_535, 1, 33_553_920_000_000_000),
+            (0, 1_000_000_000, 0),
+        ] {
+            assert_eq!(quanta_ns(quanta, speed_bps), ns, "{quanta} quanta at {speed_bps} bit/s");
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! PFC sent: what a port tells its neighbour, and when.
+//!
+//! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those that left XOFF since
+//! the last frame; several changes in one turn go in one frame.
+//! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it has passed, with room for a
+//!   loop that comes late. The pause time is reckoned at the fastest speed at which the neighbour may read our quanta: that of the
+//!   link, or of the port, whichever is more.
+//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the neighbour must have heard long since
+//!   ([`PortSettings::response_ns`]). If it had been silent before, it reads our quanta faster still, and XOFF is repeated from then on after half
+//!   of the time that the pause seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
+//! - XON is repeated once, should the first have been lost.
+//! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs after it was sent: the neighbour has not heard it.
+//! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
+//!   ([`crate::pfc::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
+//! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
+//!
+//! Source: docs/law.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
+
+use crate::monitor::counters::PfcCount;
+use crate::pfc::link_pause::LINK;
+use crate::pfc::rx::quanta_ns;
+use crate::settings::MAX_IN_FLIGHT;
+use crate::settings::{PRIORITIES, PortSettings};
+use crate::time::{Instant, Nanos};
+use serde::{Deserialize, Serialize};
+use wire::pause::{Pause, Pfc};
+use wire::set::Set8;
+
+/// XON is repeated so much later.
+const XON_AGAIN_NS: Nanos = 1_000_000;
+/// What a neighbour has taught us of its pauses is kept for so long.
+const LESSON_NS: Nanos = 10_000_000_000;
+/// However fast a neighbour reads quanta, and whatever is lost, XOFF is not repeated more often.
+const SHORTEST_REFRESH_NS: Nanos = 50_000;
+
+/// What of a port's settings its PFC goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    pause_quanta: u16,
+    /// PAUSE, not PFC.
+    of_link: bool,
+    refresh_ns: Nanos,
+    response_ns: Nanos,
+}
+
+impl Timing {
+    /// The timing of a port with these settings.
+    pub fn of(settings: &PortSettings) -> Self {
+        let fastest_bps = settings.pause_speed_bps().max(settings.link_speed_bps.unwrap_or(0));
+        Self {
+            pause_quanta: settings.pfc.pause_quanta,
+            of_link: settings.flow_control.sends(),
+            refresh_ns: quanta_ns(settings.pfc.pause_quanta, fastest_bps) / 3,
+            response_ns: settings.response_ns,
+        }
+    }
+
+    /// How long after a PFC frame the next one is due, as long as something is in XOFF.
+    pub fn refresh_ns(&self) -> Nanos {
+        self.refresh_ns
+    }
+}
+
+/// What a frame that is due says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Told {
+    /// Priority by priority.
+    Pfc(Pfc),
+    /// Of the whole link.
+    Pause(Pause),
+}
+
+/// The PFC, or PAUSE, that one port sends.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PfcSender {
+    timing: Timing,
+    /// Priorities that are in XOFF.
+    xoff: Set8,
+    /// Those that the neighbour was last told of.
+    announced: Set8,
+    /// … by PAUSE, not PFC.
+    announced_of_link: bool,
+    /// Those whose XON is to be repeated.
+    xon_again: Set8,
+    /// Frames handed out that have not left the port yet.
+    in_flight: u8,
+    sent_at: Instant,
+    /// When XOFF, or XON, is to be repeated.
+    repeat_at: Instant,
+    /// As in `timing`, or what the neighbour has taught us.
+    refresh_ns: Nanos,
+    /// When it did so last.
+    taught_at: Instant,
+    /// When a frame last came in spite of XOFF.
+    heard_at: Instant,
+    count: PfcCount,
+    /// Frames of `count` that a guard sent for us.
+    guard_frames: u64,
+    pause_frames: u64,
+}
+
+impl PfcSender {
+    /// Nothing in XOFF.
+    pub fn new(timing: Timing) -> Self {
+        Self {
+            timing,
+            xoff: Set8::EMPTY,
+            announced: Set8::EMPTY,
+            announced_of_link: timing.of_link,
+            xon_again: Set8::EMPTY,
+            in_flight: 0,
+            sent_at: Instant::default(),
+            repeat_at: Instant::NEVER,
+            refresh_ns: timing.refresh_ns,
+            taught_at: Instant::default(),
+            heard_at: Instant::default(),
+            count: PfcCount::default(),
+            guard_frames: 0,
+            pause_frames: 0,
+        }
+    }
+
+    /// Another pause time, or speed; the neighbour is told at once if it is pausing.
+    pub fn reconfigure(&mut self, timing: Timing) {
+        if timing != self.timing && !self.announced.is_empty() {
+            self.repeat_at = Instant::default();
+        }
+        (self.timing, self.refresh_ns) = (timing, timing.refresh_ns);
+        if !self.says_something() {
+            self.announced_of_link = timing.of_link;
+        }
+    }
+
+    /// The neighbour is gone: another has been told nothing, and what is in XOFF is told it at once.
+    pub fn forget_neighbour(&mut self) {
+        (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
+        self.announced_of_link = self.timing.of_link;
+        (self.repeat_at, self.refresh_ns) = (Instant::NEVER, self.timing.refresh_ns);
+    }
+
+    /// Whole links are paused.
+    #[inline]
+    pub fn is_of_link(&self) -> bool {
+        self.timing.of_link
+    }
+
+    /// A priority enters or leaves XOFF.
+    #[inline]
+    pub fn set(&mut self, priority: usize, xoff: bool) {
+        self.xoff.set(priority, xoff);
+    }
+
+    /// A frame of a priority that is in XOFF came in, at this time or later.
+    /// True: the neighbour must be told again.
+    pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
+        if !self.announced.contains(priority) {
+            return false;
+        }
+        let pause_ns = at.since(self.sent_at);
+        let silence_ns = pause_ns.min(at.since(self.heard_at));
+        self.heard_at = at;
+        let deaf = pause_ns > self.timing.response_ns;
+        if deaf {
+            self.repeat_at = self.repeat_at.min(at);
+        }
+        // One that is slow to hear goes on sending; one whose pause is over begins anew.
+        if deaf && silence_ns > self.timing.response_ns / 2 {
+            self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
+            self.taught_at = at;
+        }
+        deaf
+    }
+
+    /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by settings that are no longer in force.
+    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
+        self.count.add(frames);
+        self.guard_frames += frames.frames;
+        if self.announced_of_link && self.says_something() {
+            return; // both kinds cannot be taken back at once: this pause passes by itself
+        }
+        self.announced_of_link = false;
+        let paused = (0..PRIORITIES).filter(|&p| frames.xoff_frames[p] > 0).collect();
+        self.announced = self.announced.with(paused);
+        self.sent_at = self.sent_at.max(at);
+        self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
+    }
+
+    /// The neighbour is paused, or XON is to be repeated.
+    fn says_something(&self) -> bool {
+        !self.announced.is_empty() || !self.xon_again.is_empty()
+    }
+
+    /// When the next frame must leave: at once if something has changed, else when XOFF or XON is to be repeated;
+    /// [`Instant::NEVER`]: there is nothing to tell.
+    #[inline]
+    pub fn next_deadline(&self) -> Instant {
+        if self.xoff != self.announced { Instant::default() } else { self.repeat_at }
+    }
+
+    /// The frame must leave now.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.next_deadline() <= now && !self.is_held_up()
+    }
+
+    /// Earlier frames have not left the port yet: a change may follow them at once, a repetition may not.
+    #[inline]
+    pub fn is_held_up(&self) -> bool {
+        self.in_flight >= if self.xoff != self.announced { MAX_IN_FLIGHT } else { 1 }
+    }
+
+    /// The frame that is due: the caller sends it now, and says when it has left.
+    pub fn send(&mut self, now: Instant) -> Told {
+        if self.announced_of_link != self.timing.of_link {
+            return self.take_back(now);
+        }
+        let pfc = self.next(now);
+        self.tell(pfc)
+    }
+
+    /// The other kind of frames is sent from now on: what was told by the old kind ends by it.
+    #[cold]
+    fn take_back(&mut self, now: Instant) -> Told {
+        let xoff = std::mem::take(&mut self.xoff);
+        let pfc = self.next(now);
+        let told = self.tell(pfc);
+        (self.xoff, self.xon_again) = (xoff, Set8::EMPTY);
+        (self.announced_of_link, self.repeat_at) = (self.timing.of_link, Instant::NEVER);
+        told
+    }
+
+    /// Counts a frame, and says it in its kind.
+    fn tell(&mut self, pfc: Pfc) -> Told {
+        if self.announced_of_link {
+            self.pause_frames += 1;
+            return Told::Pause(Pause { quanta: pfc.quanta[LINK] });
+        }
+        self.count.frames += 1;
+        for p in Set8::from_bits(pfc.enable) {
+            let counter =
+                if pfc.quanta[p] == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
+            counter[p] += 1;
+        }
+        Told::Pfc(pfc)
+    }
+
+    fn next(&mut self, now: Instant) -> Pfc {
+        let released = self.announced.without(self.xoff);
+        let xon = released.with(self.xon_again).without(self.xoff);
+        let enable = self.xoff.with(xon);
+        let quanta =
+            std::array::from_fn(|p| if self.xoff.contains(p) { self.timing.pause_quanta } else { 0 });
+        (self.announced, self.xon_again) = (self.xoff, released);
+        (self.sent_at, self.in_flight) = (now, self.in_flight + 1);
+        if self.xoff.is_empty() && now.since(self.taught_at) >= LESSON_NS {
+            self.refresh_ns = self.timing.refresh_ns;
+        }
+        let refresh_at = if self.xoff.is_empty() { Instant::NEVER } else { now + self.refresh_ns };
+        let xon_at = if released.is_empty() { Instant::NEVER } else { now + XON_AGAIN_NS };
+        self.repeat_at = refresh_at.min(xon_at);
+        Pfc { enable: enable.bits(), quanta }
+    }
+
+    /// A frame that `send` gave has left the port.
+    pub fn sent(&mut self) {
+        debug_assert!(self.in_flight > 0, "a PFC frame left that was not sent");
+        self.in_flight = self.in_flight.saturating_sub(1);
+    }
+
+    /// A frame that `send` gave was lost: what it said, if that still holds, is said again.
+    #[cold]
+    pub fn lost(&mut self) {
+        self.sent();
+        if self.says_something() {
+            self.repeat_at = self.repeat_at.min(self.sent_at + SHORTEST_REFRESH_NS);
+        }
+    }
+
+    /// PFC frames sent.
+    pub fn count(&self) -> PfcCount {
+        self.count
+    }
+
+    /// How long after an XOFF the next one is due, as long as it lasts.
+    pub fn refresh_ns(&self) -> Nanos {
+        self.refresh_ns
+    }
+
+    /// PFC frames that a guard sent for us; [`count`](Self::count) has them, too.
+    pub fn guard_frames(&self) -> u64 {
+        self.guard_frames
+    }
+
+    /// PAUSE frames sent.
+    pub fn pause_frames(&self) -> u64 {
+        self.pause_frames
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Alarms of a whole switch: their thresholds, and the regular check.
+//!
+//! The rule of one alarm is in [`crate::monitor::alarm`].
+
+use crate::monitor::alarm::LOOK_NS;
+use crate::monitor::event::{AlarmPlace, Event};
+use crate::pipeline::Switch;
+use crate::settings::AlarmKind;
+use crate::time::Instant;
+
+impl Switch {
+    /// Gives every place its alarm threshold. Alarms that are off, or that were, tell of nothing that has been.
+    pub(crate) fn set_alarms(&mut self) {
+        let alarms = &self.settings.alarms;
+        for (pools, percents, kind) in [
+            (&mut self.pools.ingress, alarms.ingress_pool_percent, AlarmKind::Ingress),
+            (&mut self.pools.egress, alarms.egress_pool_percent, AlarmKind::Egress),
+        ] {
+            for (pool, percent) in pools.iter_mut().zip(percents) {
+                pool.set_alarm(alarms.percent(kind, percent));
+            }
+        }
+        let percent = alarms.percent(AlarmKind::Headroom, alarms.headroom_pool_percent);
+        self.pools.headroom.set_alarm(percent);
+        for (port, settings) in self.settings.ports.iter().enumerate() {
+            self.ingress[port].set_alarms(&settings.alarms, alarms);
+            self.egress[port].set_alarms(&settings.alarms, alarms);
+        }
+        let is_on = alarms.interval_ns.iter().any(Option::is_some);
+        self.next_alarms = if is_on { Instant(0) } else { Instant::NEVER };
+    }
+
+    /// Looks for what there is to tell.
+    #[cold]
+    pub(crate) fn look_at_alarms(&mut self, now: Instant) {
+        self.next_alarms = now + LOOK_NS;
+        let Self { events, pools, settings, .. } = self;
+        let alarms = &settings.alarms;
+        for port in 0..self.ingress.len() {
+            self.ingress[port].tell_alarms(port, alarms, now, events);
+            self.egress[port].tell_alarms(port, alarms, now, events);
+        }
+        let ingress = pools.ingress.iter_mut().enumerate().map(|(n, pool)| (AlarmKind::Ingress, n, pool));
+        let egress = pools.egress.iter_mut().enumerate().map(|(n, pool)| (AlarmKind::Egress, n, pool));
+        let headroom = [(AlarmKind::Headroom, 0, &mut pools.headroom)];
+        for (kind, number, pool) in ingress.chain(egress).chain(headroom) {
+            if let Some(interval_ns) = alarms.interval_ns(kind)
+                && let Some(telling) = pool.alarm().tell(now, interval_ns)
+            {
+                events.push(now, Event::Alarm { place: AlarmPlace::Pool { kind, number }, telling });
+            }
+        }
+    }
+}

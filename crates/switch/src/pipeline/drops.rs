@@ -1,0 +1,82 @@
+//! Frames that a switch does not forward: where each is counted, and who is told.
+//!
+//! Rule: a loss is counted where it happens and where an operator looks for it. What the output port had no room for, or cannot send, is
+//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that is lost
+//! in an episode is an event, and so are frames that are too long.
+//! Source: docs/law.md, "Drops".
+
+use crate::forwarding::parsed_frame::Arrival;
+use crate::frame::FrameId;
+use crate::frame::memory::Memory;
+use crate::frame::meta::Charge;
+use crate::monitor::counters::DropReason;
+use crate::monitor::event::Event;
+use crate::pipeline::Switch;
+use crate::time::Instant;
+use wire::set::Set64;
+
+impl Switch {
+    /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
+    /// with it, static ones are not.
+    #[cold]
+    pub(crate) fn filter<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, memory: &mut M) {
+        let (port, len) = (arrival.charge.port(), arrival.charge.len);
+        if out == port {
+            self.ingress[port].count_drop(DropReason::Filtered, len);
+        } else {
+            self.egress[out].count_drop(DropReason::PortDown, len);
+        }
+        memory.free(arrival.take_frame());
+    }
+
+    /// Drops a frame that was not admitted.
+    #[cold]
+    pub(crate) fn refuse<M: Memory>(
+        &mut self,
+        (frame, charge): (FrameId, &Charge),
+        out: usize,
+        reason: DropReason,
+        now: Instant,
+        memory: &mut M,
+    ) {
+        self.count_refusal(charge, out, reason, now);
+        memory.free(frame);
+    }
+
+    /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
+    /// group.
+    pub(crate) fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
+        let (port, priority) = (charge.port(), charge.priority());
+        let at_egress = match reason {
+            DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
+            DropReason::Watchdog => !self.ingress[port].is_dropping(priority),
+            _ => false,
+        };
+        if at_egress {
+            self.egress[out].refuse(reason, charge, now);
+            if reason == DropReason::MtuExceeded
+                && let Some(frames) = self.egress[out].untold_too_long(now)
+            {
+                self.events.push(now, Event::MtuExceeded { port: out, frames });
+            }
+        } else if self.ingress[port].drop_full(reason, charge) {
+            self.events.push(now, Event::NoDropLost { port, priority });
+        }
+    }
+
+    /// The kernel is done with a frame that `transmit` gave out for `port`, and has lost it.
+    #[cold]
+    pub fn kernel_lost<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.finish(&frame) {
+            let is_no_drop = self.ingress[charge.port()].is_no_drop(charge.priority());
+            self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
+            self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_lost();
+            self.egress[port].kernel_lost_pfc();
+            self.add_work(self.up.and(Set64::of(port))); // it is told again
+        }
+        memory.free(frame);
+        self.untold.set(port, true);
+    }
+}

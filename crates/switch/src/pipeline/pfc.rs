@@ -1,0 +1,108 @@
+//! XOFF, from a group's use to the frame that tells of it.
+//!
+//! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX rings has become long or short, and,
+//! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
+//! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
+//! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the neighbour is told
+//! that of [`crate::pfc::tx`].
+
+use crate::forwarding::parsed_frame::Arrival;
+use crate::frame::header_edit::Outgoing;
+use crate::frame::memory::Memory;
+use crate::ingress::priority_group::Change;
+use crate::monitor::counters::PfcCount;
+use crate::monitor::event::Event;
+use crate::pipeline::Switch;
+use crate::settings::PRIORITIES;
+use crate::time::{Instant, Nanos};
+use wire::pause;
+use wire::set::Set64;
+
+impl Switch {
+    /// Examines a group after its use, or its threshold, may have changed.
+    #[inline]
+    pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
+        let ingress = &mut self.ingress[port];
+        let change = ingress.examine(priority, &self.pools);
+        self.watched.set(port, !ingress.watched().is_empty());
+        if let Some(change) = change {
+            self.add_work(self.up.and(Set64::of(port)));
+            let event = match change {
+                Change::Xoff => Event::XoffBegan { port, priority },
+                Change::Xon => Event::XoffEnded { port, priority },
+            };
+            self.events.push(now, event);
+        }
+    }
+
+    /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
+    #[inline]
+    pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
+        if self.ingress[port].rx_rings().observe(waiting) {
+            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
+        }
+    }
+
+    /// Whether `port` has, or will have, PFC to send if nothing else happens.
+    #[inline]
+    pub(crate) fn may_tell(&mut self, port: usize) -> bool {
+        if self.telling.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
+            self.telling.set(port, false);
+        }
+        self.telling.contains(port)
+    }
+
+    /// The PFC frame that `port` must send now, if there is one, appended to `out`.
+    #[cold]
+    pub fn transmit_pfc<M: Memory>(
+        &mut self,
+        port: usize,
+        now: Instant,
+        memory: &mut M,
+        out: &mut Vec<Outgoing>,
+    ) {
+        if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
+            return;
+        }
+        // Without memory (which the reserve of `frames_needed` rules out) it stays due for the next turn.
+        let Some(frame) = memory.alloc() else { return };
+        let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
+        self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
+        self.store.lend_own(&frame);
+        out.push(Outgoing::new(frame, pause::FRAME_BYTES as u16));
+    }
+
+    /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
+    #[cold]
+    pub(crate) fn insist(&mut self, port: usize, priority: usize, now: Instant) {
+        if self.ingress[port].insist(priority, self.turns[1].unwrap_or(now)) {
+            self.add_work(Set64::of(port));
+        }
+    }
+
+    /// How soon some neighbour must be told again of an XOFF that lasts.
+    pub fn shortest_refresh_ns(&self) -> Nanos {
+        let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
+        told.min().unwrap_or(Nanos::MAX)
+    }
+
+    /// A guard sent these PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
+    /// what its neighbour was told, whether or not they would be sent by today's settings.
+    pub fn told_by_guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
+        self.ingress[port].told_by_guard(frames, at);
+        self.add_work(self.up.and(Set64::of(port)));
+    }
+
+    /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
+    #[cold]
+    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+        let port = arrival.charge.port();
+        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
+            self.add_work(Set64::of(port));
+        }
+        memory.free(arrival.take_frame());
+        // The tick looks, once for all frames of the turn.
+        let is_watched = self.egress[port].watchdog().is_on();
+        self.awaiting.set(port, is_watched);
+    }
+}

@@ -1,0 +1,199 @@
+//! PFC watchdogs of a whole switch: when each port's is polled, what its verdict changes at both halves of
+//! the port, and the PFC rates that are measured with it.
+//!
+//! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
+//! [`crate::pfc::storm_history`].
+
+use crate::frame::memory::Memory;
+use crate::monitor::counters::{DropReason, PortSnapshot, StormSnapshot, StormTraffic};
+use crate::monitor::event::Event;
+use crate::pfc::rate_monitor::{SECOND, Turn, frames, threshold};
+use crate::pfc::storm_history::Priority;
+use crate::pfc::watchdog::Change;
+use crate::pipeline::Switch;
+use crate::settings::{PRIORITIES, StormAction, SwitchSettings};
+use crate::time::Instant;
+use wire::set::{Set8, Set64};
+
+impl Switch {
+    /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is time.
+    #[cold]
+    pub(crate) fn look_around<M: Memory>(&mut self, now: Instant, memory: &mut M) {
+        for port in self.awaiting {
+            self.watch(port, now, memory);
+        }
+        if now < self.due_at {
+            return;
+        }
+        self.count_pfc(now);
+        self.due_at = self.pfc_rates.due_at();
+        for port in 0..self.egress.len() {
+            self.watch(port, now, memory);
+        }
+    }
+
+    /// Lets the watchdog of a port look, and does what it says.
+    pub(crate) fn watch<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        if !self.egress[port].watchdog().is_on() {
+            return;
+        }
+        for priority in 0..PRIORITIES {
+            if let Some(change) = self.egress[port].look(priority, now) {
+                self.tell_storm(port, priority, change, now);
+            }
+        }
+        self.obey_watchdog(port, now, memory);
+    }
+
+    /// What the watchdog of a port wants is so from now on.
+    fn obey_watchdog<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        let (in_force, changed) = self.egress[port].obey_watchdog();
+        let (settings, percent) = (&self.settings.ports[port], self.settings.usage_percent);
+        let different = self.ingress[port].obey_watchdog(in_force, settings, percent, &mut self.pools);
+        let dropping = self.egress[port].dropping();
+        if !dropping.is_empty() {
+            self.flush_queues(port, (dropping, DropReason::Watchdog), now, memory);
+        }
+        if different {
+            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
+            self.ingress[port].tell_again();
+        }
+        if different || changed {
+            self.add_work(self.up.and(Set64::of(port)));
+        }
+        self.egress[port].watchdog().note_whether_on();
+        self.awaiting.set(port, self.egress[port].awaits(now));
+        self.due_at = self.due_at.min(self.egress[port].watchdog_deadline());
+    }
+
+    /// Counts what the watchdog has found, and tells of it.
+    fn tell_storm(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
+        let passed = self.storm_traffic(port, priority);
+        let action = self.settings.ports[port].watchdog_of(priority).map(|settings| settings.action);
+        let storm = |stuck_ns, limit_reached: bool| StormSnapshot {
+            priority: priority as u8,
+            began_ns: now.0,
+            stuck_ns,
+            drops: action == Some(StormAction::Drop) && !limit_reached,
+            limit_reached,
+            ..StormSnapshot::default()
+        };
+        let local_precedence = self.settings.ports[port].classify.dot1p_to_queue[priority];
+        let watchdog = self.egress[port].watchdog();
+        match change {
+            Change::Began { stuck_ns } => {
+                watchdog.begin(priority, storm(stuck_ns, false), passed);
+                let pending = watchdog.of(priority).waits_for_hand();
+                self.events.push(now, Event::StormBegan { port, priority });
+                if pending {
+                    self.events.push(now, Event::RecoveryPending { port, priority });
+                }
+            }
+            Change::Ended => {
+                watchdog.end(priority, passed, now);
+                self.events.push(now, Event::StormEnded { port, priority });
+            }
+            Change::LimitReached { stuck_ns, times } => {
+                watchdog.begin(priority, storm(stuck_ns, true), passed);
+                watchdog.end(priority, passed, now);
+                self.events.push(now, Event::StormBegan { port, priority });
+                self.events.push(now, Event::StormEnded { port, priority });
+                self.events.push(now, Event::StormLimitReached { port, priority, local_precedence, times });
+            }
+        }
+    }
+
+    /// What has passed of a priority of a port since the start.
+    fn storm_traffic(&self, port: usize, priority: usize) -> StormTraffic {
+        let (tx_frames, tx_dropped_frames) = self.egress[port].storm_traffic(priority);
+        let (rx_frames, rx_dropped_frames) = self.ingress[port].storm_traffic(priority);
+        StormTraffic { tx_frames, tx_dropped_frames, rx_frames, rx_dropped_frames }
+    }
+
+    /// Restores by hand what waits for it on a port. Gives how many priorities that were.
+    pub fn recover_storms<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) -> usize {
+        let mut recovered = 0;
+        for priority in 0..PRIORITIES {
+            let seen = self.egress[port].seen(priority, now);
+            if let Some(change) = self.egress[port].watchdog().of(priority).recover(seen, now) {
+                self.tell_storm(port, priority, change, now);
+                recovered += 1;
+            }
+        }
+        self.obey_watchdog(port, now, memory);
+        recovered
+    }
+
+    /// Turns PFC on again for priorities of a port that had too many storms. Gives how many those were.
+    pub fn lift_storm_limit<M: Memory>(
+        &mut self,
+        port: usize,
+        priorities: Set8,
+        now: Instant,
+        memory: &mut M,
+    ) -> usize {
+        let mut lifted = 0;
+        for priority in priorities {
+            let seen = self.egress[port].seen(priority, now);
+            lifted += usize::from(self.egress[port].watchdog().of(priority).lift(seen, now));
+        }
+        self.obey_watchdog(port, now, memory);
+        lifted
+    }
+
+    /// The first port of which a storm waits to be restored by hand, and whose watchdog would be another by these settings: that may not
+    /// be before it is restored.
+    pub fn recovery_in_the_way(&mut self, settings: &SwitchSettings) -> Option<usize> {
+        (0..settings.ports.len()).find(|&port| {
+            if self.is_vacant(port) || settings.ports[port].is_vacant() {
+                return false; // nobody waits for a port that is not there
+            }
+            let changes = self.settings.ports[port].watchdog != settings.ports[port].watchdog;
+            let watchdog = self.egress[port].watchdog();
+            changes && (0..PRIORITIES).any(|priority| watchdog.of(priority).waits_for_hand())
+        })
+    }
+
+    /// Fills in what both halves of a port know of its storms, and the rates of its PFC frames.
+    pub(crate) fn snapshot_storms(&mut self, port: usize, out: &mut PortSnapshot) {
+        for (priority, out) in out.priorities.iter_mut().enumerate() {
+            let now = self.storm_traffic(port, priority);
+            let Priority { before, total, last, .. } = &self.egress[port].watchdog().priorities[priority];
+            let running = if out.stormed { now.since(*before) } else { StormTraffic::default() };
+            out.storm_traffic = *total + running;
+            out.last_storm_traffic = if out.stormed { running } else { *last };
+            self.pfc_rates.snapshot(port, priority, out);
+            out.local_precedence = self.settings.ports[port].classify.dot1p_to_queue[priority];
+        }
+        let runs = |storm: &&mut StormSnapshot| storm.ended_ns.is_none();
+        for storm in out.storms.iter_mut().filter(runs) {
+            storm.traffic = out.priorities[usize::from(storm.priority & 7)].last_storm_traffic;
+        }
+    }
+
+    /// Counts PFC frames up, if a second is over.
+    pub(crate) fn count_pfc(&mut self, now: Instant) {
+        let nanos = now.since(self.pfc_rates.counted_at);
+        if nanos < SECOND {
+            return;
+        }
+        self.pfc_rates.counted_at = now;
+        for port in 0..self.egress.len() {
+            let counts = [self.egress[port].pfc_count(), self.ingress[port].pfc_count()];
+            let warning = self.settings.ports[port].early_warning;
+            for (sent, count) in [false, true].into_iter().zip(counts) {
+                let rates = &mut self.pfc_rates.ports[port][usize::from(sent)];
+                for (priority, (rate, warning)) in rates.iter_mut().zip(warning).enumerate() {
+                    let turn = rate.count(frames(&count, priority), threshold(warning, sent), nanos);
+                    let pps = rate.pps;
+                    let event = match turn {
+                        Some(Turn::Rising) => Event::EarlyWarning { port, priority, sent, pps },
+                        Some(Turn::Clearing) => Event::EarlyWarningCleared { port, priority, sent, pps },
+                        None => continue,
+                    };
+                    self.events.push(now, event);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! The places of ports: a port keeps its place, which is its number, for as long as it is there.
+//!
+//! Rule: ports come and go with the settings. One that is removed leaves its place vacant, and the others keep theirs; a port that is
+//! added takes a vacant place, or a new one at the end, and is down until its owner brings it up. It begins with counters,
+//! watermarks and averages of its own. Frames that came in on the port before it and still wait elsewhere stay charged where
+//! they are: until they have left they count as use of the group that has the place now, so that what every pool holds stays exact.
+//! What ports counted that are there no more is kept in one sum, and conservation goes on holding with it.
+//!
+//! ```text
+//!              settings name a port                 its owner brings it up
+//!   Vacant ─────────────────────────▶ Taken, down ◀──────────────────────▶ Taken, up
+//!     ◀───────────────────────────────────┘   goes down (before it may be removed)
+//!             settings name none
+//! ```
+//! Source: docs/law.md, "Ports that are added and removed".
+
+use crate::egress::Egress;
+use crate::egress::queue_limits::EgressLimits;
+use crate::ingress::Ingress;
+use crate::monitor::counters::{PortSnapshot, RemovedPorts};
+use crate::pipeline::Switch;
+use crate::settings::SwitchSettings;
+use crate::time::Instant;
+use wire::mac::MacAddr;
+
+impl Switch {
+    /// Places of ports, vacant or not.
+    pub fn places(&self) -> usize {
+        self.ingress.len()
+    }
+
+    /// There is no port at this place.
+    pub fn is_vacant(&self, port: usize) -> bool {
+        self.settings.ports.get(port).is_none_or(|settings| settings.is_vacant())
+    }
+
+    /// Ports that these settings have and the switch has not: places that are vacant, or not there yet.
+    pub fn added_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
+        (0..settings.ports.len()).filter(|&port| !settings.ports[port].is_vacant() && self.is_vacant(port))
+    }
+
+    /// Ports that the switch has and these settings have not.
+    pub fn removed_by<'s>(&'s self, settings: &'s SwitchSettings) -> impl Iterator<Item = usize> + 's {
+        (0..self.places()).filter(|&port| !self.is_vacant(port) && settings.ports[port].is_vacant())
+    }
+
+    /// Puts the ports at their places that settings add. What groups and queues hold of the pools has been withdrawn.
+    pub(crate) fn settle_places(&mut self, settings: &SwitchSettings, now: Instant) {
+        let removed = self.removed_by(settings).find(|&port| self.up.contains(port));
+        assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+        for (port, of_port) in settings.ports.iter().enumerate() {
+            if port < self.places() && (of_port.is_vacant() || !self.is_vacant(port)) {
+                continue;
+            }
+            let mut ingress = Ingress::new(of_port, settings.usage_percent, MacAddr::default());
+            let egress = Egress::new(of_port, &limits[port], settings.seed.wrapping_add(port as u64));
+            if port < self.places() {
+                self.keep_counts(port, now);
+                ingress.succeed(&self.ingress[port]);
+                (self.ingress[port], self.egress[port]) = (ingress, egress);
+            } else {
+                self.ingress.push(ingress);
+                self.egress.push(egress);
+            }
+            self.bridge.begin_anew(port);
+            self.pfc_rates.begin_anew(port);
+        }
+    }
+
+    /// Notes what the port counted that has left this place.
+    fn keep_counts(&mut self, port: usize, now: Instant) {
+        assert!(self.egress[port].is_empty(), "a place is taken once nothing waits there");
+        let mut counted = PortSnapshot::default();
+        self.ingress[port].snapshot(&self.pools, &mut counted);
+        self.egress[port].snapshot(now, &self.pools, &mut counted);
+        self.removed.add(&counted);
+    }
+}
+
+impl RemovedPorts {
+    /// One port more, which has counted this.
+    pub(crate) fn add(&mut self, counted: &PortSnapshot) {
+        self.ports += 1;
+        self.received = self.received + counted.received;
+        self.transmitted = self.transmitted + counted.transmitted;
+        self.kernel_lost_frames += counted.kernel_lost_frames;
+        for (sum, drops) in self.drops.iter_mut().zip(counted.drops) {
+            *sum = *sum + drops;
+        }
+    }
+}

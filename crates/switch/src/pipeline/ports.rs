@@ -1,0 +1,118 @@
+//! The line of a port: what becomes of frames when it goes down, and when they are not sent.
+//!
+//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its neighbour, and what its neighbour was told;
+//! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
+//! left. Whoever is there when it comes up again is told what is in XOFF.
+//! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
+
+use crate::fifo_set::Fifos;
+use crate::forwarding::parsed_frame::{Arrival, Kind};
+use crate::frame::FrameId;
+use crate::frame::memory::Memory;
+use crate::monitor::counters::DropReason;
+use crate::monitor::event::Event;
+use crate::pipeline::Switch;
+use crate::time::Instant;
+use wire::mac::MacAddr;
+use wire::set::Set64;
+
+impl Switch {
+    /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
+    pub fn port_down<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        if !self.up.contains(port) {
+            return;
+        }
+        self.up.set(port, false);
+        self.work.set(port, false);
+        self.telling.set(port, false);
+        self.bridge.forget_port(port);
+        self.egress[port].clear_pauses(now);
+        self.ingress[port].forget_neighbour();
+        self.observe_rx_rings(port, 0, now);
+        self.flush(port, now, memory);
+        self.watch(port, now, memory);
+        self.events.push(now, Event::PortDown { port });
+    }
+
+    /// The port carries frames again, and sends PFC from `mac` from now on (`None`: as before).
+    pub fn port_up(&mut self, port: usize, mac: Option<MacAddr>, now: Instant) {
+        if self.up.contains(port) || self.is_vacant(port) {
+            return;
+        }
+        self.up.set(port, true);
+        if let Some(mac) = mac {
+            self.ingress[port].set_mac(mac);
+        }
+        self.add_work(Set64::of(port)); // PFC to tell
+        self.events.push(now, Event::PortUp { port });
+    }
+
+    /// Drops what waits for a port.
+    pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        self.flush_queues(port, (Fifos::ALL, DropReason::PortDown), now, memory);
+    }
+
+    /// Drops what waits in some FIFOs of a port.
+    pub(crate) fn flush_queues<M: Memory>(
+        &mut self,
+        port: usize,
+        what: (Fifos, DropReason),
+        now: Instant,
+        memory: &mut M,
+    ) {
+        loop {
+            let flushed = self.egress[port].flush_one(what, &mut self.store, &mut self.pools, now);
+            let Some((frame, charge)) = flushed else { return };
+            self.store.finish(&frame);
+            self.release(&charge, now);
+            memory.free(frame);
+        }
+    }
+
+    /// The kernel gave back `frames` frames that it did not have, or gave them back twice; the port has ignored them.
+    pub fn stray_frames(&mut self, port: usize, frames: u64, now: Instant) {
+        self.events.push(now, Event::StrayFrames { port, frames });
+    }
+
+    /// The kernel or the NIC dropped `frames` more that came in on `port`, having nowhere to put them. Told of 0 now and then, too, it
+    /// makes an event of what none has told of yet.
+    pub fn kernel_dropped(&mut self, port: usize, frames: u64, now: Instant) {
+        if let Some(frames) = self.ingress[port].rx_rings().kernel_dropped(frames, now) {
+            self.events.push(now, Event::KernelDropped { port, frames });
+        }
+    }
+
+    /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
+    pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.finish(&frame) {
+            self.egress[port].unsent(&charge, &mut self.pools);
+            self.release(&charge, now);
+        } else {
+            self.ingress[port].pfc_sent();
+        }
+        memory.free(frame);
+    }
+
+    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what neighbours would send
+    /// after an XON nobody would forward.
+    pub fn stop(&mut self) {
+        for port in self.up {
+            self.ingress[port].stop();
+            self.add_work(Set64::of(port));
+        }
+    }
+
+    /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
+    /// counted.
+    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
+        for mut arrival in arrivals.drain(..) {
+            match arrival.kind {
+                Kind::Control => self.obey(&mut arrival, now, memory),
+                _ => {
+                    self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
+                    memory.free(arrival.take_frame());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! Settings: those that a switch begins with, and others applied while it runs, all together.
+//!
+//! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged; what is reserved, shared
+//! or guaranteed of them is worked out anew from the new sizes, so a group or a queue may be over its limit until enough
+//! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
+//! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
+//! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
+//! their flow may overtake them. Where ports have other VLANs than before, all learned addresses are forgotten; frames that wait
+//! leave with the tags that they were given. Ports that are new, or no longer there, are [`crate::pipeline::port_slots`]' matter.
+//! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
+
+use crate::buffer::cell::CellSize;
+use crate::buffer::pool::Pools;
+use crate::egress::Egress;
+use crate::egress::frame_queue::Store;
+use crate::egress::queue_limits::EgressLimits;
+use crate::forwarding::fdb::Bridge;
+use crate::forwarding::vlan::Vlans;
+use crate::frame::memory::FrameRoom;
+use crate::ingress::Ingress;
+use crate::monitor::counters::RemovedPorts;
+use crate::monitor::event::Events;
+use crate::pfc::rate_monitor::PfcRates;
+use crate::pipeline::Switch;
+use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
+use crate::time::Instant;
+use wire::mac::MacAddr;
+use wire::set::Set64;
+
+impl Switch {
+    /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at
+    /// the start). Port i sends PFC from `macs[i]`.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_PORTS`] ports or not as many addresses as ports: the configuration checks both.
+    pub fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
+        let count = settings.ports.len();
+        assert!(count <= MAX_PORTS && count == macs.len(), "{count} ports, {} addresses", macs.len());
+        let ingress = settings.ports.iter().zip(macs);
+        let egress = settings.ports.iter().zip(EgressLimits::of(settings)).zip(0_u64..);
+        let present = (0..count).filter(|&port| !settings.ports[port].is_vacant());
+        let mut switch = Self {
+            ingress: ingress.map(|(port, &mac)| Ingress::new(port, settings.usage_percent, mac)).collect(),
+            egress: egress
+                .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
+                .collect(),
+            pools: Pools::new(&settings.buffer),
+            store: Store::new(memory_frames),
+            cell: CellSize::new(settings.buffer.cell_bytes),
+            bridge: Bridge::new(&settings.bridge),
+            vlans: Vlans::of(&settings.ports),
+            frame_room: FrameRoom::MOST,
+            unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
+            multicast_to_queue: settings.bridge.multicast_to_queue,
+            up: present.collect(),
+            work: Set64::EMPTY,
+            telling: Set64::EMPTY,
+            fresh: Set64::EMPTY,
+            watched: Set64::EMPTY,
+            events: Events::new(),
+            next_alarms: Instant::NEVER,
+            flood_copies: 0,
+            untold: Set64::EMPTY,
+            due_at: Instant::default(),
+            awaiting: Set64::EMPTY,
+            pfc_rates: PfcRates::new(count),
+            turns: [None; 2],
+            removed: RemovedPorts::default(),
+            settings: settings.clone(),
+        };
+        switch.set_static_addresses(&settings.ports);
+        switch.make_room_for_tags();
+        switch.set_alarms();
+        switch
+    }
+
+    /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
+    pub fn set_frame_room(&mut self, room: FrameRoom) {
+        self.frame_room = room;
+    }
+
+    /// What memory has room for.
+    pub fn frame_room(&self) -> FrameRoom {
+        self.frame_room
+    }
+
+    /// Other settings from now on.
+    ///
+    /// # Panics
+    /// If there are fewer places of ports than there were, or more than [`MAX_PORTS`], if one that becomes vacant is still up, or if
+    /// cells are of another size than those that the switch was made with. The bridge table keeps the size that it was made with.
+    pub fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
+        let places = settings.ports.len();
+        assert!((self.ingress.len()..=MAX_PORTS).contains(&places), "a switch keeps its places of ports");
+        assert_eq!(settings.buffer.cell_bytes, self.cell.bytes(), "cells keep their size");
+        let adds_ports = self.added_by(settings).next().is_some();
+        self.ingress.iter().for_each(|ingress| ingress.withdraw(&mut self.pools));
+        self.egress.iter().for_each(|egress| egress.withdraw(&mut self.pools));
+        self.settle_places(settings, now);
+        self.pools.resize(&settings.buffer);
+        for (ingress, port) in self.ingress.iter_mut().zip(&settings.ports) {
+            ingress.reconfigure(port, settings.usage_percent, &mut self.pools);
+        }
+        let limits = EgressLimits::of(settings);
+        for ((egress, port), limits) in self.egress.iter_mut().zip(&settings.ports).zip(limits) {
+            egress.reconfigure(port, &limits, &mut self.pools, now);
+        }
+        self.bridge.apply(&settings.bridge);
+        self.apply_vlans(&settings.ports);
+        self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
+        self.multicast_to_queue = settings.bridge.multicast_to_queue;
+        for port in 0..settings.ports.len() {
+            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
+            self.ingress[port].tell_again();
+        }
+        self.set_static_addresses(&settings.ports);
+        let other_alarms = adds_ports
+            || self.settings.alarms != settings.alarms
+            || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
+        self.settings.clone_from(settings);
+        self.due_at = Instant::default(); // watchdogs look at what they are told now
+        if other_alarms {
+            self.set_alarms();
+        }
+        // PFC to tell, or a pause that has ended
+        (self.work, self.telling) = (self.work.with(self.up), self.telling.with(self.up));
+    }
+
+    /// Where a port has other VLANs than before, what was learned was of those it had.
+    fn apply_vlans(&mut self, ports: &[PortSettings]) {
+        self.vlans = Vlans::of(ports);
+        self.make_room_for_tags();
+        let stays = |(old, new): &(&PortSettings, &PortSettings)| !old.is_vacant() && !new.is_vacant();
+        let mut staying = self.settings.ports.iter().zip(ports).filter(stays);
+        if staying.any(|(old, new)| old.vlan != new.vlan) {
+            self.bridge.forget_learned();
+        }
+    }
+
+    /// Where ports have VLANs, it is remembered what becomes of the tags of frames that wait.
+    fn make_room_for_tags(&mut self) {
+        if self.vlans.is_some() {
+            self.store.make_room_for_tags();
+        }
+    }
+}

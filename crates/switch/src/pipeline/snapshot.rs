@@ -1,0 +1,160 @@
+//! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which port has something to do.
+
+use crate::buffer::pool::Pool;
+use crate::frame::meta::Address;
+use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
+use crate::monitor::event::Event;
+use crate::monitor::watermark::Mark;
+use crate::pipeline::Switch;
+use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
+use crate::time::Instant;
+use wire::mac::MacAddr;
+use wire::set::Set64;
+
+impl Switch {
+    /// Ports that may have something to send, as a mask.
+    #[inline]
+    pub fn ports_with_work(&self) -> u64 {
+        self.work.bits()
+    }
+
+    /// Ports that must send a PFC frame now.
+    #[inline]
+    pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
+        let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
+        self.work.and(self.telling).into_iter().filter(is_due).collect()
+    }
+
+    /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
+    /// before, unless a time has come that [`Switch::deadline_of`] gave.
+    #[inline]
+    pub fn take_fresh(&mut self) -> u64 {
+        std::mem::take(&mut self.fresh).bits()
+    }
+
+    /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
+    pub fn set_static(&mut self, address: impl Into<StaticAddress>, port: usize) {
+        self.bridge.set_static(entry_of(&address.into()), port);
+    }
+
+    /// The static entries that the settings of `ports` ask for, and none that only those in force until now did.
+    pub(crate) fn set_static_addresses(&mut self, ports: &[PortSettings]) {
+        for address in self.settings.ports.iter().flat_map(|port| &port.static_addresses) {
+            self.bridge.forget_static(entry_of(address));
+        }
+        for (number, port) in ports.iter().enumerate() {
+            port.static_addresses.iter().for_each(|address| self.set_static(*address, number));
+        }
+    }
+
+    /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
+    pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
+        self.bridge.learn(Address::of(mac), port, now);
+    }
+
+    /// The settings that are in force.
+    pub fn settings(&self) -> &SwitchSettings {
+        &self.settings
+    }
+
+    /// The port carries frames.
+    pub fn is_up(&self, port: usize) -> bool {
+        self.up.contains(port)
+    }
+
+    /// Holds a port's transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
+    pub fn hold(&mut self, port: usize, on_hold: bool) {
+        self.egress[port].hold(on_hold);
+    }
+
+    /// Frames that the switch holds: queued, or handed out and not completed (checks only: slow).
+    pub fn frames_held(&self) -> usize {
+        self.store.count()
+    }
+
+    /// Frames of the memory, free or not.
+    pub fn memory_frames(&self) -> usize {
+        self.store.memory_frames()
+    }
+
+    /// Whether the switch has frame number `index`: queued, or handed out and not completed.
+    pub fn has_frame(&self, index: usize) -> bool {
+        self.store.has(index)
+    }
+
+    /// Bytes of the data frame of number `index`, without FCS; 0 if the switch has none.
+    pub fn frame_len(&self, index: usize) -> u16 {
+        self.store.len_of(index)
+    }
+
+    /// Takes the events since the last call, oldest first.
+    pub fn drain_events(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
+        self.events.drain()
+    }
+
+    /// One watermark of every group, queue and pool begins anew.
+    pub fn mark_watermarks(&mut self, mark: Mark) {
+        self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
+        self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
+        self.pools.mark(mark);
+    }
+
+    /// What a priority group holds and has counted; its peaks since it was last read begin anew.
+    pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
+        let snapshot = self.ingress[port].group(priority, &self.pools);
+        self.ingress[port].mark_group(priority);
+        snapshot
+    }
+
+    /// Free cells of each service pool at ingress: what dynamic thresholds of groups are a part of.
+    pub fn free_cells(&self) -> [u32; POOLS] {
+        self.pools.ingress.each_ref().map(Pool::free_cells)
+    }
+
+    /// Fills `snapshot` with all that the switch counts; reuses its memory, so that a second call allocates nothing.
+    pub fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        snapshot.at_ns = now.0;
+        snapshot.ingress_pools = self.pools.ingress.each_ref().map(Pool::snapshot);
+        snapshot.egress_pools = self.pools.egress.each_ref().map(Pool::snapshot);
+        snapshot.headroom = self.pools.headroom.snapshot();
+        snapshot.cell_bytes = self.cell.bytes();
+        (snapshot.bridge_entries, snapshot.bridge_full_frames, snapshot.bridge_moves) = self.bridge.counts();
+        snapshot.flood_copies = self.flood_copies;
+        snapshot.events_lost = self.events.lost();
+        snapshot.removed_ports = self.removed;
+        snapshot.ports.resize_with(self.settings.ports.len(), PortSnapshot::default);
+        for (port, out) in snapshot.ports.iter_mut().enumerate() {
+            let settings = &self.settings.ports[port];
+            out.name.clone_from(&settings.name);
+            out.number = port as u16 + 1;
+            out.up = self.up.contains(port);
+            out.speed_bps = settings.speed_bps.unwrap_or(0);
+            out.overhead_bytes = settings.overhead_bytes;
+            snapshot_vlans(&settings.vlan, out);
+            (out.bridge_entries, out.bridge_limit_frames) = self.bridge.port_counts(port);
+            out.drops = Default::default();
+            self.ingress[port].snapshot(&self.pools, out);
+            self.egress[port].snapshot(now, &self.pools, out);
+            self.snapshot_storms(port, out);
+            if self.is_vacant(port) {
+                snapshot.removed_ports.add(out);
+            }
+        }
+    }
+}
+
+/// What VLANs a port has. Nothing is done for one without.
+fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
+    out.pvid = vlan.pvid().map(u32::from);
+    out.vlan_mode.clear();
+    out.vlans.clear();
+    if *vlan != VlanSettings::Transparent {
+        out.vlan_mode.push_str(vlan.mode());
+        out.vlans = vlan.vlans().to_string();
+    }
+}
+
+/// What the bridge table calls an address.
+fn entry_of(address: &StaticAddress) -> Address {
+    Address::of(address.mac).in_vlan(address.vid)
+}

@@ -1,0 +1,86 @@
+//! What is due though no frame moves, and when.
+//!
+//! Rule: once a turn the owner calls [`Switch::tick`]; an owner that would sleep asks when it must be back. Due are PFC frames, the end of a
+//! pause, a line or a rate that is free again, watchdogs, thresholds that others moved, aging, alarms, and events that were held back.
+//! Source: docs/architecture.md, "The way of a frame".
+
+use crate::frame::memory::Memory;
+use crate::monitor::event::Event;
+use crate::pipeline::Switch;
+use crate::time::Instant;
+use wire::set::Set64;
+
+impl Switch {
+    /// Frames wait for a port.
+    #[inline]
+    pub(crate) fn add_data(&mut self, port: usize) {
+        self.work = self.work.with(Set64::of(port));
+        self.fresh = self.fresh.with(Set64::of(port));
+    }
+
+    /// Ports have PFC to send, or what waits for them has been set free.
+    #[inline]
+    pub(crate) fn add_work(&mut self, ports: Set64) {
+        self.work = self.work.with(ports);
+        self.fresh = self.fresh.with(ports);
+        self.telling = self.telling.with(ports);
+    }
+
+    /// A turn begins, in which everything is taken that has come in.
+    #[inline]
+    pub fn begin_turn(&mut self, now: Instant) {
+        self.turns = [Some(now), self.turns[0]];
+    }
+
+    /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
+    pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
+        if now >= self.due_at || !self.awaiting.is_empty() {
+            self.look_around(now, memory);
+        }
+        for port in self.watched {
+            for priority in self.ingress[port].watched() {
+                self.examine(port, priority, now);
+            }
+        }
+        self.bridge.age(now);
+        for port in self.bridge.take_limited() {
+            self.events.push(now, Event::AddressLimit { port });
+        }
+        for port in self.untold {
+            let of_limits = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
+            let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
+            self.untold.set(port, of_limits || of_kernel);
+        }
+        if now >= self.next_alarms {
+            self.look_at_alarms(now);
+        }
+        if let Some(frames) = self.bridge.untold_full(now) {
+            self.events.push(now, Event::BridgeFull { frames });
+        }
+    }
+
+    /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move with what others hold, paused queues
+    /// that a watchdog waits for.
+    pub fn is_watching(&self) -> bool {
+        !self.watched.is_empty() || !self.awaiting.is_empty()
+    }
+
+    /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn next_deadline(&mut self, now: Instant) -> Instant {
+        let of_ports = self.work.into_iter().map(|port| self.deadline_of(port, now)).min();
+        of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
+    }
+
+    /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
+    pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
+        if !self.work.contains(port) {
+            return Instant::NEVER;
+        }
+        self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
+    }
+
+    /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]: nothing.
+    pub fn due_at(&self) -> Instant {
+        if self.settings.wants_waking() { self.due_at } else { Instant::NEVER }
+    }
+}
