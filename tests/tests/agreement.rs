@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use dataplane::vigil::STALL_NS;
+use dataplane::guard::stall_detector::STALL_NS;
 use sim::{Outcome, Simulation, scenario};
 use testbed::{Bed, port};
 use tests::{

@@ -1,6 +1,7 @@
 //! Headroom that holds, written into files: what is changed, what stays, and what is refused.
 
-use config::{Fix, fix, parse};
+use config::fix;
+use config::{Fix, parse};
 use switch::settings::PRIORITIES;
 
 /// A loop that stands still for 100 µs.

@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-use crate::order::{Order, Reason};
+use crate::command::{Order, Reason};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 

@@ -3,20 +3,20 @@
 //! snapshot.
 #![forbid(unsafe_code)]
 
-pub mod balance;
 pub mod client;
+pub mod command;
+mod connection_limit;
+pub mod conservation;
 pub mod convert;
-pub mod fields;
+pub mod field_docs;
 pub mod journal;
-pub mod order;
-mod places;
 pub mod server;
 
-pub use balance::Balance;
 pub use client::{BlockingClient, Client, ClientError};
+pub use command::{Order, Outcome, Reason, Refusal};
+pub use conservation::Balance;
 pub use convert::{DaemonFacts, LogCounts, PortFacts};
 pub use journal::Journal;
-pub use order::{Order, Outcome, Reason, Refusal};
 
 /// Messages, client and server of `sluice.v1`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

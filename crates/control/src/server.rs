@@ -3,7 +3,7 @@
 //!
 //! Rule: whatever clients do, memory stays bounded (docs/law.md, "Invariants", 7). So many connections, so many streams
 //! on each, so many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its
-//! next snapshot only when it has taken the last. Clients that are mute keep nobody out ([`crate::places`]).
+//! next snapshot only when it has taken the last. Clients that are mute keep nobody out ([`crate::connection_limit`]).
 
 use std::io;
 use std::path::PathBuf;
@@ -17,9 +17,9 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tonic::{Response, Status};
 
+use crate::command::{Order, Outcome, Refusal};
+use crate::connection_limit::{Connection, Places};
 use crate::journal::Journal;
-use crate::order::{Order, Outcome, Refusal};
-use crate::places::{Connection, Places};
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
 
@@ -39,7 +39,7 @@ const MAX_REQUEST_BYTES: usize = 1024;
 const MAX_HEADER_BYTES: u32 = 8 * 1024;
 /// Shortest interval of `Watch`.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);
-/// How often a client that says nothing is asked whether it lives; well below [`crate::places::SILENCE`].
+/// How often a client that says nothing is asked whether it lives; well below [`crate::connection_limit::SILENCE`].
 const PING_INTERVAL: Duration = Duration::from_secs(1);
 /// How long it may take to answer if nobody else wants its place.
 const PING_PATIENCE: Duration = Duration::from_secs(30);

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use dataplane::recorder::Recorder;
+use dataplane::flight_recorder::recorder::Recorder;
 use dataplane::{Command, Core, CoreSettings, Handle, Port, Reel, mailbox};
 use nix::time::{ClockId, clock_gettime};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};

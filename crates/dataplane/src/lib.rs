@@ -13,42 +13,31 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod belt;
-pub mod core;
-mod core_port;
-mod doorbell;
-mod edits;
-pub mod heartbeat;
-mod lane;
-mod line;
-mod look;
+pub mod flight_recorder;
+mod frame_batch;
+pub mod guard;
+mod io_core;
+pub mod loopback_port;
 pub mod mailbox;
-pub mod memory_port;
+pub mod poll_loop;
 pub mod port;
-pub mod recorder;
-mod remote_port;
-pub mod replay;
-mod rest;
-mod times;
-pub mod turn;
-pub mod vigil;
-pub mod wait;
+pub mod sleeper;
 
-pub use crate::core::{Core, CoreSettings};
-pub use core_port::CorePort;
-pub use doorbell::Doorbell;
-pub use heartbeat::{Heartbeat, Pulse};
-pub use lane::{LANE_FRAMES, LaneNews};
-pub use line::{Line, LinePort, remote};
+pub use crate::poll_loop::{Core, CoreSettings};
+pub use flight_recorder::recorder::{Chunk, Recorder, Reel};
+pub use flight_recorder::replay::Replay;
+pub use guard::heartbeat::{Heartbeat, Pulse};
+pub use io_core::doorbell::Doorbell;
+pub use io_core::io_loop::{Line, LinePort, remote};
+pub use io_core::port_channel::{LANE_FRAMES, LaneNews};
+pub use io_core::remote_port::RemotePort;
+pub use loopback_port::{Calls, MemoryPort, Wire};
 pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
-pub use memory_port::{Calls, MemoryPort, Wire};
+pub use poll_loop::iteration::{RX_BATCH, TX_BATCH, Turn};
+pub use poll_loop::loop_port::CorePort;
+pub use poll_loop::stats::LoopTimes;
 pub use port::{Port, Trouble};
-pub use recorder::{Chunk, Recorder, Reel};
-pub use remote_port::RemotePort;
-pub use replay::Replay;
-pub use times::LoopTimes;
-pub use turn::{RX_BATCH, TX_BATCH, Turn};
-pub use wait::Wait;
+pub use sleeper::Wait;
 
 /// What the doorbell is made of. Its test tries the same file with atomics of another make.
 mod atomics {

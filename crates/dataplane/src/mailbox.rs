@@ -5,11 +5,11 @@ use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
+use wire::bitset::Set8;
 use wire::mac::MacAddr;
-use wire::set::Set8;
 
+use crate::flight_recorder::recorder::Recorder;
 use crate::port::Trouble;
-use crate::recorder::Recorder;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;

@@ -11,7 +11,7 @@ mod atomics {
     pub use loom::sync::atomic::{AtomicBool, Ordering, fence};
 }
 
-#[path = "../src/doorbell.rs"]
+#[path = "../src/io_core/doorbell.rs"]
 #[allow(dead_code, reason = "a part of it is enough here")]
 mod doorbell;
 

@@ -5,7 +5,7 @@ mod lab;
 
 use std::collections::HashMap;
 
-use dataplane::vigil::{GIVE_UP_NS, STALL_NS};
+use dataplane::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
 use dataplane::{Command, LANE_FRAMES, RX_BATCH, Reply};
 use lab::lines::Loops;
 use lab::story::{FRAMES, Story, Told, loops, numbered};

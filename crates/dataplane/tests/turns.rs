@@ -8,9 +8,9 @@ use switch::Event;
 use switch::monitor::counters::DropReason;
 use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
 use switch::settings::{FlowControl, PortSettings, Threshold};
+use wire::bitset::Set8;
 use wire::ethernet::{IPV4, write_header};
 use wire::pause::{Control, decode};
-use wire::set::Set8;
 
 #[test]
 fn a_known_destination_gets_the_frame_and_nobody_else() {

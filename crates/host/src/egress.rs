@@ -6,7 +6,7 @@
 //! Source: IEEE 802.1Q-2022 36 (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
 //! deficit round robin" (1995).
 
-use crate::pace::Pace;
+use crate::pacer::Pace;
 use crate::shaper::Shaper;
 use endpoint::dcqcn::Dcqcn;
 use endpoint::pause::PauseTimer;

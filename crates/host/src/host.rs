@@ -17,7 +17,7 @@ mod send;
 use crate::args::FlowArgs;
 use crate::egress::{Egress, FlowQueue};
 use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
-use crate::pace::Pace;
+use crate::pacer::Pace;
 use crate::receiver::{MAX_FLOWS, Receiver, Wish};
 use crate::report::{FlowSent, Pause, Report};
 use dataplane::Port;

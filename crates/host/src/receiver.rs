@@ -5,7 +5,7 @@
 
 use crate::frame::{self, Content, Kind, Reading};
 use crate::report::{FlowReceived, Latency, Report};
-use crate::sequences::{Arrival, Sequences};
+use crate::sequence_tracker::{Arrival, Sequences};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use switch::{Instant, Nanos};

@@ -7,10 +7,10 @@
 //! the kernel would have ignored, and the next attach or detach takes its place. The kernel takes back a registration
 //! whose process is gone.
 
+use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
 use crate::check::missing;
 use crate::error::Error;
-use crate::links::{Links, Root};
-use crate::object::{Loaded, hanging, remove_clsact, unhang, value_of};
+use crate::netlink::{Links, Root};
 use crate::settings::Settings;
 
 /// What was attached.

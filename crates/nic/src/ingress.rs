@@ -5,7 +5,7 @@ use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pause, Pfc};
 
-use crate::layout::Reader;
+use crate::abi::Reader;
 use crate::settings::Settings;
 
 /// What the stack gets to see (linux/pkt_cls.h).

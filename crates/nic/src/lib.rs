@@ -8,25 +8,25 @@
 //! The rules are in `bpf/nic_rules.h`, the programs in `bpf/nic.bpf.c`, the whole story in `docs/nic.md`.
 #![forbid(unsafe_code)]
 
+mod abi;
 mod attach;
+mod bpf_object;
 mod check;
+mod clsact;
 mod error;
-mod hook;
 #[cfg(test)]
 mod ingress;
-mod layout;
-mod links;
+mod netlink;
 pub mod netns;
-mod object;
 #[cfg(test)]
 mod rules;
 mod settings;
 mod status;
 
 pub use attach::{Attached, attach, detach};
+pub use bpf_object::KIND;
 pub use check::{Check, Finding, check};
 pub use error::Error;
-pub use links::{Interface, Links, Root};
-pub use object::KIND;
+pub use netlink::{Interface, Links, Root};
 pub use settings::{Order, Settings, Trust};
 pub use status::{Heard, Priority, Status, attached, status};

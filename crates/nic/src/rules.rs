@@ -3,10 +3,10 @@
 use libbpf_rs::{MapCore, MapFlags, Object, ObjectBuilder, ProgramInput};
 use switch::Instant;
 use wire::MacAddr;
+use wire::bitset::Set8;
 use wire::pause::{Control, FRAME_BYTES, Pause, Pfc, decode};
-use wire::set::Set8;
 
-use crate::layout::{Reader, Writer};
+use crate::abi::{Reader, Writer};
 use crate::settings::{Order, Settings, Trust};
 
 /// `struct world` of tests/rules.bpf.c.

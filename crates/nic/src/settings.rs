@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use crate::abi::{Reader, Writer};
 use crate::error::Error;
-use crate::layout::{Reader, Writer};
 
 /// Eight priorities.
 pub const PRIORITIES: usize = 8;

@@ -2,10 +2,10 @@
 
 use nix::time::{ClockId, clock_gettime};
 
+use crate::abi::Reader;
+use crate::bpf_object::{hanging, value_of};
 use crate::error::Error;
-use crate::layout::Reader;
-use crate::links::{Links, Root};
-use crate::object::{hanging, value_of};
+use crate::netlink::{Links, Root};
 use crate::settings::{PRIORITIES, Settings};
 
 /// One priority of an interface.
@@ -159,7 +159,7 @@ fn read_priorities(state: &[u8], pauses: &[u8], now_ns: u64) -> Option<[Priority
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layout::Writer;
+    use crate::abi::Writer;
 
     /// Priority p: 10 p frames sent and so on; priority 3 is paused until 1000, priority 4 was until 400.
     #[test]

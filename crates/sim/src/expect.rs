@@ -1,6 +1,6 @@
 //! Whether what a scenario expects has come.
 
-use crate::outcome::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
+use crate::results::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
 use switch::monitor::counters::PrioritySnapshot;
 

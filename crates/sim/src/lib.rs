@@ -9,21 +9,21 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
-mod device;
+mod event_queue;
 mod expect;
 mod flow;
-mod host;
-mod line;
-pub mod outcome;
+mod host_node;
+mod link;
 mod packet;
-mod queue;
-mod record;
+pub mod results;
 mod routes;
 pub mod scenario;
 mod simulation;
+mod switch_node;
 mod time;
 mod totals;
+mod trace;
 
-pub use outcome::Outcome;
+pub use results::Outcome;
 pub use scenario::Scenario;
 pub use simulation::{Captured, Simulation};

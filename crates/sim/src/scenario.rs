@@ -2,20 +2,20 @@
 //!
 //! What it is made of are plain values; the file's language is told in [`mod@file`].
 
-mod advice;
-mod checks;
 mod expect;
 mod faults;
 pub mod file;
 mod links;
-mod names;
+mod lint;
+mod name_ranges;
 mod network;
 mod nodes;
+mod parse;
 mod tables;
 mod traffic;
 pub(crate) mod types;
-mod values;
+mod validate;
 
 pub use self::file::parse;
+pub use self::parse::TIMES;
 pub use self::types::*;
-pub use self::values::TIMES;

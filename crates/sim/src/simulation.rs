@@ -8,16 +8,16 @@
 use switch::egress::wred::Random;
 use wire::mac::MacAddr;
 
-use crate::device::Device;
+use crate::event_queue::Event;
 use crate::flow::Flow;
-use crate::host::Host;
-use crate::line::{Line, Wires};
+use crate::host_node::Host;
+use crate::link::{Line, Wires};
 use crate::packet::{Content, Look, host_mac};
-use crate::queue::Event;
-use crate::record::Record;
 use crate::routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
+use crate::switch_node::Device;
 use crate::time::{Picos, instant, of_ns};
+use crate::trace::Record;
 
 /// A frame of a captured link.
 #[derive(Debug, Clone, Copy)]

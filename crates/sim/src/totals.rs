@@ -9,15 +9,15 @@
 use switch::Snapshot;
 use switch::monitor::counters::PortSnapshot;
 
-use crate::device::Device;
 use crate::expect;
-use crate::outcome::{
+use crate::packet::{CARRIED_BYTES, Content, content, is_control};
+use crate::results::{
     Completion, GroupOutcome, HostOutcome, LinkOutcome, Outcome, PortOutcome, PriorityOutcome, QueueOutcome,
     SwitchOutcome, TrafficOutcome,
 };
-use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::scenario::{End, NodeKind, Scenario};
 use crate::simulation::{Place, Simulation};
+use crate::switch_node::Device;
 use crate::time::{NS, Picos, instant, of_ns};
 
 impl Simulation<'_> {

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use sim::outcome::{PauseSpan, PortOutcome, TrafficOutcome};
+use sim::results::{PauseSpan, PortOutcome, TrafficOutcome};
 use sim::scenario::{FaultKind, Scenario, parse};
 use sim::{Outcome, Simulation};
 use switch::Event;

@@ -8,16 +8,16 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use config::reader::too_long;
+use config::read::document::too_long;
 use config::{Config, Headroom, Mistake, Mistakes, spell_time};
 use serde::Serialize;
 use switch::SwitchSettings;
 use xdp::Caution;
 
 use crate::output;
+use crate::read_file::{self, Text};
 use crate::socket::Daemon;
 use crate::stall::{Stall, seconds};
-use crate::text::{self, Text};
 
 /// With --strict: there are warnings.
 const EXIT_WARNINGS: u8 = 1;
@@ -131,7 +131,7 @@ enum Outcome {
 impl Verdict {
     fn of(file: &Path, stall: Option<&Stall>) -> Self {
         let name = file.display().to_string();
-        let outcome = match text::read(file) {
+        let outcome = match read_file::read(file) {
             Err(error) => Outcome::Unreadable(error),
             Ok(Text::TooLong(bytes)) => Outcome::Wrong(too_long(&name, bytes)),
             Ok(Text::Whole(text)) => match config::parse(&name, &text) {

@@ -13,9 +13,10 @@ use switch::buffer::cell::CellSize;
 use switch::buffer::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
+use crate::headroom_fix;
+use crate::output;
 use crate::socket::Daemon;
 use crate::stall::{self, Source, Stall, seconds};
-use crate::{fix, output};
 
 /// The link, and how its ends are held up.
 #[derive(Args)]
@@ -115,7 +116,7 @@ fn cell_bytes(text: &str) -> Result<u32, String> {
 pub fn run(arguments: &Arguments) -> Result<()> {
     let stall = stall(arguments)?;
     if let (Some(file), Some(stall)) = (&arguments.fix, &stall) {
-        return fix::run(file, stall, arguments.dry_run, arguments.json);
+        return headroom_fix::run(file, stall, arguments.dry_run, arguments.json);
     }
     let (Some(speed_bps), Some(cable_m)) = (arguments.speed, arguments.cable) else {
         bail!("--speed and --cable are needed");

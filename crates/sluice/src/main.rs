@@ -4,19 +4,19 @@
 
 mod check;
 mod collector;
+mod commands;
 mod events;
-mod fix;
 mod headroom;
+mod headroom_fix;
 mod nic;
-mod orders;
 mod output;
+mod read_file;
 mod record;
 mod show;
 mod sim;
 mod socket;
 mod stall;
 mod telemetry;
-mod text;
 
 use std::io::IsTerminal;
 use std::process::ExitCode;
@@ -36,10 +36,10 @@ struct Arguments {
 enum Task {
     /// Show what a running switch counts: ports, queues, buffers, PFC.
     Show(show::Arguments),
-    Reload(orders::Reload),
-    Pfc(orders::Pfc),
-    Port(orders::Port),
-    Clear(orders::Clear),
+    Reload(commands::Reload),
+    Pfc(commands::Pfc),
+    Port(commands::Port),
+    Clear(commands::Clear),
     Events(events::Arguments),
     Record(record::Record),
     Replay(record::Arguments),
@@ -60,10 +60,10 @@ fn main() -> ExitCode {
     log_to_stderr();
     let done = match Arguments::parse().task {
         Task::Show(arguments) => show::run(&arguments),
-        Task::Reload(arguments) => orders::reload(&arguments),
-        Task::Pfc(arguments) => orders::pfc(&arguments),
-        Task::Port(arguments) => orders::port(&arguments),
-        Task::Clear(arguments) => orders::clear(&arguments),
+        Task::Reload(arguments) => commands::reload(&arguments),
+        Task::Pfc(arguments) => commands::pfc(&arguments),
+        Task::Port(arguments) => commands::port(&arguments),
+        Task::Clear(arguments) => commands::clear(&arguments),
         Task::Events(arguments) => events::run(&arguments),
         Task::Record(arguments) => record::record(&arguments),
         Task::Replay(arguments) => record::replay(&arguments),

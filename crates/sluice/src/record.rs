@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use control::v1;
 use dataplane::Replay;
-use dataplane::replay::Totals;
+use dataplane::flight_recorder::replay::Totals;
 use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;

@@ -2,29 +2,20 @@
 //! control API from another thread until it is told to stop.
 #![forbid(unsafe_code)]
 
-mod carrier;
-mod conductor;
-mod events;
-mod file;
-mod guard;
-mod keeper;
-mod life;
-mod lines;
-mod links;
-mod live;
-mod lives;
+mod config_file;
+mod control_loop;
+mod control_socket;
+mod event_log;
+mod flight_recorder;
 mod log;
-mod machine;
-mod orders;
-mod pfc_test;
-mod places;
+mod loop_threads;
+mod pfc_probe;
 mod ports;
-mod recording;
-mod report;
-mod run;
-mod socket;
-mod stall;
-mod watermarks;
+mod stall_check;
+mod stall_guard;
+mod startup;
+mod totals;
+mod watermark_readers;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -32,9 +23,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use config::Config;
-use file::Wrong;
+use config_file::Wrong;
 use log::{Format, Log};
-use run::End;
+use startup::End;
 
 /// The file is wrong, or cannot be read.
 const EXIT_BAD_FILE: u8 = 2;
@@ -90,8 +81,8 @@ fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    file::log_warnings(&config);
-    let code = match run::run(config, &arguments.config, &log) {
+    config_file::log_warnings(&config);
+    let code = match startup::run(config, &arguments.config, &log) {
         Ok(End::Stopped) => ExitCode::SUCCESS,
         Ok(End::Forced) => ExitCode::from(EXIT_FORCED),
         Err(error) => {
@@ -105,7 +96,7 @@ fn main() -> ExitCode {
 
 /// Reads the file; if it is wrong says so, with line and column, and returns nothing.
 fn read(file: &Path) -> Option<Config> {
-    match file::read(file) {
+    match config_file::read(file) {
         Ok(config) => return Some(config),
         Err(Wrong::Unreadable(why)) => eprintln!("sluiced: {why}"),
         Err(Wrong::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),

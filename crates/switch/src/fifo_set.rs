@@ -9,7 +9,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 /// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for flooded frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -9,8 +9,8 @@ use switch::settings::{
     EarlyWarningSettings, Restore, StormAction, StormLimit, SwitchSettings, WatchdogSettings,
 };
 use switch::{DropReason, Event, Instant};
+use wire::bitset::Set8;
 use wire::pause::Pfc;
-use wire::set::Set8;
 
 const MS: u64 = 1_000_000;
 /// The port whose host storms, and the priority.

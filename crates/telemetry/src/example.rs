@@ -3,8 +3,9 @@
 use config::SensorPath;
 use control::v1::{ByDropLevel, Count, Event, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
 
-use crate::message::{Device, Label, Payload};
-use crate::{event, sample};
+use crate::dial_out::event;
+use crate::dial_out::message::{Device, Label, Payload};
+use crate::dial_out::sample;
 
 /// `jsonData` as the path's messages have it.
 pub fn example(path: SensorPath) -> String {

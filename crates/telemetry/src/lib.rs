@@ -2,30 +2,19 @@
 //! with a bounded backlog each, and the reference collector. Source: docs/telemetry.md.
 #![forbid(unsafe_code)]
 
-mod backlog;
-mod backoff;
 pub mod collector;
-mod connect;
-mod destination;
-mod event;
+mod dial_out;
 mod example;
-mod message;
 mod metrics;
-mod page;
-mod run;
-mod sample;
-mod source;
-mod status;
+mod reporter;
 #[cfg(test)]
 mod tests;
-mod tls;
-#[cfg(test)]
-mod tls_tests;
+mod web_page;
 
+pub use dial_out::message::Device;
+pub use dial_out::tls::{FileError, server as server_tls};
 pub use example::example;
-pub use message::Device;
-pub use run::{Settings, StartError, Telemetry, check};
-pub use tls::{FileError, server as server_tls};
+pub use reporter::{Settings, StartError, Telemetry, check};
 
 /// Messages and server of `grpc_dialout`.
 #[allow(missing_docs, clippy::all, clippy::pedantic)]

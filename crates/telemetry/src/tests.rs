@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 
 use crate::collector::{self, Received};
-use crate::destination::Timing;
+use crate::dial_out::destination::Timing;
 use crate::example::sample;
 use crate::{Device, Settings, Telemetry};
 
@@ -182,7 +182,7 @@ fn all_periodic_paths_and_events_arrive() {
             assert_eq!(event(&message)["Kind"], "reloaded");
         } else {
             let path = config::SensorPath::named(&message.path).unwrap();
-            let member = crate::sample::report(path, &sample(), None).unwrap();
+            let member = crate::dial_out::sample::report(path, &sample(), None).unwrap();
             let expected: Value = serde_json::from_str(&format!("{{{member}}}")).unwrap();
             let (key, value) = expected.as_object().unwrap().iter().next().unwrap();
             assert_eq!(&notification(&message)[key], value, "{}", message.path);

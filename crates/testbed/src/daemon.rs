@@ -10,7 +10,7 @@ use control::v1::{Count, PfcCount, Port};
 use nix::sys::signal::Signal;
 
 use crate::Snapshot;
-use crate::check::{lost_on_receipt, pauses_sent};
+use crate::invariants::{lost_on_receipt, pauses_sent};
 use crate::netns::Namespace;
 use crate::process::Process;
 use crate::wait::eventually;

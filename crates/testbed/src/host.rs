@@ -8,9 +8,9 @@ use nix::sched::{CpuSet, sched_getaffinity};
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
-use crate::bed::Station;
 use crate::daemon::binary;
 use crate::process::Process;
+use crate::testbed::Station;
 use crate::wait::eventually;
 
 /// Longer than any test: a sender that has sent everything waits for so long.

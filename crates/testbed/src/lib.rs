@@ -17,23 +17,23 @@
 //! The kernel sends that signal when the *thread* that started a child ends, so start children from a thread that
 //! lives as long as they shall.
 
-mod bed;
-mod check;
 mod daemon;
 mod host;
+mod invariants;
 mod netns;
 mod process;
+mod testbed;
 mod text;
 mod wait;
 
-pub use bed::{Bed, Station};
-pub use check::{
-    ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, pauses_sent, port,
-};
 pub use control::v1::Snapshot;
 pub use daemon::{Daemon, binary};
 pub use host::Host;
+pub use invariants::{
+    ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, pauses_sent, port,
+};
 pub use netns::{Namespace, require_root, sweep};
 pub use process::Process;
+pub use testbed::{Bed, Station};
 pub use text::thousands;
 pub use wait::{PATIENCE, eventually};

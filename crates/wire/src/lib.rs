@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod bitset;
 pub mod checksum;
 pub mod ethernet;
 pub mod ip;
@@ -12,7 +13,6 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
 pub mod pause;
-pub mod set;
 pub mod tunnel;
 
 pub use mac::MacAddr;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use dataplane::replay::{Error, Replay, Totals, difference};
+use dataplane::flight_recorder::replay::{Error, Replay, Totals, difference};
 use dataplane::{
     Command, Core, CorePort, CoreSettings, Handle, Heartbeat, Line, MemoryPort, Recorder, Reel, Reply,
     Settings, Wire, mailbox, remote,
@@ -14,10 +14,10 @@ use switch::settings::{
     StormLimit, SwitchSettings, Threshold, WatchdogSettings,
 };
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
+use wire::bitset::Set8;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{Pause, Pfc};
-use wire::set::Set8;
 
 pub const PORTS: usize = 3;
 /// Few enough that flooding runs out of them.

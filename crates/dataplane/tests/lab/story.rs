@@ -1,6 +1,6 @@
 //! Stories: the same arrivals, turn by turn, whichever loops serve the ports, and all that came of them.
 
-use dataplane::replay::difference;
+use dataplane::flight_recorder::replay::difference;
 use switch::settings::{
     Curve, MarkAt, RewriteSettings, Threshold, Trust, VlanList, VlanSettings, WredSettings,
 };

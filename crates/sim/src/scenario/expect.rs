@@ -2,15 +2,15 @@
 
 use std::collections::HashMap;
 
-use config::reader::{Item, Place, Report, Section, Setting, quoted};
+use config::read::document::{Item, Place, Report, Section, Setting, quoted};
 use toml::de::DeValue;
 
 use super::network::Network;
 use super::nodes::meant;
+use super::parse::{MAX_TIME_NS, throughput, time};
 use super::tables::entries;
 use super::traffic::TrafficTable;
 use super::types::{Expectation, Metric, Scope};
-use super::values::{MAX_TIME_NS, throughput, time};
 
 /// Most `[[expect]]` of a file.
 const MAX_ENTRIES: usize = 4096;

@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
-use config::reader::{Report, Section, Setting};
+use config::read::document::{Report, Section, Setting};
 use switch::Nanos;
 
 use super::links::Links;
 use super::network::Network;
 use super::nodes::{Nodes, mask};
+use super::parse::{MAX_TIME_NS, before_the_end, time};
 use super::tables::{entries, required};
 use super::types::{End, Fault, FaultKind, Route};
-use super::values::{MAX_TIME_NS, before_the_end, time};
 
 /// Most routes that a file may have.
 const MAX_ROUTES: usize = 16_384;

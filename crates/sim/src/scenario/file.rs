@@ -124,17 +124,17 @@ use std::cell::OnceCell;
 use std::collections::HashMap;
 
 use config::Mistakes;
-use config::reader::{Place, Report, Section, Setting, read_file};
+use config::read::document::{Place, Report, Section, Setting, read_file};
 use switch::Nanos;
 
 use super::faults::{read_faults, read_routes};
 use super::links::Links;
 use super::network::Network;
 use super::nodes::{Devices, Load, Nodes};
+use super::parse::{MAX_TIME_NS, spell_time, time};
 use super::tables::required;
 use super::types::{Forwarding, Scenario, Traffic};
-use super::values::{MAX_TIME_NS, spell_time, time};
-use super::{advice, checks, expect, traffic};
+use super::{expect, lint, traffic, validate};
 use crate::routes::Routes;
 
 /// Points of a series unless the file says how far they are apart.
@@ -194,9 +194,9 @@ fn read(
     if !is_right(report) {
         return None;
     }
-    checks::all_linked(network, report);
+    validate::all_linked(network, report);
     if let Some(Setting { value: Forwarding::Learning, place }) = &forwarding {
-        checks::no_loop(&links.list, nodes.len(), place, report);
+        validate::no_loop(&links.list, nodes.len(), place, report);
     }
     if !is_right(report) {
         return None;
@@ -204,7 +204,7 @@ fn read(
     let nodes = nodes.build(devices);
     let mut table = Routes::shortest(&nodes, &links.list);
     routes.iter().for_each(|route| table.set(*route));
-    let ways = checks::ways(&traffics, &nodes, &links.list, &table, report);
+    let ways = validate::ways(&traffics, &nodes, &links.list, &table, report);
     if !is_right(report) {
         return None;
     }
@@ -214,7 +214,7 @@ fn read(
         traffics.into_iter().zip(ways).map(|(traffic, way)| traffic.traffic(way, &numbers, report)).collect();
     let forwarding = forwarding.map_or(Forwarding::ShortestPath, |forwarding| forwarding.value);
     let mut warnings = Report::default();
-    advice::headroom(&links, &nodes, &traffic, &mut warnings);
+    lint::headroom(&links, &nodes, &traffic, &mut warnings);
     let warnings = Mistakes::warnings(file_name, lines.text, warnings);
     let links = links.list;
     Some(Scenario {

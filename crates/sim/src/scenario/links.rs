@@ -2,17 +2,17 @@
 
 use std::collections::HashMap;
 
-use config::reader::{Place, Report, Section, Setting, speed};
+use config::read::document::{Place, Report, Section, Setting, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::buffer::headroom::RESPONSE_BYTES;
 use switch::settings::WIRE_OVERHEAD_BYTES;
 
-use super::names::{MAX_NAMES, Names};
+use super::name_ranges::{MAX_NAMES, Names};
 use super::nodes::{Devices, Nodes};
+use super::parse::{decimal, text, time};
 use super::tables::{entries, required};
 use super::types::{End, Link};
-use super::values::{decimal, text, time};
 
 /// Nanoseconds that a bit takes for a metre of fibre or copper.
 const DELAY_NS_PER_M: f64 = 5.0;

@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::reader::{Place, Report, Section, Setting, did_you_mean, quoted};
+use config::read::document::{Place, Report, Section, Setting, did_you_mean, quoted};
 use config::{Config, Mistakes};
 use switch::Nanos;
 use switch::settings::VlanSettings;
 
-use super::names::Names;
+use super::name_ranges::Names;
+use super::parse::{MAX_TIME_NS, text, time};
 use super::types::{End, HostNode, Node, NodeKind, SwitchNode};
-use super::values::{MAX_TIME_NS, text, time};
 
 /// Most switches and hosts.
 pub(super) const MAX_NODES: usize = 4096;

@@ -1,6 +1,6 @@
 //! Tables of the file that come in lists, and what a table must have.
 
-use config::reader::{Report, Section};
+use config::read::document::{Report, Section};
 
 /// What must be there; `example` says how.
 pub(super) fn required<T>(

@@ -5,14 +5,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use config::reader::{NAME_CURE, Place, Report, Section, Setting, is_name, quoted, speed};
+use config::read::document::{NAME_CURE, Place, Report, Section, Setting, is_name, quoted, speed};
 use switch::Nanos;
 
-use super::names::Names;
+use super::name_ranges::Names;
 use super::nodes::{Nodes, meant};
+use super::parse::{MAX_TIME_NS, before_the_end, bytes, spell_time, text, time};
 use super::tables::{entries, required};
 use super::types::{Pattern, Start, Traffic};
-use super::values::{MAX_TIME_NS, before_the_end, bytes, spell_time, text, time};
 
 /// Most traffics of a file.
 const MAX_TRAFFICS: usize = 1024;

@@ -1,6 +1,6 @@
 //! `sluice collector`: the reference collector, which shows what switches report and keeps it.
 
-mod file;
+mod rotating_file;
 mod table;
 
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 use crate::output;
-use file::Rotating;
+use rotating_file::Rotating;
 
 /// Be a collector: listen for what switches report, print it, write it to a file.
 #[derive(Args)]

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use nic::{Root, Settings};
 use serde_json::json;
 
-use super::switch::{PortFacts, port_facts};
+use super::switch_port::{PortFacts, port_facts};
 use super::{Namespace, output, priorities};
 
 /// Make an interface obey PFC.

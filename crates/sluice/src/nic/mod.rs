@@ -3,7 +3,7 @@
 mod attach;
 mod check;
 mod show;
-mod switch;
+mod switch_port;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};

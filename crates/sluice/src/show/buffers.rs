@@ -9,8 +9,8 @@
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 
+use super::format::{self, Unit, frames, grouped, percent};
 use super::json;
-use super::text::{self, Unit, frames, grouped, percent};
 
 /// For people: the pools and the loop's memory, then the groups and the queues that ever had something.
 pub fn table(snapshot: &Snapshot, unit: Unit) -> String {
@@ -53,7 +53,7 @@ fn headings(first: &[&str], total: &str, unit: Unit, more: &[&str]) -> Vec<Strin
 }
 
 fn table_of(headings: &[String], words: usize) -> comfy_table::Table {
-    text::table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), words)
+    format::table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), words)
 }
 
 fn pools(snapshot: &Snapshot, unit: Unit) -> String {
@@ -94,7 +94,7 @@ fn ingress(snapshot: &Snapshot, unit: Unit) -> String {
     let mut used = table_of(&headings(&first, "Total", unit, &["Threshold\n%", "Violations"]), 2);
     let of_cells = |name: &str| format!("{name}\n{}", unit.name);
     let limits = ["Reserved", "Shared", "XOFF at"].map(of_cells);
-    let mut states = text::table(
+    let mut states = format::table(
         &[
             "Ingress\nport",
             "Prio-\nrity",

@@ -2,13 +2,13 @@
 
 use control::v1::{ByDropLevel, Count, Port, Queue, Snapshot};
 
-use super::text::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
+use super::format::{self, earlier, elapsed_ns, frames, grouped, rate, volume, volume_unit};
 
 /// For people: the queues that ever had something to do. With a snapshot from before, rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let sent_frames = if elapsed_ns == 0 { "Sent\nframes" } else { "Sent\nframes/s" };
-    let mut table = text::table(
+    let mut table = format::table(
         &[
             "Port",
             "Queue",

@@ -7,8 +7,8 @@ use control::v1::Snapshot;
 use serde_json::Value;
 
 use super::View;
+use super::format::{self, elapsed_ns, grouped, per_second};
 use super::json::Document;
-use super::text::{self, elapsed_ns, grouped, per_second};
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
 const SETTINGS: [&str; 20] = [
@@ -38,7 +38,7 @@ const SETTINGS: [&str; 20] = [
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let headings = ["Of", "Counter", "Value", "Growth\nper second"];
-    let mut table = text::table(if before.is_none() { &headings[..3] } else { &headings }, 2);
+    let mut table = format::table(if before.is_none() { &headings[..3] } else { &headings }, 2);
     let earlier: BTreeMap<_, _> = before.map(numbers).unwrap_or_default().into_iter().collect();
     for (key, number) in numbers(now) {
         let growth = per_second(number, earlier.get(&key).copied().unwrap_or(0), elapsed_ns);

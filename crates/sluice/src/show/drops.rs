@@ -9,7 +9,7 @@ use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;
 use switch::DropReason;
 
-use super::text::{self, grouped, volume};
+use super::format::{self, grouped, volume};
 
 /// Of all ports together, or of one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -158,7 +158,7 @@ pub fn table(snapshot: &Snapshot) -> String {
         "ECN\nmarked",
         "Kernel\nlost",
     ];
-    let mut totals = text::table(&headings, 1);
+    let mut totals = format::table(&headings, 1);
     let mut add = |name: &str, sum: &Summary| {
         totals.add_row([
             name.to_owned(),
@@ -176,7 +176,7 @@ pub fn table(snapshot: &Snapshot) -> String {
         add("(all)", &summary(snapshot));
     }
     snapshot.ports.iter().for_each(|port| add(&port.name, &of_port(port)));
-    let mut reasons = text::table(&["Port", "Side", "Dropped because", "Frames", "MB"], 3);
+    let mut reasons = format::table(&["Port", "Side", "Dropped because", "Frames", "MB"], 3);
     for row in rows(snapshot).iter().filter(|row| row.frames > 0) {
         let bytes = |bytes| volume(Some(Count { frames: 0, bytes }), None, 0);
         reasons.add_row([

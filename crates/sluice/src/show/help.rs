@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use control::fields;
+use control::field_docs;
 
 /// Lines are of at most this many characters: clap would break longer ones at 100.
 const WIDTH: usize = 99;
@@ -80,7 +80,7 @@ pub fn text() -> String {
         for (name, comment) in added(message) {
             entry(&mut out, name, comment);
         }
-        for field in fields::of(message) {
+        for field in field_docs::of(message) {
             let kind = match field.of {
                 // Lists, of which there are rows.
                 "Port" | "Group" | "Queue" | "Pool" | "Priority" | "Storm" => continue,

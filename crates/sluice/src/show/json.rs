@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::View;
 use super::drops::{self, DropRow, Summary};
-use super::text::{earlier, elapsed_ns, per_second, utilization_percent};
+use super::format::{earlier, elapsed_ns, per_second, utilization_percent};
 
 /// What a view prints: the whole switch's numbers, and the lists that the view is about.
 #[derive(Serialize)]

@@ -5,17 +5,17 @@ mod buffers;
 mod congestion;
 mod counters;
 mod drops;
+mod format;
 pub mod help;
+mod interfaces;
 mod json;
-mod links;
+mod loops;
 mod pfc;
-mod poll_loop;
 mod ports;
 mod queues;
 #[cfg(test)]
 mod sample;
 mod telemetry;
-mod text;
 
 use std::io::IsTerminal;
 use std::sync::LazyLock;
@@ -30,8 +30,8 @@ use jiff::tz::TimeZone;
 
 use crate::output;
 use crate::socket::Daemon;
+use format::Unit;
 use json::Document;
-use text::Unit;
 
 /// What to show, and of which switch.
 #[derive(Args)]
@@ -211,7 +211,7 @@ fn print(arguments: &Arguments, view: View, snapshot: &Snapshot, before: Option<
     } else if arguments.detail.is_some() {
         pfc::history(snapshot)
     } else if arguments.verbose {
-        links::text(snapshot)
+        interfaces::text(snapshot)
     } else {
         table(view, snapshot, before, unit(snapshot, arguments.bytes))
     })
@@ -251,7 +251,7 @@ fn table(view: View, snapshot: &Snapshot, before: Option<&Snapshot>, unit: Unit)
         View::Queues => queues::table(snapshot, before, unit),
         View::Buffers => buffers::table(snapshot, unit),
         View::Pfc => pfc::table(snapshot),
-        View::Loop => poll_loop::table(snapshot, before),
+        View::Loop => loops::table(snapshot, before),
         View::Counters => counters::table(snapshot, before),
     }
 }

@@ -2,7 +2,7 @@
 
 use control::v1::{PfcCount, Priority, Snapshot, Storm};
 
-use super::text::{self, grouped};
+use super::format::{self, grouped};
 
 /// For people: the frames of each port, then the priorities that are no-drop or ever saw PFC.
 pub fn table(snapshot: &Snapshot) -> String {
@@ -17,7 +17,7 @@ pub fn table(snapshot: &Snapshot) -> String {
         "Link\npauses",
         "Paused\nms",
     ];
-    let mut ports = text::table(&headings, 1);
+    let mut ports = format::table(&headings, 1);
     for port in &snapshot.ports {
         ports.add_row([
             port.name.clone(),
@@ -52,7 +52,7 @@ fn priorities(snapshot: &Snapshot) -> String {
         "XOFF received\nframes",
         "XON received\nframes",
     ];
-    let mut table = text::table(&headings, 3);
+    let mut table = format::table(&headings, 3);
     for port in &snapshot.ports {
         let (sent, received) = (count(&port.pfc_sent), count(&port.pfc_received));
         for (priority, group) in port.groups.iter().enumerate() {
@@ -91,7 +91,7 @@ fn watchdogs(snapshot: &Snapshot) -> Option<String> {
         "Last TX\nok/drop",
         "Last RX\nok/drop",
     ];
-    let mut table = text::table(&headings, 3);
+    let mut table = format::table(&headings, 3);
     for (port, number, priority) in all_priorities(snapshot) {
         if !priority.watched && priority.storms == 0 {
             continue;
@@ -139,7 +139,7 @@ pub fn history(snapshot: &Snapshot) -> String {
         "PFC received\nper second",
         "PFC sent\nper second",
     ];
-    let mut pauses = text::table(&headings, 3);
+    let mut pauses = format::table(&headings, 3);
     for (port, number, priority) in all_priorities(snapshot) {
         let numbers = [
             priority.pauses,
@@ -170,7 +170,7 @@ fn storms(snapshot: &Snapshot) -> String {
         "TX\nok/drop",
         "RX\nok/drop",
     ];
-    let mut table = text::table(&headings, 3);
+    let mut table = format::table(&headings, 3);
     for port in &snapshot.ports {
         for storm in &port.storms {
             let traffic = storm.traffic.unwrap_or_default();

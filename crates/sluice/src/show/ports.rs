@@ -2,10 +2,10 @@
 
 use control::v1::{Port, Snapshot};
 
-use super::links;
-use super::text::{
+use super::format::{
     self, earlier, elapsed_ns, frames, grouped, mbit, tenths, utilization_percent, volume, volume_unit,
 };
+use super::interfaces;
 
 /// For people: the ports, what was dropped or lost, what was flooded. With a snapshot from before, rates instead of MB.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
@@ -26,7 +26,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
     ]);
     // How much of its line a port uses is only known from two looks.
     headings.extend((elapsed_ns > 0).then_some("Used\n%"));
-    let mut table = text::table(&headings, columns_of_words);
+    let mut table = format::table(&headings, columns_of_words);
     for port in &now.ports {
         let earlier = earlier(before, &port.name);
         let dropped = port.drops.values().map(|drops| drops.frames).sum::<u64>() + port.kernel_lost_frames;
@@ -61,7 +61,7 @@ fn flooded(now: &Snapshot) -> String {
         "Multicast\nsent",
         "Unknown unicast\nsent",
     ];
-    let mut table = text::table(&headings, 1);
+    let mut table = format::table(&headings, 1);
     for port in &now.ports {
         let numbers = [
             port.bridge_entries,
@@ -116,7 +116,7 @@ fn bridge(now: &Snapshot) -> String {
     {
         text += &format!("\nMind that {warning}.");
     }
-    for (port, caution) in links::cautions(now) {
+    for (port, caution) in interfaces::cautions(now) {
         text += &format!("\nMind that on port {port} {}: {}.", caution.harm, caution.cure);
     }
     if now.events_lost > 0 {
@@ -152,7 +152,7 @@ fn state(port: &Port) -> &'static str {
 
 /// The drops that happened, by reason, and what the kernel lost before the switch saw it; empty if there were none.
 fn losses(snapshot: &Snapshot) -> String {
-    let mut table = text::table(&["Port", "Dropped because", "Frames", "MB"], 2);
+    let mut table = format::table(&["Port", "Dropped because", "Frames", "MB"], 2);
     let removed = snapshot.removed_ports.clone().unwrap_or_default();
     let kernel = [
         ("kernel: lost on sending", removed.kernel_lost_frames),

@@ -3,14 +3,14 @@
 use control::v1::{Port, Queue, Snapshot};
 
 use super::buffers::kind;
-use super::text::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
+use super::format::{self, Unit, earlier, elapsed_ns, frames, grouped, volume, volume_unit};
 
 /// For people: what the queues that ever had something to do hold, then what they counted.
 pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
     let elapsed_ns = elapsed_ns(now, before);
     let of_cells = |name: &str| format!("{name}\n{}", unit.name);
     let sizes = ["Held", "Guaranteed", "Limit"].map(of_cells);
-    let mut cells = text::table(
+    let mut cells = format::table(
         &[
             "Port",
             "Queue",
@@ -26,7 +26,7 @@ pub fn table(now: &Snapshot, before: Option<&Snapshot>, unit: Unit) -> String {
         4,
     );
     let sent_volume = format!("Sent\n{}", volume_unit(elapsed_ns));
-    let mut counts = text::table(
+    let mut counts = format::table(
         &[
             "Port",
             "Queue",

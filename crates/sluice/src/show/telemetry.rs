@@ -4,7 +4,7 @@ use control::v1::{Telemetry, TelemetryDestination, TelemetrySensor};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
-use super::text::{self, grouped};
+use super::format::{self, grouped};
 
 /// For people.
 pub fn table(telemetry: &Telemetry, zone: &TimeZone) -> String {
@@ -16,7 +16,7 @@ pub fn table(telemetry: &Telemetry, zone: &TimeZone) -> String {
 
 fn subscriptions(telemetry: &Telemetry) -> String {
     let headings = ["Subscription", "Sensor group", "Path", "Every", "Samples", "Missed", "Events"];
-    let mut table = text::table(&headings, 3);
+    let mut table = format::table(&headings, 3);
     for subscription in &telemetry.subscriptions {
         for sensor in &subscription.sensors {
             // Numbers are the group's: they stand at its first path.
@@ -50,7 +50,7 @@ fn numbers(sensor: &TelemetrySensor) -> [String; 4] {
 fn destinations(telemetry: &Telemetry) -> String {
     let headings =
         ["Group", "Collector", "State", "Sent", "Dropped", "Backlog", "of", "Connec-\ntions", "Failures"];
-    let mut table = text::table(&headings, 3);
+    let mut table = format::table(&headings, 3);
     for to in &telemetry.destinations {
         let numbers = [to.sent, to.dropped, to.backlog, to.most_backlog, to.connections, to.failures];
         let words = [to.group.clone(), address(to), to.state.clone()];

@@ -4,11 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
 use config::Mistakes;
-use config::reader::too_long;
+use config::read::document::too_long;
 use sim::Scenario;
 
-use super::units::time;
-use crate::text::{self, Text};
+use super::format::time;
+use crate::read_file::{self, Text};
 
 /// Why there is no run, or no end of it.
 #[derive(Debug)]
@@ -40,12 +40,12 @@ impl Refusal {
 /// Reads a scenario; configurations are looked for from its folder.
 pub fn read(file: &Path) -> Result<Scenario, Refusal> {
     let name = file.display().to_string();
-    let text = match text::read(file).with_context(|| format!("cannot read {name}"))? {
+    let text = match read_file::read(file).with_context(|| format!("cannot read {name}"))? {
         Text::Whole(text) => text,
         Text::TooLong(bytes) => return Err(Refusal::Mistakes(vec![too_long(&name, bytes)])),
     };
     let folder = file.parent().unwrap_or(Path::new(""));
-    let mut load = |config: &str| match text::read(&folder.join(config)) {
+    let mut load = |config: &str| match read_file::read(&folder.join(config)) {
         Ok(Text::Whole(text)) => Ok(text),
         Ok(Text::TooLong(bytes)) => {
             Err(too_long(config, bytes).list()[0].to_string()) // the only one

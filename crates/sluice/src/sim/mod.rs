@@ -2,24 +2,24 @@
 //! files are read, and its outcome becomes a summary, JSON, plots and captures.
 
 mod capture;
+mod format;
+mod hotspots;
 mod huge_pages;
 mod input;
-mod names;
-mod places;
 mod plots;
 mod progress;
 mod run;
 #[cfg(test)]
 mod sample;
 mod summary;
-mod units;
+mod truncate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use config::reader::parse_units;
+use config::read::document::parse_units;
 use sim::scenario::TIMES;
 
 use crate::output;

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal, Write};
 use std::time::{Duration, Instant};
 
-use super::units::{in_words, time};
+use super::format::{in_words, time};
 
 /// Time between two looks of the line.
 const EVERY: Duration = Duration::from_millis(200);

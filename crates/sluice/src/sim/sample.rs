@@ -2,7 +2,7 @@
 //! large fabric in trouble.
 
 use sim::Outcome;
-use sim::outcome::{
+use sim::results::{
     Completion, ExpectationOutcome, GroupOutcome, GroupSeries, HostOutcome, LinkOutcome, MessageSpan,
     PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
 };

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use sim::Outcome;
-use sim::outcome::{ExpectationOutcome, TrafficOutcome};
+use sim::results::{ExpectationOutcome, TrafficOutcome};
 
-use super::names::{SHORT_CHARS, fitted, short};
-use super::places;
-use super::units::{in_words, rate, time};
+use super::format::{in_words, rate, time};
+use super::hotspots;
+use super::truncate::{SHORT_CHARS, fitted, short};
 use crate::output::{grouped, table};
 
 /// The whole summary of a run that took `wall` of real time.
@@ -17,9 +17,9 @@ pub fn text(outcome: &Outcome, wall: Duration) -> String {
         head(outcome, wall),
         traffic(&outcome.traffic),
         messages(&outcome.traffic),
-        places::ports(outcome),
-        places::hosts(outcome),
-        places::links(outcome),
+        hotspots::ports(outcome),
+        hotspots::hosts(outcome),
+        hotspots::links(outcome),
         expectations(outcome),
     ];
     let said: Vec<&str> =

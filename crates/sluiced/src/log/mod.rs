@@ -2,7 +2,7 @@
 //! no reader of the log, slow or gone, holds up the switch.
 //! Source: docs/architecture.md, "Logs".
 
-mod limit;
+mod rate_limit;
 mod writer;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
@@ -15,7 +15,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use limit::{LimitLayer, Limits};
+use rate_limit::{LimitLayer, Limits};
 use writer::Writer;
 
 /// The target of what is logged about the log; it is never filtered out.

@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::limit::Limits;
+use super::rate_limit::Limits;
 
 /// Lines that wait to be written.
 const MAX_LINES: usize = 4096;

@@ -37,9 +37,9 @@ use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleS
 use crate::time::{Instant, Nanos};
 use crate::token_bucket::Shaper;
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
-use wire::set::Set8;
 
 use reconfigure::{honoured, line, obeys_pause, shaped, stopped_by_pauses};
 

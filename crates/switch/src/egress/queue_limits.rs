@@ -12,7 +12,7 @@ use crate::settings::{
     ASSUMED_SPEED_BPS, Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold,
 };
 use crate::time::Nanos;
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 /// A typical frame on the line, as the RED of operating systems and simulators assumes it (`avpkt`, mean packet size).
 const TYPICAL_FRAME_BYTES: u64 = 1000;

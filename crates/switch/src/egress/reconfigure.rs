@@ -13,7 +13,7 @@ use crate::pfc::link_pause::LinkPause;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings};
 use crate::time::Instant;
 use crate::token_bucket::Shaper;
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 impl Egress {
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.

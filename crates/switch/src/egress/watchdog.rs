@@ -7,7 +7,7 @@ use crate::pfc::storm_history::Watchdog;
 use crate::pfc::watchdog::{self, Seen};
 use crate::settings::PRIORITIES;
 use crate::time::Instant;
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 impl Egress {
     /// What the watchdog knows of this port.

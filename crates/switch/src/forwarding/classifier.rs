@@ -25,9 +25,9 @@ use crate::frame::meta::Class;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
+use wire::bitset::Set8;
 use wire::ethernet::NO_TAG;
 use wire::ip::DsField;
-use wire::set::Set8;
 use wire::tunnel;
 
 /// One port's classifier: the answers for every input, worked out beforehand.

@@ -25,7 +25,7 @@ use crate::settings::{BridgeSettings, MAX_PORTS};
 use crate::sparse_table;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 /// Slots looked at for one address at most.
 const MAX_PROBES: usize = 32;

@@ -22,7 +22,7 @@ use crate::frame::memory::Memory;
 use crate::monitor::counters::DropReason;
 use crate::settings::{PortSettings, VlanSettings};
 use serde::{Deserialize, Serialize};
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 /// VIDs that a tag has room for.
 const VIDS: usize = 4096;

@@ -11,7 +11,7 @@
 use crate::frame::header_edit::Edit;
 use crate::frame::meta::Charge;
 use crate::settings::{PRIORITIES, RewriteSettings};
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 /// Adds to the edit of a frame that leaves what it is marked with.
 pub fn rewrite(settings: &RewriteSettings, charge: &Charge, edit: &mut Edit) {

@@ -24,9 +24,9 @@ use crate::settings::{
 };
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::mac::MacAddr;
 use wire::pause;
-use wire::set::Set8;
 
 /// The ingress half of a port. What the way of a frame touches comes first.
 #[derive(Debug, Serialize, Deserialize)]

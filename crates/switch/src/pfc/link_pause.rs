@@ -16,8 +16,8 @@
 use crate::pfc::rx::Pauses;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::pause::Pfc;
-use wire::set::Set8;
 
 /// In sets of priorities, the link as a whole.
 pub(crate) const LINK: usize = 0;

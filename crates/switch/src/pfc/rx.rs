@@ -17,8 +17,8 @@ use crate::monitor::counters::PfcCount;
 use crate::settings::PRIORITIES;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::pause::Pfc;
-use wire::set::Set8;
 
 /// What `quanta` quanta of 512 bit times last at `speed_bps`, in nanoseconds, rounded up.
 pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {

@@ -16,7 +16,7 @@ use crate::pfc::watchdog::Watch;
 use crate::settings::{PRIORITIES, PortSettings, StormAction};
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
-use wire::set::Set8;
+use wire::bitset::Set8;
 
 /// Storms of a port that are remembered.
 pub const HISTORY: usize = 16;

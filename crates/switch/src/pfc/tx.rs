@@ -23,8 +23,8 @@ use crate::settings::MAX_IN_FLIGHT;
 use crate::settings::{PRIORITIES, PortSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 use wire::pause::{Pause, Pfc};
-use wire::set::Set8;
 
 /// XON is repeated so much later.
 const XON_AGAIN_NS: Nanos = 1_000_000;

@@ -13,7 +13,7 @@ use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 impl Switch {
     /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten

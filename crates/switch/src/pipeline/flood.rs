@@ -13,7 +13,7 @@ use crate::monitor::counters::DropReason;
 use crate::pipeline::Switch;
 use crate::pipeline::admission::{admit, admit_cells};
 use crate::time::Instant;
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 impl Switch {
     /// To every other port that is up, if no limit is in the way; each but the last gets a copy.

@@ -42,7 +42,7 @@ use crate::pipeline::admission::admit;
 use crate::settings::{PRIORITIES, SwitchSettings};
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 /// A switch.
 #[derive(Debug, Serialize, Deserialize)]

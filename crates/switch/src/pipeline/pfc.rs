@@ -15,8 +15,8 @@ use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::settings::PRIORITIES;
 use crate::time::{Instant, Nanos};
+use wire::bitset::Set64;
 use wire::pause;
-use wire::set::Set64;
 
 impl Switch {
     /// Examines a group after its use, or its threshold, may have changed.

@@ -13,7 +13,7 @@ use crate::pfc::watchdog::Change;
 use crate::pipeline::Switch;
 use crate::settings::{PRIORITIES, StormAction, SwitchSettings};
 use crate::time::Instant;
-use wire::set::{Set8, Set64};
+use wire::bitset::{Set8, Set64};
 
 impl Switch {
     /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is time.

@@ -13,8 +13,8 @@ use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
+use wire::bitset::Set64;
 use wire::mac::MacAddr;
-use wire::set::Set64;
 
 impl Switch {
     /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.

@@ -24,8 +24,8 @@ use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::Switch;
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
 use crate::time::Instant;
+use wire::bitset::Set64;
 use wire::mac::MacAddr;
-use wire::set::Set64;
 
 impl Switch {
     /// A switch whose ports are all up, with `memory_frames` frames of memory, numbered from 0 (of a memory that grows, those at

@@ -8,8 +8,8 @@ use crate::monitor::watermark::Mark;
 use crate::pipeline::Switch;
 use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
 use crate::time::Instant;
+use wire::bitset::Set64;
 use wire::mac::MacAddr;
-use wire::set::Set64;
 
 impl Switch {
     /// Ports that may have something to send, as a mask.

@@ -8,7 +8,7 @@ use crate::frame::memory::Memory;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
-use wire::set::Set64;
+use wire::bitset::Set64;
 
 impl Switch {
     /// Frames wait for a port.

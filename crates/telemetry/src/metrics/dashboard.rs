@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
+use super::prometheus_text;
 use super::tests::{full, labels_by_name, openmetrics};
-use super::text;
 
 const DASHBOARD: &str = include_str!("../../../../config/grafana/sluice.json");
 /// Labels that Prometheus adds.
@@ -36,7 +36,7 @@ fn between<'t>(text: &'t str, open: &str, close: &str) -> Vec<&'t str> {
 
 #[test]
 fn every_metric_and_label_of_the_dashboard_exists() {
-    let metrics = text::prometheus(&openmetrics(full()));
+    let metrics = prometheus_text::prometheus(&openmetrics(full()));
     let known = labels_by_name(&metrics);
     let queries = queries();
     assert!(queries.len() > 30, "{}", queries.len());

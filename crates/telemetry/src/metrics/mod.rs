@@ -10,8 +10,6 @@ mod family;
 mod port;
 mod priority;
 pub mod server;
-mod text;
-mod whole;
 
 use std::fmt;
 
@@ -20,7 +18,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::registry::Registry;
 
-use crate::message::Device;
+use crate::dial_out::message::Device;
 use family::Row;
 
 /// The priorities and queues, as labels.
@@ -51,7 +49,7 @@ impl Moment {
 impl Collector for Moment {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let Self { device, snapshot, telemetry } = self;
-        whole::encode(&mut encoder, device, snapshot)?;
+        switch::encode(&mut encoder, device, snapshot)?;
         let ports: Vec<_> =
             snapshot.ports.iter().map(|port| Row::new(&[("port", &port.name)], port)).collect();
         family::encode(&mut encoder, port::METRICS, &ports)?;
@@ -108,5 +106,7 @@ fn bytes(count: &Option<v1::Count>) -> u64 {
 
 #[cfg(test)]
 mod dashboard;
+mod prometheus_text;
+mod switch;
 #[cfg(test)]
 mod tests;

@@ -23,9 +23,9 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Moment, text};
-use crate::message::Device;
-use crate::page;
+use super::{Moment, prometheus_text};
+use crate::dial_out::message::Device;
+use crate::web_page;
 
 /// Connections at once.
 const MOST_CONNECTIONS: usize = 16;
@@ -142,7 +142,7 @@ impl Site {
     async fn metrics(&self, as_openmetrics: bool) -> Answer {
         match self.openmetrics().await {
             Some(found) if as_openmetrics => respond(StatusCode::OK, OPENMETRICS, found.to_string()),
-            Some(found) => respond(StatusCode::OK, PROMETHEUS, text::prometheus(&found)),
+            Some(found) => respond(StatusCode::OK, PROMETHEUS, prometheus_text::prometheus(&found)),
             None => plain(StatusCode::SERVICE_UNAVAILABLE, "the poll loop did not answer within 2 s\n"),
         }
     }
@@ -165,7 +165,7 @@ impl Site {
     async fn live(&self, query: Option<&str>) -> Answer {
         match self.live_snapshot().await {
             Some(snapshot) => {
-                let live = page::live(&self.source.device, &snapshot, &self.source.journal, query);
+                let live = web_page::live(&self.source.device, &snapshot, &self.source.journal, query);
                 respond(StatusCode::OK, JSON, live)
             }
             None => plain(StatusCode::SERVICE_UNAVAILABLE, "the poll loop did not answer within 2 s\n"),
@@ -196,8 +196,8 @@ impl Site {
 }
 
 fn document() -> Answer {
-    let mut answer = respond(StatusCode::OK, HTML, page::DOCUMENT.to_owned());
-    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(page::POLICY));
+    let mut answer = respond(StatusCode::OK, HTML, web_page::DOCUMENT.to_owned());
+    answer.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(web_page::POLICY));
     answer
 }
 

@@ -10,9 +10,9 @@ use control::{Journal, v1};
 use tokio::sync::mpsc;
 
 use super::server::{Source, listen, serve};
-use super::{Moment, text};
+use super::{Moment, prometheus_text};
+use crate::dial_out::message::Device;
 use crate::example::sample;
-use crate::message::Device;
 
 /// Series of a port at most, and of the switch beside its ports: docs/metrics.md says so.
 const MOST_OF_A_PORT: usize = 610;
@@ -108,7 +108,7 @@ fn the_older_format_names_counters_in_full_and_knows_no_units() {
                # HELP a A gauge, of a_frames counter.\n# TYPE a gauge\na 2\n# EOF\n";
     let old = "# HELP a_frames_total Frames.\n# TYPE a_frames_total counter\na_frames_total{port=\"x\"} 1\n\
                # HELP a A gauge, of a_frames counter.\n# TYPE a gauge\na 2\n";
-    assert_eq!(text::prometheus(new), old);
+    assert_eq!(prometheus_text::prometheus(new), old);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn readers_get_the_format_that_they_accept() {
     assert_eq!(body, openmetrics(full()));
     let old = get(port, "/metrics", "*/*");
     assert!(old.contains("content-type: text/plain; version=0.0.4; charset=utf-8\r\n"));
-    assert_eq!(old.split_once("\r\n\r\n").unwrap().1, text::prometheus(&openmetrics(full())));
+    assert_eq!(old.split_once("\r\n\r\n").unwrap().1, prometheus_text::prometheus(&openmetrics(full())));
 }
 
 #[test]

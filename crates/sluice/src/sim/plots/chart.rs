@@ -14,8 +14,8 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::sim::names::short;
-use crate::sim::units::time_unit;
+use crate::sim::format::time_unit;
+use crate::sim::truncate::short;
 
 /// Width of every picture in pixels.
 pub const WIDTH: u32 = 1100;

@@ -9,8 +9,8 @@ use super::chart::{
     Area, DrawResult, HEADING, MOST_POINTS, TRAFFIC, WIDTH, axes, heading, picture, piece, text,
 };
 use crate::output::grouped;
-use crate::sim::names::short;
-use crate::sim::units::time;
+use crate::sim::format::time;
+use crate::sim::truncate::short;
 
 const PANEL: u32 = 420;
 /// Width of the names to the right of the chart, in pixels, and their longest in characters.

@@ -4,7 +4,7 @@ use anyhow::Result;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use sim::Outcome;
-use sim::outcome::GroupSeries;
+use sim::results::GroupSeries;
 
 use super::chart::{
     Area, BLUE, DrawResult, GREEN, HEADING, LIGHT_GREY, LIGHT_SKY, LIGHT_VERMILLION, Look, MOST_POINTS,

@@ -7,12 +7,12 @@ use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use sim::Outcome;
-use sim::outcome::PauseSpan;
+use sim::results::PauseSpan;
 
 use super::chart::{
     Area, DrawResult, HEADING, Look, PRIORITY, TimeScale, axes, heading, number, picture, piece, shaded, text,
 };
-use crate::sim::names::short;
+use crate::sim::truncate::short;
 
 /// Most rows: those that were paused longest.
 const MOST_ROWS: usize = 32;

@@ -11,8 +11,8 @@ use super::chart::{
     Area, DrawResult, HEADING, PRIORITY, TRAFFIC, TimeScale, WIDTH, axes, heading, number, picture, piece,
     pieces, text,
 };
-use crate::sim::names::short;
-use crate::sim::units::{rate, rate_unit};
+use crate::sim::format::{rate, rate_unit};
+use crate::sim::truncate::short;
 
 const PANEL: u32 = 320;
 /// Width of the names to the right of a chart, in pixels, and their longest in characters.
@@ -89,7 +89,7 @@ fn by_priority(outcome: &Outcome) -> Vec<Line> {
 
 fn by_traffic(outcome: &Outcome) -> Vec<Line> {
     let traffic = outcome.traffic.iter().zip(&outcome.series.traffic_bps).zip(TRAFFIC);
-    let line = |((traffic, bps), colour): ((&sim::outcome::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
+    let line = |((traffic, bps), colour): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
         name: short(&traffic.name, NAME_CHARS),
         colour,
         bps: bps.clone(),

@@ -1,0 +1,505 @@
+//! The configuration as a whole: the settings of the switch, its ports, and what they must be together.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use switch::SwitchSettings;
+use switch::settings::{BridgeSettings, MAX_PORTS};
+
+use crate::lint::lossless;
+use crate::read::diagnostics::{Mistakes, Place, Report};
+use crate::read::document::read_file;
+use crate::read::parse::{NAME_CURE, is_name};
+use crate::read::suggest::quoted;
+use crate::read::table_reader::Section;
+use crate::tables::alarm::AlarmTable;
+use crate::tables::buffer::Buffer;
+use crate::tables::congestion::Congestion;
+use crate::tables::fixed_area;
+use crate::tables::metrics::{self, Metrics};
+use crate::tables::port::policy::Policies;
+use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
+use crate::tables::port::zero_copy::ZeroCopy;
+use crate::tables::ports::{CORES, Link, Port, PortTable};
+use crate::tables::telemetry::{self, Telemetry};
+use crate::validate::buffer;
+use crate::validate::vlan;
+use crate::validate::watchdog;
+
+/// Longest path of a Unix socket: `sun_path` less the final zero.
+const SOCKET_BYTES: usize = 107;
+
+/// A whole configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The switch's name.
+    pub name: String,
+    /// The poll loops.
+    pub dataplane: Dataplane,
+    /// The switch; its ports are in the order of the file.
+    pub switch: SwitchSettings,
+    /// PFC may work at all. If not, [`SwitchSettings::without_pfc`] of `switch` is what is meant.
+    pub pfc_enabled: bool,
+    /// The preset of the buffer, by its name.
+    pub preset: Option<&'static str>,
+    /// Network interface of each port, by port number.
+    pub interfaces: Vec<String>,
+    /// The core that each port is to be served by, by port number; `None`: whichever serves least.
+    pub port_cores: Vec<Option<usize>>,
+    /// What the file says of each port's cable, by port number: for advice about headroom, and nothing else.
+    pub links: Vec<Link>,
+    /// The flight recorder.
+    pub recorder: RecorderSettings,
+    /// Path of the Unix socket that the control API listens on.
+    pub control_socket: PathBuf,
+    /// What is reported to collectors.
+    pub telemetry: Telemetry,
+    /// Where metrics are served; `None`: nowhere.
+    pub metrics: Option<Metrics>,
+    /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
+    pub warnings: Mistakes,
+}
+
+/// The poll loops.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataplane {
+    /// CPU of each loop: the first switches, the others serve ports for it.
+    pub cores: Vec<usize>,
+    /// The first serves ports, too.
+    pub switch_core_serves: bool,
+    /// How the loop's thread is scheduled.
+    pub scheduling: Scheduling,
+    /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
+    pub pauses_on_overload: bool,
+    /// RX queues that memory is set aside for beyond those of the ports there are: a port with one queue may be added for each,
+    /// without a restart.
+    pub spare_ports: usize,
+    /// Which ports try at the start whether PFC frames get out and in.
+    pub pfc_test: PfcTest,
+    /// Where drivers read and write memory themselves.
+    pub zero_copy: ZeroCopy,
+}
+
+/// Places for ports that are added later: 32 MiB each.
+const SPARE_PORTS: usize = 2;
+
+impl Default for Dataplane {
+    fn default() -> Self {
+        Self {
+            cores: vec![0],
+            switch_core_serves: true,
+            scheduling: Scheduling::ShortSlices,
+            pauses_on_overload: true,
+            spare_ports: SPARE_PORTS,
+            pfc_test: PfcTest::Nics,
+            zero_copy: ZeroCopy::Auto,
+        }
+    }
+}
+
+/// The flight recorder (`docs/recorder.md`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RecorderSettings {
+    /// The loop is recorded all the time, and the last of it kept.
+    pub always: bool,
+    /// What is kept stays when a no-drop frame is lost, or the kernel drops frames, until somebody fetches it.
+    pub freeze_on_loss: bool,
+    /// So many bytes are kept at most.
+    pub memory_bytes: usize,
+}
+
+impl Default for RecorderSettings {
+    fn default() -> Self {
+        Self { always: false, freeze_on_loss: true, memory_bytes: 256 << 20 }
+    }
+}
+
+/// Which ports try at the start whether PFC frames get out and in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PfcTest {
+    /// None.
+    Off,
+    /// Those on NICs: there are some that eat such frames.
+    Nics,
+    /// All.
+    All,
+}
+
+impl PfcTest {
+    const ALL: [Self; 3] = [Self::Off, Self::Nics, Self::All];
+
+    /// Its name in the file.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Nics => "nics",
+            Self::All => "all",
+        }
+    }
+}
+
+/// How the kernel schedules a loop's thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheduling {
+    /// As any other thread.
+    Normal,
+    /// With the highest weight of an ordinary thread, in short slices.
+    ShortSlices,
+    /// In real time.
+    Fifo,
+}
+
+impl Scheduling {
+    const ALL: [Self; 3] = [Self::Normal, Self::ShortSlices, Self::Fifo];
+
+    /// Its name in the file.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::ShortSlices => "short-slices",
+            Self::Fifo => "fifo",
+        }
+    }
+}
+
+/// The name in the file of what a loop does that falls behind.
+pub(crate) fn overload_name(pauses: bool) -> &'static str {
+    if pauses { "pause" } else { "drop" }
+}
+
+/// Reads a configuration. `file_name` only serves to name the file in mistakes.
+///
+/// # Errors
+/// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
+/// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
+pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
+    examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
+}
+
+/// Reads a configuration, and what `look` makes of the file if it is right: of its buffer, its ports, and what comes of both.
+///
+/// # Errors
+/// As [`parse`], and what `look` has noted.
+pub(crate) fn examine<T>(
+    file_name: &str,
+    text: &str,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> Result<(Config, T), Mistakes> {
+    let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
+    let (config, made) = read;
+    Ok((config, made.expect("a file without mistakes is looked at")))
+}
+
+/// Reads the whole file. What is wrong is noted, and a default taken in its place.
+fn read<T>(
+    file_name: &str,
+    text: &str,
+    mut file: Section,
+    report: &mut Report,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+) -> (Config, Option<T>) {
+    let name = read_name(&mut file, report);
+    let dataplane = read_dataplane(&mut file, report);
+    let control_socket = read_control(&mut file, &name, report);
+    let recorder = read_recorder(&mut file, report);
+    let mut buffer = Buffer::read(&mut file, report);
+    let congestion = Congestion::read(&mut file, buffer.settings.cell_bytes, report);
+    let policies = Policies::read(&mut file, report);
+    let bridge = read_bridge(&mut file, report);
+    let (pfc_enabled, watchdog, early_warning) = read_pfc(&mut file, report);
+    let alarm = AlarmTable::read(&mut file, report);
+    let mut defaults = read_port_defaults(&mut file, &buffer, &congestion, &policies, report);
+    defaults.pfc.watchdog = std::mem::take(&mut defaults.pfc.watchdog).over(watchdog);
+    defaults.pfc.early_warning = std::mem::take(&mut defaults.pfc.early_warning).over(early_warning);
+    let mut ports = read_ports(&mut file, &buffer, &congestion, &policies, &defaults, report);
+    for port in &mut ports {
+        port.settings.alarms = alarm.of_port(port.tables().alarm());
+    }
+    let mut alarm_paths = Vec::new();
+    let telemetry = Telemetry::read(&mut file, &mut alarm_paths, report);
+    let mut open = None;
+    let metrics = metrics::read(&mut file, &mut open, report);
+    let place = file.place.clone();
+    file.finish(&[], report);
+
+    buffer::interfaces(&ports, report);
+    buffer::static_addresses(&ports, bridge.max_entries, report);
+    buffer::dependences(&defaults, &ports, report);
+    vlan::check(&defaults, &ports, report);
+    if buffer.fixed_cells.is_none() {
+        let needed = u32::try_from(buffer::fixed_cells_needed(&ports)).unwrap_or(u32::MAX);
+        buffer.settings.fixed_cells = (buffer.settings.total_cells / 8).max(needed);
+    }
+    for share in fixed_area::shares(&ports, buffer.settings.fixed_cells) {
+        ports[share.port].settings.groups[share.priority].reserved_cells = share.cells;
+    }
+    // What comes of several settings, of which one could not be read, would put the blame in the wrong place.
+    if report.is_empty() {
+        buffer::no_drop_queues(&ports, &bridge, report);
+        buffer::pause_times(&ports, report);
+        buffer::one_flow_control(&ports, report);
+        watchdog::limits(&ports, report);
+        buffer::cores(&ports, (&dataplane.cores, dataplane.switch_core_serves), report);
+        buffer::buffer(&buffer, &ports, &place, report);
+    }
+
+    let interfaces =
+        ports.iter().filter_map(|port| Some(port.own.interface.as_ref()?.value.clone())).collect();
+    let port_cores = ports.iter().map(|port| port.own.core.as_ref().map(|core| core.value)).collect();
+    let links = ports.iter().map(|port| port.tables().link()).collect();
+    let settings = ports.iter().map(|port| port.settings.clone()).collect();
+    let switch = SwitchSettings {
+        buffer: buffer.settings,
+        bridge,
+        usage_percent: alarm.usage_percent.as_ref().map_or(100, |percent| percent.value),
+        alarms: alarm.settings.clone(),
+        seed: 0,
+        ports: settings,
+    };
+    let mut warnings = Report::default();
+    let mut made = None;
+    if report.is_empty() {
+        lossless::advise(&buffer, &ports, &switch, &mut warnings);
+        let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
+        alarm.warn_of_idle(tables, &mut warnings);
+        telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
+        metrics::warn_of_open(open, &mut warnings);
+        vlan::warn_of_lonely(&ports, &mut warnings);
+        made = Some(look(&buffer, &ports, &switch, report));
+    }
+    let warnings = Mistakes::warnings(file_name, text, warnings);
+    let preset = buffer.preset.map(|preset| preset.name);
+    let config = Config {
+        name,
+        dataplane,
+        switch,
+        pfc_enabled,
+        preset,
+        interfaces,
+        port_cores,
+        links,
+        recorder,
+        control_socket,
+        telemetry,
+        metrics,
+        warnings,
+    };
+    (config, made)
+}
+
+fn read_name(file: &mut Section, report: &mut Report) -> String {
+    let default = || "sluice".to_owned();
+    let Some(mut section) = file.section("switch", report) else { return default() };
+    let name = section.string("name", "lab", report);
+    section.finish(&[], report);
+    match name {
+        Some(name) if is_name(name.value) => name.value.to_owned(),
+        Some(name) => {
+            report.add(&name.place, format!("{} is no name", quoted(name.value)), NAME_CURE);
+            default()
+        }
+        None => default(),
+    }
+}
+
+fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
+    let mut dataplane = Dataplane::default();
+    let Some(mut section) = file.section("dataplane", report) else { return dataplane };
+    let mistakes = report.count();
+    if let Some(cores) = section.numbers("cores", CORES, report) {
+        match cores.value.len() {
+            0 => report.add(&cores.place, "no core", "name one, as in cores = [0]"),
+            count if cores.value.iter().collect::<BTreeSet<_>>().len() < count => {
+                report.add(
+                    &cores.place,
+                    "a core is named twice",
+                    "name each once: a loop keeps its core busy",
+                );
+            }
+            count if count > MAX_PORTS => {
+                report.add(
+                    &cores.place,
+                    format!("{count} cores"),
+                    format!("at most {MAX_PORTS}: one a port"),
+                );
+            }
+            _ => dataplane.cores = cores.value,
+        }
+    }
+    let has_lines = dataplane.cores.len() > 1 || report.count() > mistakes;
+    if let Some(serves) = section.boolean("switch_core_serves", report) {
+        dataplane.switch_core_serves = serves.value;
+        if !has_lines {
+            report.add(
+                &serves.place,
+                "there is no other core that could serve ports",
+                "leave it out, or name more in cores",
+            );
+        }
+    }
+    let scheduling = Scheduling::ALL.map(|scheduling| (scheduling.name(), scheduling));
+    if let Some(scheduling) = section.choice("scheduling", &scheduling, &[], report) {
+        dataplane.scheduling = scheduling.value;
+    }
+    let overload = [true, false].map(|pauses| (overload_name(pauses), pauses));
+    if let Some(pauses) = section.choice("overload", &overload, &[], report) {
+        dataplane.pauses_on_overload = pauses.value;
+    }
+    let tests = PfcTest::ALL.map(|test| (test.name(), test));
+    if let Some(test) = section.choice("pfc_test", &tests, &[], report) {
+        dataplane.pfc_test = test.value;
+    }
+    if let Some(zero_copy) = section.choice("zero_copy", &ZeroCopy::CHOICES, &[], report) {
+        dataplane.zero_copy = zero_copy.value;
+    }
+    if let Some(ports) = section.number("spare_ports", 0..=MAX_PORTS, report) {
+        dataplane.spare_ports = ports.value;
+    }
+    section.finish(&[], report);
+    dataplane
+}
+
+fn read_recorder(file: &mut Section, report: &mut Report) -> RecorderSettings {
+    let mut recorder = RecorderSettings::default();
+    let Some(mut section) = file.section("recorder", report) else { return recorder };
+    if let Some(always) = section.boolean("always", report) {
+        recorder.always = always.value;
+    }
+    let freeze = section.boolean("freeze_on_loss", report);
+    if let Some(mib) = section.number("memory_mib", 128..=65_536u64, report) {
+        recorder.memory_bytes = (mib.value as usize) << 20;
+    }
+    section.finish(&[], report);
+    if let Some(freeze) = freeze {
+        recorder.freeze_on_loss = freeze.value;
+        if !recorder.always {
+            report.add(&freeze.place, "nothing is kept that a loss could freeze", "write always = true, too");
+        }
+    }
+    recorder
+}
+
+fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf {
+    let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
+    let Some(mut section) = file.section("control", report) else { return default };
+    let socket = section.string("socket", "/run/sluice/lab.sock", report);
+    section.finish(&[], report);
+    let Some(socket) = socket else { return default };
+    if !socket.value.starts_with('/') || socket.value.contains('\0') {
+        report.add(&socket.place, "not an absolute path", "begin it with /, as in \"/run/sluice/lab.sock\"");
+    } else if socket.value.len() > SOCKET_BYTES {
+        let what = format!("{} bytes are too many for the path of a socket", socket.value.len());
+        report.add(&socket.place, what, format!("the kernel takes {SOCKET_BYTES}"));
+    }
+    PathBuf::from(socket.value)
+}
+
+fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
+    let mut bridge = BridgeSettings::default();
+    let Some(mut section) = file.section("bridge", report) else { return bridge };
+    if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
+        bridge.max_entries = entries.value;
+        bridge.max_entries_per_port = BridgeSettings::share_of_a_port(entries.value);
+    }
+    if let Some(entries) = section.number("max_entries_per_port", 1..=1 << 20, report) {
+        bridge.max_entries_per_port = entries.value;
+    }
+    // The standard's range begins at 10 s (IEEE 802.1Q-2022 table 8-6); a lab may be in more of a hurry.
+    if let Some(aging_s) = section.number("aging_s", 1..=1_000_000u64, report) {
+        bridge.aging_ns = aging_s.value * 1_000_000_000;
+    }
+    let maps = ["unknown_unicast_to_queue", "multicast_to_queue"]
+        .map(|name| section.eight(name, 0..=7, "priority", report).map(|map| map.value));
+    section.finish(&[], report);
+    [bridge.unknown_unicast_to_queue, bridge.multicast_to_queue] = maps;
+    bridge
+}
+
+/// Whether PFC may work, and what watches it on all ports.
+fn read_pfc(file: &mut Section, report: &mut Report) -> (bool, WatchdogTable, EarlyWarningTable) {
+    let Some(mut section) = file.section("pfc", report) else {
+        return (true, Default::default(), Default::default());
+    };
+    let enabled = section.boolean("enabled", report);
+    let watchdog = WatchdogTable::read(&mut section, report);
+    let early_warning = EarlyWarningTable::read(&mut section, report);
+    section.finish(&[], report);
+    (enabled.is_none_or(|enabled| enabled.value), watchdog, early_warning)
+}
+
+fn read_port_defaults(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    policies: &Policies,
+    report: &mut Report,
+) -> PortTable {
+    let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
+    if let Some(place) = section.place_of("interface") {
+        report.add(&place, "an interface belongs to one port only", "move it to [port.NAME]");
+    }
+    if let Some(place) = section.place_of("static_addresses") {
+        report.add(&place, "an address is behind one port only", "move it to [port.NAME]");
+    }
+    if let Some(place) = section.place_of("core") {
+        report.add(&place, "ports are given to cores one by one", "move it to [port.NAME]");
+    }
+    PortTable::read(section, buffer, congestion, policies, report)
+}
+
+fn read_ports<'f>(
+    file: &mut Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    policies: &Policies,
+    defaults: &'f PortTable,
+    report: &mut Report,
+) -> Vec<Port<'f>> {
+    let example = "write [port.NAME] with an interface for each port";
+    let Some(mut sections) = file.section("port", report) else {
+        let place = Place { setting: "port".to_owned(), span: 0..0 };
+        if !file.has("port") {
+            report.add(&place, "no port", example);
+        }
+        return Vec::new();
+    };
+    let place = sections.place.clone();
+    let mut ports = Vec::new();
+    let sections = sections.sections(report);
+    let (count, first_too_many) =
+        (sections.len(), sections.get(MAX_PORTS).map(|(_, port)| port.place.clone()));
+    for (name, section) in sections.into_iter().take(MAX_PORTS) {
+        ports.push(read_port(name, section, buffer, congestion, policies, defaults, report));
+    }
+    if ports.is_empty() {
+        report.add(&place, "no port", example);
+    } else if let Some(first) = first_too_many {
+        let what = format!("this is the first of {} ports too many", count - MAX_PORTS);
+        report.add(&first, what, format!("a switch has at most {MAX_PORTS} ports"));
+    }
+    ports
+}
+
+fn read_port<'f>(
+    name: &str,
+    section: Section,
+    buffer: &Buffer,
+    congestion: &Congestion,
+    policies: &Policies,
+    defaults: &'f PortTable,
+    report: &mut Report,
+) -> Port<'f> {
+    let place = section.place.clone();
+    if !is_name(name) {
+        report.add(&place, format!("{} is no name", quoted(name)), NAME_CURE);
+    }
+    if !section.has("interface") {
+        report.add(
+            &place,
+            "no interface",
+            "write interface = \"…\", the network interface that the port uses",
+        );
+    }
+    let own = PortTable::read(section, buffer, congestion, policies, report);
+    Port::new(name, place, own, defaults, buffer)
+}

@@ -1,0 +1,293 @@
+//! What differs between two configurations, and which of it a running switch can take on.
+//!
+//! Rule: a port keeps its interface, and the switch its memory and its poll loop; everything else is applied live, ports that are
+//! added or removed included. A change that nobody listed here cannot be overlooked: every structure is taken apart field by field.
+
+use std::fmt::{self, Debug, Display};
+
+use switch::frame::meta::Cast;
+use switch::settings::{
+    BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
+    QueueSettings,
+};
+use switch::{Nanos, SwitchSettings};
+
+use crate::config::{Config, Dataplane, RecorderSettings, overload_name};
+
+/// What differs, a readable line each, as `port.server1: PFC thresholds of priority 3`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Changes {
+    /// What a running switch takes on.
+    pub live: Vec<String>,
+    /// What only a restart changes.
+    pub restart: Vec<String>,
+}
+
+impl Changes {
+    /// Nothing differs.
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.restart.is_empty()
+    }
+
+    fn live<T: PartialEq>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.live.push(what.to_string());
+        }
+    }
+
+    fn live_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.live.push(format!("{what} {old:?} → {new:?}"));
+        }
+    }
+
+    fn restart_value<T: PartialEq + Debug>(&mut self, what: impl Display, old: &T, new: &T) {
+        if old != new {
+            self.restart.push(format!("{what} {old:?} → {new:?}"));
+        }
+    }
+}
+
+/// What is different in `new`.
+pub fn changes(old: &Config, new: &Config) -> Changes {
+    // Links and warnings are advice: the switch does not know them. A preset is known by its numbers.
+    let Config {
+        name,
+        dataplane,
+        switch,
+        interfaces,
+        control_socket,
+        recorder,
+        telemetry,
+        metrics,
+        pfc_enabled,
+        preset: _,
+        links: _,
+        warnings: _,
+        // Who serves which port only the daemon knows.
+        port_cores: _,
+    } = new;
+    let Dataplane {
+        cores,
+        switch_core_serves,
+        scheduling,
+        pauses_on_overload,
+        spare_ports,
+        pfc_test,
+        zero_copy,
+    } = dataplane;
+    let mut changes = Changes::default();
+    changes.restart_value("switch: name", &old.name, name);
+    changes.restart_value("dataplane: cores", &old.dataplane.cores, cores);
+    let [before, now] = [old.dataplane.switch_core_serves, *switch_core_serves];
+    changes.restart_value("dataplane: switch_core_serves", &before, &now);
+    changes.restart_value("dataplane: scheduling", &old.dataplane.scheduling.name(), &scheduling.name());
+    let [before, now] = [old.dataplane.pauses_on_overload, *pauses_on_overload].map(overload_name);
+    changes.restart_value("dataplane: overload", &before, &now);
+    changes.restart_value("dataplane: spare_ports", &old.dataplane.spare_ports, spare_ports);
+    changes.restart_value("dataplane: pfc_test", &old.dataplane.pfc_test.name(), &pfc_test.name());
+    changes.restart_value("dataplane: zero_copy", &old.dataplane.zero_copy.name(), &zero_copy.name());
+    changes.restart_value("control: socket", &old.control_socket, control_socket);
+    let RecorderSettings { always, freeze_on_loss, memory_bytes } = recorder;
+    changes.restart_value("recorder: always", &old.recorder.always, always);
+    changes.restart_value("recorder: freeze_on_loss", &old.recorder.freeze_on_loss, freeze_on_loss);
+    changes.restart_value("recorder: memory_mib", &(old.recorder.memory_bytes >> 20), &(memory_bytes >> 20));
+    if old.telemetry != *telemetry {
+        changes.restart.push("telemetry".to_owned());
+    }
+    if old.metrics != *metrics {
+        changes.restart.push("metrics".to_owned());
+    }
+    if old.pfc_enabled != *pfc_enabled {
+        changes.live.push(format!("pfc: {} on all ports", if *pfc_enabled { "on again" } else { "off" }));
+    }
+    whole_switch(&mut changes, &old.switch, switch);
+    // What is fixed is shared out among the ports.
+    let shares_change = old.switch.buffer.fixed_cells != new.switch.buffer.fixed_cells
+        || old.switch.ports.len() != switch.ports.len();
+    for (now, port) in switch.ports.iter().enumerate() {
+        if let Some(before) = number(&old.switch.ports, &port.name) {
+            let what = format!("port.{}: interface", port.name);
+            changes.restart_value(what, &old.interfaces[before], &interfaces[now]);
+            one_port(&mut changes, &old.switch.ports[before], port, shares_change);
+        }
+    }
+    other_ports(&mut changes, &old.switch.ports, &switch.ports);
+    changes
+}
+
+/// The place of a port in the file.
+fn number(ports: &[PortSettings], name: &str) -> Option<usize> {
+    ports.iter().position(|port| port.name == name)
+}
+
+/// Ports that are only in one of the two files, or stand elsewhere among the others.
+fn other_ports(changes: &mut Changes, old: &[PortSettings], new: &[PortSettings]) {
+    let mut stay = new.iter().filter(|port| number(old, &port.name).is_some()).map(|port| &port.name);
+    for (before, port) in old.iter().enumerate() {
+        match number(new, &port.name) {
+            None => changes.live.push(format!("port.{}: removed", port.name)),
+            // With ports added or removed the others move up or down: that is no news of its own.
+            Some(now) if stay.next() != Some(&port.name) => {
+                changes.live.push(format!("port.{}: place in the file {before} → {now}", port.name));
+            }
+            Some(_) => {}
+        }
+    }
+    for port in new.iter().filter(|port| number(old, &port.name).is_none()) {
+        changes.live.push(format!("port.{}: added", port.name));
+    }
+}
+
+fn whole_switch(changes: &mut Changes, old: &SwitchSettings, new: &SwitchSettings) {
+    let SwitchSettings { buffer, bridge, usage_percent, alarms, seed, ports: _ } = new;
+    let BufferSettings {
+        cell_bytes,
+        total_cells,
+        fixed_cells,
+        headroom_cells,
+        ingress_pool_percent,
+        egress_pool_percent,
+        ingress_pool_cells,
+        egress_pool_cells,
+        pause_cells,
+    } = buffer;
+    changes.restart_value("buffer: cell_bytes", &old.buffer.cell_bytes, cell_bytes);
+    changes.live_value("buffer: total cells", &old.buffer.total_cells, total_cells);
+    changes.live_value("buffer: fixed cells", &old.buffer.fixed_cells, fixed_cells);
+    changes.live_value("buffer: headroom cells", &old.buffer.headroom_cells, headroom_cells);
+    let what = "buffer: shares of the service pools at ingress in percent";
+    changes.live_value(what, &old.buffer.ingress_pool_percent, ingress_pool_percent);
+    let what = "buffer: shares of the service pools at egress in percent";
+    changes.live_value(what, &old.buffer.egress_pool_percent, egress_pool_percent);
+    for (of, old, new) in [
+        ("sizes of the service pools at ingress", &old.buffer.ingress_pool_cells, ingress_pool_cells),
+        ("sizes of the service pools at egress", &old.buffer.egress_pool_cells, egress_pool_cells),
+        ("pause thresholds of the service pools", &old.buffer.pause_cells, pause_cells),
+    ] {
+        changes.live_value(format!("buffer: {of} in cells"), &Cells(*old), &Cells(*new));
+    }
+    changes.live_value("buffer: usage threshold in percent", &old.usage_percent, usage_percent);
+    changes.live("alarms", &old.alarms, alarms);
+
+    changes.restart_value("switch: seed", &old.seed, seed);
+
+    // The key is none of the file's.
+    let BridgeSettings {
+        max_entries,
+        max_entries_per_port,
+        key: _,
+        aging_ns,
+        unknown_unicast_to_queue,
+        multicast_to_queue,
+    } = bridge;
+    changes.restart_value("bridge: max_entries", &old.bridge.max_entries, max_entries);
+    let what = "bridge: max_entries_per_port";
+    changes.live_value(what, &old.bridge.max_entries_per_port, max_entries_per_port);
+    changes.live_value("bridge: aging in seconds", &seconds(old.bridge.aging_ns), &seconds(*aging_ns));
+    let what = "bridge: queues of unknown unicast";
+    changes.live(what, &old.bridge.unknown_unicast_to_queue, unknown_unicast_to_queue);
+    let what = "bridge: queues of multicast";
+    changes.live(what, &old.bridge.multicast_to_queue, multicast_to_queue);
+}
+
+/// What pools have of their own in cells, and "–" where they have nothing.
+#[derive(PartialEq)]
+struct Cells([Option<u32>; POOLS]);
+
+impl fmt::Debug for Cells {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells = self.0.map(|cells| cells.map_or("–".to_owned(), |cells| cells.to_string()));
+        write!(f, "[{}]", cells.join(", "))
+    }
+}
+
+fn seconds(nanos: Nanos) -> u64 {
+    nanos / 1_000_000_000
+}
+
+fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed_area_changes: bool) {
+    let PortSettings {
+        name,
+        speed_bps,
+        // Not in the language: what the interface, or the simulator, says.
+        link_speed_bps: _,
+        mtu_bytes: _,
+        response_ns: _,
+        keeps_rate: _,
+        alarms,
+        classify,
+        rewrite,
+        pfc,
+        watchdog,
+        early_warning,
+        static_addresses,
+        groups,
+        queues,
+        schedule,
+        burst_bytes,
+        overhead_bytes,
+        in_flight_bytes,
+        flow_control,
+        flood_limits_pps,
+        vlan,
+    } = new;
+    let of = |what: &str| format!("port.{name}: {what}");
+    let speed = |bps: Option<u64>| bps.map_or("unbounded".to_owned(), |bps| format!("{bps} bit/s"));
+    if old.speed_bps != *speed_bps {
+        changes.live.push(of(&format!("speed {} → {}", speed(old.speed_bps), speed(*speed_bps))));
+    }
+    changes.live(of("static addresses"), &old.static_addresses, static_addresses);
+    changes.live(of("alarm thresholds"), &old.alarms, alarms);
+    changes.live(of("classification"), &old.classify, classify);
+    changes.live(of("rewriting"), &old.rewrite, rewrite);
+    changes.live(of("schedule"), &old.schedule, schedule);
+    changes.live(of("burst_bytes"), &old.burst_bytes, burst_bytes);
+    changes.live_value(of("wire overhead in bytes"), &old.overhead_bytes, overhead_bytes);
+    changes.live_value(of("in_flight_bytes"), &old.in_flight_bytes, in_flight_bytes);
+
+    changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
+    changes.live(of("VLANs"), &old.vlan, vlan);
+    for (place, cast) in Cast::FLOODED.into_iter().enumerate() {
+        let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
+        let (old, new) = (limit(old.flood_limits_pps[place]), limit(flood_limits_pps[place]));
+        if old != new {
+            changes.live.push(of(&format!("{} {old} → {new}", cast.setting())));
+        }
+    }
+    let PfcSettings { rx, tx, no_drop, pause_quanta, pause_speed_bps } = pfc;
+    changes.live_value(of("PFC: no-drop priorities"), &priorities(old.pfc.no_drop), &priorities(*no_drop));
+    changes.live_value(of("PFC: rx"), &old.pfc.rx, rx);
+    changes.live_value(of("PFC: tx"), &old.pfc.tx, tx);
+    changes.live_value(of("PFC: pause_time"), &old.pfc.pause_quanta, pause_quanta);
+    changes.live(of("PFC: pause_speed"), &old.pfc.pause_speed_bps, pause_speed_bps);
+    for (priority, (watchdog, warning)) in watchdog.iter().zip(early_warning).enumerate() {
+        changes.live(of(&format!("watchdog of priority {priority}")), &old.watchdog[priority], watchdog);
+        let what = format!("early warning of priority {priority}");
+        changes.live(of(&what), &old.early_warning[priority], warning);
+    }
+    for (priority, (old_group, new)) in old.groups.iter().zip(groups).enumerate() {
+        // What lossy groups reserve is their part of the fixed area, whose line says enough.
+        let is_lossy = (old.pfc.no_drop | no_drop) & (1 << priority) == 0;
+        let of_new = GroupSettings { reserved_cells: new.reserved_cells, ..*old_group };
+        if fixed_area_changes && is_lossy && of_new == *new {
+            continue;
+        }
+        changes.live::<GroupSettings>(of(&format!("PFC thresholds of priority {priority}")), old_group, new);
+    }
+    for (queue, (old, new)) in old.queues.iter().zip(queues).enumerate() {
+        let QueueSettings { pool, guaranteed, shared, wred, rate } = new;
+        let buffer = (&old.pool, &old.guaranteed, &old.shared);
+        changes.live(of(&format!("buffer of queue {queue}")), &buffer, &(pool, guaranteed, shared));
+        changes.live(of(&format!("WRED of queue {queue}")), &old.wred, wred);
+        changes.live(of(&format!("rate of queue {queue}")), &old.rate, rate);
+    }
+}
+
+/// The priorities of a mask.
+fn priorities(mask: u8) -> Vec<usize> {
+    (0..PRIORITIES).filter(|priority| mask & (1 << priority) != 0).collect()
+}
+
+#[cfg(test)]
+mod tests;

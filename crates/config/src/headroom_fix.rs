@@ -1,0 +1,313 @@
+//! Headroom that holds, written into a file: of each no-drop priority what may still arrive after XOFF ([`headroom::Link`]), and
+//! what software adds ([`headroom::Software`]); of the headroom pool what all of them together may take; and as many cells in all
+//! that none of it is taken from the shared area. Values that hold already, comments and layout stay as they are.
+//!
+//! A value is raised where the file has it, so that of a default or a profile to the most that a port needs which uses it. One
+//! that the file does not have goes to `[port-defaults]` if all ports list the priority there and need the same, else to each
+//! port's table.
+
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom::{self, Software, worst_case_cells};
+use switch::settings::{BufferSettings, PRIORITIES};
+use switch::{PortSettings, SwitchSettings};
+use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, Value};
+
+use crate::config::{examine, parse};
+use crate::lint::lossless::DEFAULT_MTU_BYTES;
+use crate::read::diagnostics::{Mistakes, Place, Report};
+use crate::read::size::MAX_CELLS;
+use crate::read::table_reader::Setting;
+use crate::tables::buffer::Buffer;
+use crate::tables::fixed_area;
+use crate::tables::ports::Port;
+use crate::validate::buffer::fixed_cells_needed;
+
+/// A file whose headroom holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fix {
+    /// The file's text.
+    pub text: String,
+    /// What is different, a readable line each, as `port.a.pfc.priority.3.headroom_cells: 100 by default → 4096`.
+    pub changes: Vec<String>,
+}
+
+/// A setting that is to have another value.
+struct Edit {
+    /// Its full name.
+    setting: String,
+    /// The file does not have it.
+    is_new: bool,
+    /// What it comes to now.
+    before_cells: u32,
+    cells: u32,
+}
+
+impl Edit {
+    /// Cells as a number of the file, which counts cells or bytes.
+    fn number(&self, cells: u32, cell_bytes: u32) -> i64 {
+        let unit = if self.setting.ends_with("_bytes") { cell_bytes } else { 1 };
+        i64::from(cells) * i64::from(unit)
+    }
+}
+
+/// Everything that is to be done, and what the switch will be then.
+struct Plan {
+    edits: Vec<Edit>,
+    switch: SwitchSettings,
+}
+
+/// The file with headroom for loops, ours and the neighbours', that stand still for at most `stall_ns`. Neighbours are taken for
+/// a Sluice with our default of frames in their kernels.
+///
+/// # Errors
+/// The file is wrong, a port has no speed, no buffer has so many cells, or the file's layout is beyond this.
+pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, Mistakes> {
+    let (config, plan) = examine(file_name, text, |buffer, ports, settings, report| {
+        plan(buffer, ports, settings, stall_ns, report)
+    })?;
+    let cell_bytes = config.switch.buffer.cell_bytes;
+    let beyond = || {
+        let mut report = Report::default();
+        let file = Place { setting: String::new(), span: 0..0 };
+        let names: Vec<&str> = plan.edits.iter().map(|edit| edit.setting.as_str()).collect();
+        let cure = format!("write these yourself: {}", names.join(", "));
+        report.add(&file, "its layout cannot be kept with other values", cure);
+        Mistakes::new(file_name, text, report)
+    };
+    let mut document: DocumentMut = text.parse().map_err(|_| beyond())?;
+    let mut changes = Vec::new();
+    for edit in &plan.edits {
+        let [before, number] = [edit.before_cells, edit.cells].map(|cells| edit.number(cells, cell_bytes));
+        set(&mut document, &edit.setting, number).ok_or_else(beyond)?;
+        let by_default = if edit.is_new { " by default" } else { "" };
+        changes.push(format!("{}: {before}{by_default} → {number}", edit.setting));
+    }
+    let text = if changes.is_empty() { text.to_owned() } else { document.to_string() };
+    // What comes of the new text is what was planned, and nothing else.
+    match parse(file_name, &text) {
+        Ok(config) if config.switch == plan.switch => Ok(Fix { text, changes }),
+        _ => Err(beyond()),
+    }
+}
+
+fn plan(
+    buffer: &Buffer,
+    ports: &[Port],
+    settings: &SwitchSettings,
+    stall_ns: u64,
+    report: &mut Report,
+) -> Plan {
+    let mut edits = Vec::new();
+    let mut needs = Vec::new();
+    for (number, port) in ports.iter().enumerate().filter(|(_, port)| port.settings.pfc.tx) {
+        let priorities = (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0);
+        for priority in priorities {
+            let Some(cells) = needed(port, priority, settings, stall_ns, report) else { continue };
+            if port.settings.groups[priority].headroom_cells >= cells {
+                continue;
+            }
+            match of_group(port, priority) {
+                Some(setting) => raise(&mut edits, setting, cells),
+                None => needs.push((number, priority, cells)),
+            }
+        }
+    }
+    add_new(&mut edits, &needs, ports);
+    let mut switch = settings.clone();
+    for (port, new) in ports.iter().zip(&mut switch.ports) {
+        for priority in (0..PRIORITIES).filter(|p| port.settings.pfc.no_drop & 1 << p != 0) {
+            let name = name_of(port, priority, &edits);
+            if let Some(edit) = edits.iter().find(|edit| Some(&edit.setting) == name.as_ref()) {
+                new.groups[priority].headroom_cells = edit.cells;
+            }
+        }
+    }
+    enlarge_buffer(&mut edits, &mut switch, buffer, ports, report);
+    Plan { edits, switch }
+}
+
+/// Cells that a group needs.
+fn needed(
+    port: &Port,
+    priority: usize,
+    settings: &SwitchSettings,
+    stall_ns: u64,
+    report: &mut Report,
+) -> Option<u32> {
+    let Some(speed_bps) = port.settings.speed_bps else {
+        let what = "without a speed nobody knows how much may still arrive after XOFF";
+        report.add(&port.place, what, "write speed, that of the link, as in speed = \"10G\"");
+        return None;
+    };
+    let link = headroom::Link {
+        speed_bps,
+        cable_m: u64::from(port.tables().value(|table| &table.cable_m, 0)),
+        mtu_bytes: u64::from(port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES)),
+    };
+    let in_flight_bytes = u64::from(PortSettings::new("", None).in_flight_bytes);
+    let software = Software::new(speed_bps, stall_ns, stall_ns, in_flight_bytes);
+    let bytes = link.in_transit().total_bytes().saturating_add(software.total_bytes());
+    let cells = worst_case_cells(bytes, CellSize::new(settings.buffer.cell_bytes));
+    let cells = u32::try_from(cells).ok().filter(|cells| *cells < MAX_CELLS);
+    if cells.is_none() {
+        let what =
+            format!("priority {priority} needs headroom for {bytes} bytes: no buffer has so many cells");
+        report.add(&port.place, what, "lower the speed, or see to it that loops stand still for less long");
+    }
+    cells
+}
+
+/// The setting of a group's headroom, if the file has one.
+fn of_group<'p>(port: &'p Port, priority: usize) -> Option<&'p Setting<u32>> {
+    port.tables().group(priority).setting(|table| &table.headroom_cells)
+}
+
+/// The full name of a setting of headroom.
+fn full_name(setting: &Setting<u32>) -> String {
+    let name = &setting.place.setting;
+    // A profile that says nothing of headroom has none: what stands for it is the profile.
+    if name.ends_with("_cells") || name.ends_with("_bytes") {
+        name.clone()
+    } else {
+        format!("{name}.xoff_cells")
+    }
+}
+
+/// Raises a setting, which others may have raised already.
+fn raise(edits: &mut Vec<Edit>, setting: &Setting<u32>, cells: u32) {
+    let name = full_name(setting);
+    match edits.iter_mut().find(|edit| edit.setting == name) {
+        Some(edit) => edit.cells = edit.cells.max(cells),
+        None => edits.push(Edit { setting: name, is_new: false, before_cells: setting.value, cells }),
+    }
+}
+
+const DEFAULTS: &str = "port-defaults";
+
+fn new_name(table: &str, priority: usize) -> String {
+    format!("{table}.pfc.priority.{priority}.headroom_cells")
+}
+
+/// The name under which a group's headroom is set once these edits are made.
+fn name_of(port: &Port, priority: usize, edits: &[Edit]) -> Option<String> {
+    if let Some(setting) = of_group(port, priority) {
+        return Some(full_name(setting));
+    }
+    let names = [&port.place.setting, DEFAULTS].map(|table| new_name(table, priority));
+    names.into_iter().find(|name| edits.iter().any(|edit| edit.setting == *name))
+}
+
+/// Settings that the file does not have. `needs`: port, priority and cells.
+fn add_new(edits: &mut Vec<Edit>, needs: &[(usize, usize, u32)], ports: &[Port]) {
+    for priority in 0..PRIORITIES {
+        let of_priority: Vec<_> = needs.iter().filter(|(_, p, _)| *p == priority).collect();
+        let Some((first, _, cells)) = of_priority.first() else { continue };
+        let new = |table: &str, port: &Port, cells: u32| Edit {
+            setting: new_name(table, priority),
+            is_new: true,
+            before_cells: port.settings.groups[priority].headroom_cells,
+            cells,
+        };
+        let lists = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
+        let by_default = |port: &Port| {
+            let list = port.tables().pfc().setting(|table| &table.no_drop);
+            list.is_some_and(|list| list.place.setting.starts_with(DEFAULTS))
+        };
+        let all_alike = of_priority.iter().all(|(_, _, other)| other == cells)
+            && of_priority.len() == ports.iter().filter(lists).count()
+            && ports.iter().filter(lists).all(by_default);
+        if all_alike && of_priority.len() > 1 {
+            edits.push(new(DEFAULTS, &ports[*first], *cells));
+            continue;
+        }
+        for (number, _, cells) in of_priority {
+            let port = &ports[*number];
+            edits.push(new(&port.place.setting, port, *cells));
+        }
+    }
+}
+
+/// The headroom pool holds what all groups may take, and the shared area stays as large as it is.
+fn enlarge_buffer(
+    edits: &mut Vec<Edit>,
+    switch: &mut SwitchSettings,
+    buffer: &Buffer,
+    ports: &[Port],
+    report: &mut Report,
+) {
+    let groups = switch.ports.iter().flat_map(|port| &port.groups);
+    let together: u64 = groups.map(|group| u64::from(group.headroom_cells)).sum();
+    let BufferSettings { total_cells, fixed_cells, headroom_cells, .. } = switch.buffer;
+    if together <= u64::from(headroom_cells) {
+        return;
+    }
+    let shared = u64::from(switch.buffer.shared_cells());
+    // A fixed area that the file does not have grows with all.
+    let fixed = |total: u64| match &buffer.fixed_cells {
+        Some(_) => u64::from(fixed_cells),
+        None => (total / 8).max(fixed_cells_needed(ports)),
+    };
+    let mut total = u64::from(total_cells) + together - u64::from(headroom_cells);
+    while total < fixed(total) + together + shared {
+        total += fixed(total) + together + shared - total;
+    }
+    let (Ok(new_total), Ok(new_headroom), true) =
+        (u32::try_from(total), u32::try_from(together), total <= u64::from(MAX_CELLS))
+    else {
+        let place =
+            buffer.headroom_cells.as_ref().map(|cells| &cells.place).or(ports.first().map(|it| &it.place));
+        let what = format!("headroom that holds for all groups takes {together} cells, and {total} in all");
+        let cure = format!(
+            "{MAX_CELLS} are the most: lower speeds, list fewer no-drop priorities, or let loops stand still \
+            for less long"
+        );
+        report.add(place.unwrap_or(&Place { setting: String::new(), span: 0..0 }), what, cure);
+        return;
+    };
+    for (setting, name, before_cells, cells) in [
+        (&buffer.headroom_cells, "buffer.headroom_cells", headroom_cells, new_headroom),
+        (&buffer.total_cells, "buffer.total_cells", total_cells, new_total),
+    ] {
+        let is_new = setting.is_none();
+        let setting = setting.as_ref().map_or(name, |setting| &setting.place.setting).to_owned();
+        edits.push(Edit { setting, is_new, before_cells, cells });
+    }
+    switch.buffer.headroom_cells = new_headroom;
+    switch.buffer.total_cells = new_total;
+    switch.buffer.fixed_cells = fixed(total) as u32;
+    for share in fixed_area::shares(ports, switch.buffer.fixed_cells) {
+        switch.ports[share.port].groups[share.priority].reserved_cells = share.cells;
+    }
+}
+
+/// Gives a setting a number where it stands, or in its table, which is made if there is none; `None`: the file's layout has no
+/// place for it.
+fn set(document: &mut DocumentMut, name: &str, number: i64) -> Option<()> {
+    let path = Key::parse(name).ok()?;
+    let (last, tables) = path.split_last()?;
+    let mut item = document.as_item_mut();
+    for key in tables {
+        let is_inline = item.is_inline_table();
+        let is_dotted = item.as_table().is_some_and(Table::is_dotted);
+        let table = item.as_table_like_mut()?;
+        if !table.contains_key(key.get()) {
+            let mut new = Table::new();
+            new.set_implicit(true);
+            new.set_dotted(is_dotted);
+            let new = if is_inline { Item::Value(InlineTable::new().into()) } else { Item::Table(new) };
+            table.insert(key.get(), new);
+        }
+        item = table.get_mut(key.get())?;
+    }
+    let table = item.as_table_like_mut()?;
+    match table.get_mut(last.get()) {
+        Some(Item::Value(value)) => {
+            let decor = value.decor().clone();
+            *value = Value::from(number);
+            *value.decor_mut() = decor;
+        }
+        Some(_) => return None,
+        None => drop(table.insert(last.get(), toml_edit::value(number))),
+    }
+    Some(())
+}

@@ -1,0 +1,419 @@
+//! Advice: what a file may say, but what cannot keep the promise of a no-drop priority. It warns, with the numbers and a
+//! cure, and never refuses.
+//!
+//! - The XOFF thresholds that can meet on one egress queue must not exceed what it may hold, or it drops what ingress
+//!   admitted.
+//! - What ingress can admit of no-drop queues fits into their pool at egress.
+//! - All headroom together fits into its pool, or not all groups can use theirs at once.
+//! - Reserved cells hold the longest frame, and headroom what may still arrive after XOFF ([`switch::buffer::headroom`]).
+//! - PFC needs a trusted field, maps that are the same along the path, and no priority that protocols use.
+//! - ECN acts before PFC: its high limit lies below the XOFF thresholds of the groups that use the queue.
+//! - The XON offset is more than the longest frame.
+//! - What is no-drop on one port is so on all that its frames may pass.
+//! - No cell of the shared area is left without a pool.
+//!
+//! Source: docs/law.md, "What cannot be lossless"; docs/sources.md, "H3C reference" (Setting PFC thresholds;
+//! Configuring PFC).
+//! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
+
+use switch::SwitchSettings;
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom;
+use switch::egress::queue_limits::EgressLimits;
+use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
+
+use crate::lint::worst_case_fill;
+use crate::read::diagnostics::{Place, Report};
+use crate::read::parse::spell_speed;
+use crate::tables::buffer::{Buffer, PoolTables};
+use crate::tables::congestion::QueueWred;
+use crate::tables::ports::Port;
+
+/// The longest frame without FCS on a link of which the file says nothing else.
+pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
+/// Ports that are listed by name; more are counted.
+const MOST_NAMES: usize = 4;
+/// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).
+const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
+
+/// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
+pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Report) {
+    let mut advice = Advice::default();
+    advice.egress_limits(ports, settings);
+    advice.egress_pools(buffer, ports, settings);
+    advice.ecn_before_pfc(ports, settings);
+    advice.headroom_pool(buffer, ports);
+    for port in ports {
+        advice.thresholds(port, CellSize::new(buffer.settings.cell_bytes));
+        advice.trust(port);
+        advice.priorities(port);
+    }
+    for priority in 0..PRIORITIES {
+        advice.maps(ports, priority);
+        advice.same_no_drop(ports, priority);
+    }
+    let shared_cells = buffer.settings.shared_cells();
+    for (shares, percent, sizes) in [
+        (&buffer.ingress_pools, buffer.settings.ingress_pool_percent, buffer.settings.ingress_pools()),
+        (&buffer.egress_pools, buffer.settings.egress_pool_percent, buffer.settings.egress_pools()),
+    ] {
+        let pooled_cells = sizes.iter().fold(0, |sum: u32, &cells| sum.saturating_add(cells));
+        pools(shares, percent, shared_cells.saturating_sub(pooled_cells), report);
+    }
+    advice.tell(report);
+}
+
+/// A warning, and for whom it holds.
+struct Warning {
+    place: Place,
+    what: String,
+    cure: String,
+    ports: Vec<String>,
+    /// Bit i: priority i.
+    priorities: u8,
+}
+
+/// The warnings so far; one cause is one warning.
+#[derive(Default)]
+struct Advice(Vec<Warning>);
+
+impl Advice {
+    /// Warns of `what` at `place`, for this port and these priorities of it.
+    fn warn(&mut self, place: &Place, what: String, cure: String, port: &Port, priorities: u8) {
+        let name = &port.settings.name;
+        let same = self
+            .0
+            .iter_mut()
+            .find(|warning| warning.place.span == place.span && warning.what == what && warning.cure == cure);
+        match same {
+            Some(warning) => {
+                warning.priorities |= priorities;
+                if !warning.ports.contains(name) {
+                    warning.ports.push(name.clone());
+                }
+            }
+            None => {
+                let (place, ports) = (place.clone(), vec![name.clone()]);
+                self.0.push(Warning { place, what, cure, ports, priorities });
+            }
+        }
+    }
+
+    fn tell(self, report: &mut Report) {
+        for warning in self.0 {
+            let ports = names(&warning.ports);
+            let whose = match warning.priorities {
+                0 => ports,
+                bits => format!("{} of {ports}", priorities(bits)),
+            };
+            report.add(&warning.place, format!("{} ({whose})", warning.what), warning.cure);
+        }
+    }
+
+    /// Queues with a limit that what meets on them may exceed: for each limit of the file the worst.
+    fn egress_limits(&mut self, ports: &[Port], settings: &SwitchSettings) {
+        for it in worst_case_fill::excesses(ports, settings) {
+            let (what, cure) = (it.what(), it.cure());
+            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+        }
+    }
+
+    /// Pools that have fewer cells than ingress may admit of the no-drop queues in them.
+    fn egress_pools(&mut self, buffer: &Buffer, ports: &[Port], settings: &SwitchSettings) {
+        for it in worst_case_fill::pool_excesses(buffer, ports, settings) {
+            let (what, cure) = (it.what(), it.cure(buffer));
+            it.ports.iter().for_each(|port| self.warn(it.place, what.clone(), cure.clone(), port, 0));
+        }
+    }
+
+    /// Queues that mark all frames only where a group that uses them has been paused already.
+    fn ecn_before_pfc(&mut self, ports: &[Port], settings: &SwitchSettings) {
+        let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
+        let pools = settings.buffer.ingress_pools();
+        for (number, port) in ports.iter().enumerate() {
+            for queue in 0..PRIORITIES {
+                let Some(QueueWred { settings: wred, place, .. }) =
+                    port.tables().congestion().of_queue(queue)
+                else {
+                    continue;
+                };
+                let high_cells = wred.curves[DropLevel::Green as usize].high_cells;
+                let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
+                let groups = others.flat_map(|(other, port)| {
+                    let fifos = limits[other].fifos_of_priorities;
+                    let uses = move |p: &usize| fifos[*p].queues().contains(queue);
+                    no_drop(port).filter(uses).map(|p| &port.settings.groups[p])
+                });
+                let xoff_cells = groups.map(|group| match group.xoff {
+                    Threshold::Static(cells) => cells,
+                    // Alone: the most that a group can reach.
+                    Threshold::Dynamic(alpha) => alpha.settles_at(pools[usize::from(group.pool)], 1),
+                });
+                match xoff_cells.min() {
+                    Some(xoff_cells) if wred.ecn && high_cells >= xoff_cells => {
+                        let what = format!(
+                            "queue {queue} marks every green frame only above {high_cells} cells, and PFC pauses at \
+                             {xoff_cells}: PFC acts before ECN"
+                        );
+                        let most = xoff_cells.saturating_sub(1);
+                        let cure = format!("lower the high limit to {most} or less, or raise XOFF above it");
+                        self.warn(place, what, cure, port, 0);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// All groups use their headroom at once.
+    fn headroom_pool(&mut self, buffer: &Buffer, ports: &[Port]) {
+        let pool_cells = u64::from(buffer.settings.headroom_cells);
+        let groups = || ports.iter().flat_map(|port| no_drop(port).map(move |priority| (port, priority)));
+        let cells: u64 = groups().map(|(port, p)| u64::from(port.settings.groups[p].headroom_cells)).sum();
+        if cells <= pool_cells {
+            return;
+        }
+        // The pool's size, else the largest headroom, else the list without which there would be none.
+        let settings =
+            groups().filter_map(|(port, p)| port.tables().group(p).setting(|table| &table.headroom_cells));
+        let largest = settings.max_by_key(|cells| cells.value);
+        let list = groups().find_map(|(port, _)| port.tables().pfc().setting(|table| &table.no_drop));
+        let place = buffer.headroom_cells.as_ref().or(largest).map(|cells| &cells.place);
+        let Some(place) = place.or(list.map(|list| &list.place)) else { return };
+        let what = format!(
+            "the no-drop groups may take {cells} headroom cells together, the pool has {pool_cells}: they cannot \
+             all use theirs at once"
+        );
+        let raise = buffer.raise(buffer.headroom_cells.as_ref(), "headroom_cells", cells);
+        let cure = format!("{raise}, or lower the groups'");
+        groups().for_each(|(port, p)| self.warn(place, what.clone(), cure.clone(), port, 1 << p));
+    }
+
+    /// Reserved cells, XON offset and headroom of each no-drop priority against the port's frames and cable.
+    fn thresholds(&mut self, port: &Port, cell: CellSize) {
+        for priority in no_drop(port) {
+            self.reserved(port, priority, cell);
+            self.xon_offset(port, priority, cell);
+            self.headroom(port, priority, cell);
+        }
+    }
+
+    fn reserved(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let Some(mtu) = port.tables().setting(|table| &table.mtu_bytes) else { return };
+        let reserved = port.settings.groups[priority].reserved_cells;
+        let (exact, needed) = headroom::reserved_cells(u64::from(mtu.value), cell);
+        if u64::from(reserved) >= needed {
+            return;
+        }
+        let setting = port.tables().group(priority).setting(|table| &table.reserved_cells);
+        let place = setting.map_or(&mtu.place, |cells| &cells.place);
+        let (mtu, cell) = (mtu.value, u64::from(cell.bytes()));
+        let what = format!(
+            "{reserved} reserved cells do not hold the longest frame: ({mtu} + 64 + {cell}) / {cell} = {exact:.2}"
+        );
+        let cure = format!("reserve at least {needed} cells ({} bytes)", needed * cell);
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
+    /// XON after less than a frame has left: the next one brings XOFF again.
+    fn xon_offset(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let Some(mtu) = port.tables().setting(|table| &table.mtu_bytes) else { return };
+        let offset = port.settings.groups[priority].xon_offset_cells;
+        let cell_bytes = u64::from(cell.bytes());
+        if u64::from(offset) * cell_bytes > u64::from(mtu.value) {
+            return;
+        }
+        let setting = port.tables().group(priority).setting(|table| &table.xon_offset_cells);
+        let place = setting.map_or(&mtu.place, |cells| &cells.place);
+        let what = format!(
+            "an XON offset of {offset} cells is not more than the longest frame, {} bytes: one frame that leaves brings \
+             XON, and the next XOFF again",
+            mtu.value
+        );
+        let slightly_more = headroom::xon_offset_cells(u64::from(mtu.value), cell);
+        let cure = format!(
+            "an offset slightly more is {slightly_more} cells ({} bytes)",
+            slightly_more * cell_bytes
+        );
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
+    fn headroom(&mut self, port: &Port, priority: usize, cell: CellSize) {
+        let Some(speed_bps) = port.settings.speed_bps else { return };
+        let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
+        let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
+        let link = headroom::Link { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
+        let cells = port.settings.groups[priority].headroom_cells;
+        let Some((what, cure)) = headroom_shortage(link, cell, cells) else { return };
+        let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
+        let place = setting.map_or(&cable.place, |cells| &cells.place);
+        self.warn(place, what, cure, port, 1 << priority);
+    }
+
+    /// Without a trusted field every frame has the port's priority, and a pause of another one stops nothing.
+    fn trust(&mut self, port: &Port) {
+        let trust = port.tables().classify().setting(|table| &table.trust);
+        let Some(trust) = trust.filter(|trust| trust.value == Trust::None) else { return };
+        let no_drop = port.settings.pfc.no_drop;
+        if no_drop == 0 {
+            return;
+        }
+        let what = format!(
+            "PFC needs a trusted field: here all frames have the port priority, {}, whatever they carry",
+            port.settings.classify.port_priority
+        );
+        let cure = "write trust = \"dot1p\" or \"dscp\", or pfc.mode = \"off\"".to_owned();
+        self.warn(&trust.place, what, cure, port, no_drop);
+    }
+
+    fn priorities(&mut self, port: &Port) {
+        let used = port.settings.pfc.no_drop & USED_BY_PROTOCOLS;
+        let list = port.tables().pfc().setting(|table| &table.no_drop);
+        let Some(list) = list.filter(|_| used != 0) else { return };
+        let what = "PFC is not recommended for priorities 0, 6 and 7: a pause would hold up protocols of the \
+                    network, too";
+        self.warn(&list.place, what.to_owned(), "take priorities from 1 to 5".to_owned(), port, used);
+    }
+
+    /// A frame may come in by any port and leave by any other, so what is no-drop on one is so on all, unless a port says
+    /// itself that PFC is off.
+    fn same_no_drop(&mut self, ports: &[Port], priority: usize) {
+        let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
+        let Some(first) = ports.iter().find(protects) else { return };
+        let says_off = |port: &&Port| port.own.pfc.on.as_ref().is_some_and(|on| !on.value);
+        for port in ports.iter().filter(|port| !protects(port) && !says_off(port)) {
+            let pfc = port.tables().pfc();
+            let list = pfc.setting(|table| &table.no_drop).map(|list| &list.place);
+            let mode = pfc.setting(|table| &table.on).map(|mode| &mode.place);
+            // Where PFC is off, the list does nothing.
+            let place = if pfc.is_on() { list.or(mode) } else { mode.or(list) };
+            let what = format!(
+                "not no-drop here, but on port {}: frames that come in here may drop, and pauses that come in here are \
+                 not obeyed",
+                first.settings.name
+            );
+            let cure = "write the same pfc on all ports that such frames pass, best in [port-defaults.pfc]; mode = \
+                        \"off\" on a port says that none pass it";
+            self.warn(place.unwrap_or(&port.place), what, cure.to_owned(), port, 1 << priority);
+        }
+    }
+
+    /// Ports that must not lose `priority` have the same maps.
+    fn maps(&mut self, ports: &[Port], priority: usize) {
+        let protects = |port: &&Port| port.settings.pfc.no_drop & 1 << priority != 0;
+        let protecting: Vec<&Port> = ports.iter().filter(protects).collect();
+        let to_queue = protecting.iter().map(|&port| Map {
+            port,
+            values: &port.settings.classify.dot1p_to_queue,
+            place: port.tables().classify().setting(|table| &table.dot1p_to_queue).map(|map| &map.place),
+        });
+        self.same("dot1p_to_queue", &to_queue.collect::<Vec<_>>(), priority);
+        let trusting = protecting.iter().filter(|port| port.settings.classify.trust == Trust::Dscp);
+        let to_dot1p = trusting.map(|&port| Map {
+            port,
+            values: &port.settings.classify.dscp_to_dot1p,
+            place: port.tables().classify().setting(|table| &table.dscp_to_dot1p).map(|map| &map.place),
+        });
+        self.same("dscp_to_dot1p", &to_dot1p.collect::<Vec<_>>(), priority);
+    }
+
+    /// All maps are as most of them are; of two, as the one that nobody wrote.
+    fn same(&mut self, name: &str, maps: &[Map], priority: usize) {
+        let alike = |map: &Map| maps.iter().filter(|other| other.values == map.values).count();
+        // `max_by_key` takes the last of equals.
+        let Some(usual) = maps.iter().rev().max_by_key(|map| (alike(map), map.place.is_none())) else {
+            return;
+        };
+        for map in maps {
+            let mut pairs = map.values.iter().zip(usual.values).enumerate();
+            let Some((from, (here, there))) = pairs.find(|(_, (here, there))| here != there) else {
+                continue;
+            };
+            let what = format!(
+                "{name} must be the same along the path: it maps {from} to {here}, and to {there} on port {}",
+                usual.port.settings.name
+            );
+            let cure = format!("write the same {name} on all ports with this no-drop priority");
+            self.warn(map.place.unwrap_or(&map.port.place), what, cure, map.port, 1 << priority);
+        }
+    }
+}
+
+/// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may still arrive after XOFF.
+/// What software adds to that is not in it.
+pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Option<(String, String)> {
+    let bytes = link.in_transit().total_bytes();
+    let needed = headroom::worst_case_cells(bytes, cell);
+    if u64::from(cells) >= needed {
+        return None;
+    }
+    let headroom::Link { speed_bps, cable_m, mtu_bytes } = link;
+    let (speed, cell) = (spell_speed(speed_bps), u64::from(cell.bytes()));
+    let what = format!(
+        "{cells} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable_m} m, which take \
+         {needed} cells as frames of 64 bytes"
+    );
+    let cure = format!(
+        "give at least {needed} cells ({} bytes), as `sluice headroom --speed {speed} --cable {cable_m}m --mtu \
+         {mtu_bytes} --cell {cell}` explains",
+        needed * cell
+    );
+    Some((what, cure))
+}
+
+/// Cells that nobody can use. Left out, pool 0 has them.
+fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
+    if let Some(size) = &shares[0].size_cells {
+        if unused_cells > 0 {
+            let what = format!("{unused_cells} cells of the shared area are in no pool");
+            report.add(
+                &size.place,
+                what,
+                "raise the pools' sizes, or leave that of pool 0 out: then it has the rest",
+            );
+        }
+        return;
+    }
+    let sum: u32 = percent.iter().map(|&percent| u32::from(percent)).sum();
+    let Some(pool_0) = shares[0].share.as_ref().filter(|_| sum < 100 && unused_cells > 0) else { return };
+    let percents = shares.iter().filter_map(|pool| pool.share.as_ref());
+    let terms: Vec<String> = percents.map(|percent| percent.value.to_string()).collect();
+    let sum = if terms.len() == 1 { terms.concat() } else { format!("{} = {sum}", terms.join(" + ")) };
+    let what = format!("the pools have {sum} % of the shared area: {unused_cells} cells are in none");
+    let cure = "raise them to 100 % together, or leave pool 0 out: then it has the rest";
+    report.add(&pool_0.place, what, cure);
+}
+
+/// A port's map.
+struct Map<'p> {
+    port: &'p Port<'p>,
+    values: &'p [u8],
+    /// Where the file has it.
+    place: Option<&'p Place>,
+}
+
+/// The no-drop priorities of a port.
+fn no_drop(port: &Port) -> impl Iterator<Item = usize> + use<> {
+    members(port.settings.pfc.no_drop)
+}
+
+/// The priorities whose bits are set.
+fn members(bits: u8) -> impl Iterator<Item = usize> {
+    (0..PRIORITIES).filter(move |priority| bits & 1 << priority != 0)
+}
+
+/// "priority 3", "priorities 3, 4".
+fn priorities(bits: u8) -> String {
+    let list: Vec<String> = members(bits).map(|priority| priority.to_string()).collect();
+    let noun = if list.len() == 1 { "priority" } else { "priorities" };
+    format!("{noun} {}", list.join(", "))
+}
+
+/// "port a", "ports a, b", "12 ports".
+fn names(ports: &[String]) -> String {
+    match ports {
+        [port] => format!("port {port}"),
+        _ if ports.len() > MOST_NAMES => format!("{} ports", ports.len()),
+        _ => format!("ports {}", ports.join(", ")),
+    }
+}

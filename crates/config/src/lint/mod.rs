@@ -1,0 +1,6 @@
+//! Warnings about files that are valid but cannot keep the promise of a no-drop priority, with numbers and a cure.
+
+pub(crate) mod headroom_duration;
+pub(crate) mod lossless;
+pub(crate) mod mtu;
+pub(crate) mod worst_case_fill;

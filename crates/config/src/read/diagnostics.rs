@@ -1,0 +1,281 @@
+//! What is wrong with a file, or not as it should be: every mistake and warning with its place, what it is, and the cure.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::ops::Range;
+
+use miette::{Diagnostic, LabeledSpan, NamedSource, Severity, SourceCode};
+
+use crate::read::suggest::quoted;
+
+/// Where a setting stands: its full name and its bytes in the file.
+#[derive(Debug, Clone)]
+pub struct Place {
+    /// Full name, as `port.server1.speed`; empty for the file.
+    pub setting: String,
+    /// Bytes of the file.
+    pub span: Range<usize>,
+}
+
+/// Most mistakes of a file that are told, those that come first in it: people correct them and look again, and a hostile file
+/// may have one on each of its lines.
+pub(crate) const MOST: usize = 100;
+
+/// The mistakes, or warnings, that reading a file has come upon so far: of many those that come first in the file, each once.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// In the order of the file; at most one more than are told.
+    notes: BTreeSet<Note>,
+    count: usize,
+}
+
+/// A mistake without its line. A mistake in `[port-defaults]` is noted once for each port.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Note {
+    start: usize,
+    setting: String,
+    what: String,
+    end: usize,
+    cure: Option<String>,
+}
+
+impl Report {
+    /// Whether nothing is wrong so far.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// How often something was noted so far, the same thing again or not: whether a part of the file is right is seen by this
+    /// number before it is read and after.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Notes a mistake at `place`: what is wrong, and how to put it right.
+    pub fn add(&mut self, place: &Place, what: impl Into<String>, cure: impl Into<String>) {
+        self.add_lazily(place, || (what.into(), cure.into()));
+    }
+
+    /// As [`add`](Self::add), where it takes work to say what is wrong and how to put it right: that work is only done for what
+    /// will be told.
+    pub fn add_lazily(&mut self, place: &Place, explain: impl FnOnce() -> (String, String)) {
+        self.note(place, || {
+            let (what, cure) = explain();
+            (what, Some(cure))
+        });
+    }
+
+    /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is there twice.
+    pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
+        let place = Place { setting: String::new(), span: error.span().unwrap_or(0..0) };
+        let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
+        self.note(&place, || match key {
+            Some(key) => {
+                let what = format!("{} is here twice", quoted(key.trim_matches(['"', '\''])));
+                (what, Some("give each port and table its own name, and each setting one value".to_owned()))
+            }
+            None => (format!("not TOML: {}", error.message().replace('\n', ", ")), None),
+        });
+    }
+
+    fn note(&mut self, place: &Place, explain: impl FnOnce() -> (String, Option<String>)) {
+        self.count += 1;
+        let is_full = self.notes.len() > MOST;
+        if is_full && self.notes.last().is_some_and(|last| place.span.start > last.start) {
+            return;
+        }
+        let (what, cure) = explain();
+        let (start, end, setting) = (place.span.start, place.span.end, place.setting.clone());
+        self.notes.insert(Note { start, setting, what, end, cure });
+        if self.notes.len() > MOST + 1 {
+            self.notes.pop_last();
+        }
+    }
+}
+
+/// Longest line that is drawn, in bytes: it is drawn for each mistake on it.
+const MOST_LINE_BYTES: usize = 1000;
+
+/// One mistake or warning.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mistake {
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// Bytes of the file that are meant.
+    pub span: Range<usize>,
+    /// The setting's full name, as `port.server1.speed`; empty where the file is not TOML.
+    pub setting: String,
+    /// What is wrong.
+    pub what: String,
+    /// What to do about it.
+    pub cure: Option<String>,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.setting.is_empty() {
+            write!(f, "{}: ", self.setting)?;
+        }
+        f.write_str(&self.what)?;
+        match &self.cure {
+            Some(cure) => write!(f, "; {cure}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The mistakes of a file, or the warnings about one that is right, in the order of the file; of more than 100 the first, and
+/// that there are more. As text one line each:
+/// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the file, as errors or as
+/// warnings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Mistakes {
+    severity: Severity,
+    source: NamedSource<String>,
+    list: Vec<Mistake>,
+    /// The lines of the mistakes are short enough to be drawn.
+    is_drawn: bool,
+}
+
+impl Mistakes {
+    pub(crate) fn new(file_name: &str, text: &str, report: Report) -> Self {
+        Self::of_severity(Severity::Error, file_name, text, report)
+    }
+
+    /// Warnings: no reason to refuse the file.
+    pub fn warnings(file_name: &str, text: &str, report: Report) -> Self {
+        // A file that nothing is said of need not be kept.
+        let text = if report.is_empty() { "" } else { text };
+        Self::of_severity(Severity::Warning, file_name, text, report)
+    }
+
+    fn of_severity(severity: Severity, file_name: &str, text: &str, report: Report) -> Self {
+        // Looked for once, not for each mistake.
+        let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
+        let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
+        let mut list: Vec<Mistake> =
+            report.notes.into_iter().map(|note| note.mistake(text, &lines)).collect();
+        if let Some(first_untold) = list.get_mut(MOST) {
+            first_untold.setting = String::new();
+            first_untold.what = "there are more from here on".to_owned();
+            first_untold.cure = Some(format!("see to these {MOST} first"));
+        }
+        let source = NamedSource::new(file_name, text.to_owned());
+        let ends = lines[1..].iter().copied().chain([text.len()]);
+        let is_long: Vec<bool> =
+            lines.iter().zip(ends).map(|(start, end)| end - start > MOST_LINE_BYTES).collect();
+        let is_drawn = list.iter().all(|mistake| !is_long[mistake.line - 1]);
+        Self { severity, source, list, is_drawn }
+    }
+
+    /// Each of them. There is at least one mistake; there may be no warning.
+    pub fn list(&self) -> &[Mistake] {
+        &self.list
+    }
+}
+
+impl Note {
+    /// `lines`: where each line of the text begins.
+    fn mistake(self, text: &str, lines: &[usize]) -> Mistake {
+        let mut start = self.start.min(text.len());
+        while !text.is_char_boundary(start) {
+            start -= 1;
+        }
+        let line = lines.partition_point(|line| *line <= start);
+        Mistake {
+            line,
+            column: text[lines[line - 1]..start].chars().count() + 1,
+            span: start..self.end.clamp(start, text.len()),
+            setting: self.setting,
+            what: self.what,
+            cure: self.cure,
+        }
+    }
+}
+
+/// No warnings, of no file.
+impl Default for Mistakes {
+    fn default() -> Self {
+        Self::warnings("", "", Report::default())
+    }
+}
+
+impl fmt::Display for Mistakes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (number, mistake) in self.list.iter().enumerate() {
+            if number > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}:{}:{}: {mistake}", self.source.name(), mistake.line, mistake.column)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Mistakes {}
+
+impl Diagnostic for Mistakes {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
+    fn source_code(&self) -> Option<&dyn SourceCode> {
+        Some(&self.source)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        let label = |mistake: &Mistake| {
+            LabeledSpan::new(Some(mistake.what.clone()), mistake.span.start, mistake.span.len())
+        };
+        self.is_drawn.then(|| Box::new(self.list.iter().map(label)) as Box<dyn Iterator<Item = LabeledSpan>>)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever a file has of them, what is told is explained once and no more is, and it is the first of the file.
+    #[test]
+    fn of_many_mistakes_the_first_are_explained() {
+        for backwards in [false, true] {
+            let mut report = Report::default();
+            let mut explained = 0;
+            for number in 0..50_000 {
+                let start = if backwards { 50_000 - number } else { number };
+                let place = Place { setting: "a".to_owned(), span: start..start + 1 };
+                for _ in 0..2 {
+                    report.add_lazily(&place, || {
+                        explained += 1;
+                        ("wrong".to_owned(), format!("cure {start}"))
+                    });
+                }
+            }
+            assert_eq!((report.count(), report.notes.len()), (100_000, MOST + 1));
+            let starts = report.notes.iter().map(|note| note.start);
+            let first = usize::from(backwards);
+            assert!(starts.eq(first..first + MOST + 1));
+            // Each of the first once more, since the same may be said of it in other words.
+            assert!(backwards || explained == 2 * (MOST + 1), "{explained} were explained");
+        }
+    }
+
+    #[test]
+    fn the_last_line_says_that_there_are_more() {
+        let said = |lines: usize| {
+            let mut report = Report::default();
+            for start in 0..lines {
+                let place = Place { setting: format!("a{start}"), span: 2 * start..2 * start + 1 };
+                report.add(&place, "wrong", "mend it");
+            }
+            let mistakes = Mistakes::new("x.toml", &"a\n".repeat(lines), report);
+            (mistakes.list().len(), mistakes.to_string().lines().last().unwrap().to_owned())
+        };
+        assert_eq!(said(MOST), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));
+        let more = "x.toml:101:1: there are more from here on; see to these 100 first".to_owned();
+        assert_eq!(said(MOST + 1), (101, more.clone()));
+        assert_eq!(said(50_000), (101, more));
+    }
+}

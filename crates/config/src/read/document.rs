@@ -1,0 +1,80 @@
+//! Reading a TOML file with the place of everything in it, so that every mistake can be shown where it is. The configuration
+//! is read by it, and the simulator's scenarios are.
+//!
+//! A reader takes each setting of a [`Section`] by its name, notes in [`Report`] what is wrong, and goes on, so that one run
+//! finds all mistakes; [`Section::finish`] notes what nobody took.
+
+use toml::de::DeTable;
+
+use crate::read::diagnostics::Mistakes;
+pub use crate::read::diagnostics::{Place, Report};
+pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed};
+pub use crate::read::suggest::{did_you_mean, quoted};
+pub use crate::read::table_reader::{Item, Section, Setting};
+
+/// Bytes of the longest file that is read; a real one has a hundredth of that.
+pub const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// What `read` makes of a file, of which it gets the outermost table. `file_name` only serves to name the file in mistakes.
+///
+/// # Errors
+/// All mistakes that `read` found. Where the text is not TOML at all, `read` is not called.
+pub fn read_file<T>(
+    file_name: &str,
+    text: &str,
+    read: impl FnOnce(Section, &mut Report) -> T,
+) -> Result<T, Mistakes> {
+    if text.len() as u64 > MAX_FILE_BYTES {
+        return Err(too_long(file_name, Some(text.len() as u64)));
+    }
+    let mut report = Report::default();
+    let file = Place { setting: String::new(), span: 0..0 };
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        report.add_syntax(error, text);
+    }
+    if !report.is_empty() {
+        return Err(Mistakes::new(file_name, text, report));
+    }
+    let read = read(Section::new(document.get_ref(), file), &mut report);
+    if report.is_empty() { Ok(read) } else { Err(Mistakes::new(file_name, text, report)) }
+}
+
+/// The mistake of a file with more than [`MAX_FILE_BYTES`], which nobody needs to read; `bytes`: how many, if that is known.
+pub fn too_long(file_name: &str, bytes: Option<u64>) -> Mistakes {
+    let mut report = Report::default();
+    let most = spell_mib(MAX_FILE_BYTES);
+    let size = bytes.map_or_else(|| format!("more than {most}"), spell_mib);
+    let file = Place { setting: String::new(), span: 0..0 };
+    report.add(&file, format!("the file has {size}"), format!("{most} is the most"));
+    Mistakes::new(file_name, "", report)
+}
+
+/// In MiB, rounded up to a tenth.
+fn spell_mib(bytes: u64) -> String {
+    let tenths = u128::from(bytes).saturating_mul(10).div_ceil(1 << 20);
+    match (tenths / 10, tenths % 10) {
+        (whole, 0) => format!("{whole} MiB"),
+        (whole, tenth) => format!("{whole}.{tenth} MiB"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_size_is_said_in_mib() {
+        for (bytes, text) in [
+            (Some(MAX_FILE_BYTES + 1), "x:1:1: the file has 1.1 MiB; 1 MiB is the most"),
+            (Some(100 << 20), "x:1:1: the file has 100 MiB; 1 MiB is the most"),
+            (None, "x:1:1: the file has more than 1 MiB; 1 MiB is the most"),
+        ] {
+            assert_eq!(too_long("x", bytes).to_string(), text);
+        }
+        let longest = "#".repeat(MAX_FILE_BYTES as usize);
+        assert!(read_file("x", &longest, |_, _| ()).is_ok());
+        let text = longest + "#";
+        assert_eq!(read_file("x", &text, |_, _| ()).unwrap_err(), too_long("x", Some(MAX_FILE_BYTES + 1)));
+    }
+}

@@ -1,0 +1,112 @@
+//! Amounts of buffer, which the file gives in cells or in bytes, and thresholds.
+
+use std::ops::RangeInclusive;
+
+use switch::settings::{Alpha, Threshold};
+
+use crate::read::diagnostics::Report;
+use crate::read::table_reader::{Section, Setting};
+
+/// Bytes of a cell.
+pub const CELL_BYTES: RangeInclusive<u32> = 64..=9216;
+/// Most cells of a buffer, or of a part of it. Each cell may need a frame of memory, and that would be 64 GiB.
+pub const MAX_CELLS: u32 = 1 << 24;
+
+/// What becomes of bytes that fill no whole cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rounding {
+    /// They take a cell: what is needed.
+    Up,
+    /// They are left over: what there is.
+    Down,
+}
+
+/// A setting that is called `cells` when it counts cells, and `bytes` when it counts bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Amount {
+    pub(crate) cells: &'static str,
+    pub(crate) bytes: &'static str,
+    pub(crate) least_cells: u32,
+    pub(crate) rounding: Rounding,
+}
+
+impl Amount {
+    /// What a port or a profile needs: from 0, and bytes are rounded up.
+    pub(crate) const fn needed(cells: &'static str, bytes: &'static str) -> Self {
+        Self { cells, bytes, least_cells: 0, rounding: Rounding::Up }
+    }
+
+    /// Takes the setting, in cells of `cell_bytes`.
+    pub(crate) fn read(
+        self,
+        section: &mut Section,
+        cell_bytes: u32,
+        report: &mut Report,
+    ) -> Option<Setting<u32>> {
+        section.at_most_one(&[self.cells, self.bytes], report);
+        self.read_either(section, cell_bytes, report)
+    }
+
+    fn read_either(
+        self,
+        section: &mut Section,
+        cell_bytes: u32,
+        report: &mut Report,
+    ) -> Option<Setting<u32>> {
+        let cell = u64::from(cell_bytes);
+        let least_bytes = match self.rounding {
+            Rounding::Up => u64::from(self.least_cells.min(1)),
+            Rounding::Down => u64::from(self.least_cells) * cell,
+        };
+        let cells = section.number(self.cells, self.least_cells..=MAX_CELLS, report);
+        let bytes = section.number(self.bytes, least_bytes..=u64::from(MAX_CELLS) * cell, report);
+        cells.or_else(|| {
+            let Setting { value, place } = bytes?;
+            let cells = match self.rounding {
+                Rounding::Up => value.div_ceil(cell),
+                Rounding::Down => value / cell,
+            };
+            // The range above ends where cells do.
+            Some(Setting { value: cells as u32, place })
+        })
+    }
+}
+
+/// 0 cells would stop everything for good.
+const STATIC: Amount =
+    Amount { cells: "static_cells", bytes: "static_bytes", least_cells: 1, rounding: Rounding::Up };
+
+/// Takes a threshold: a table of one setting, which says how it is meant.
+pub(crate) fn threshold(
+    section: &mut Section,
+    name: &'static str,
+    cell_bytes: u32,
+    report: &mut Report,
+) -> Option<Setting<Threshold>> {
+    const CURE: &str =
+        "write one of static_cells, static_bytes, dynamic_percent, dynamic_th, as in { static_cells = 512 }";
+    let item = section.item(name)?;
+    let mut table = item.section(section.place_of(name)?, CURE, report)?;
+    table.at_most_one(&["static_cells", "static_bytes", "dynamic_percent", "dynamic_th"], report);
+    let cells = STATIC.read_either(&mut table, cell_bytes, report);
+    let percent = table.number("dynamic_percent", 0..=100, report);
+    let exponent = table.number("dynamic_th", -7..=3, report);
+    if table.is_empty() {
+        report.add(&table.place, "no threshold", CURE);
+    }
+    table.finish(&[], report);
+    cells.map(as_static).or(percent.map(as_dynamic)).or_else(|| {
+        let Setting { value, place } = exponent?;
+        Alpha::from_exponent(value).map(|alpha| Setting { value: Threshold::Dynamic(alpha), place })
+    })
+}
+
+/// A threshold of so many cells.
+pub(crate) fn as_static(cells: Setting<u32>) -> Setting<Threshold> {
+    Setting { value: Threshold::Static(cells.value), place: cells.place }
+}
+
+/// A threshold that moves with the free cells, by percent.
+pub(crate) fn as_dynamic(percent: Setting<u8>) -> Setting<Threshold> {
+    Setting { value: Threshold::Dynamic(Alpha::from_percent(percent.value)), place: percent.place }
+}

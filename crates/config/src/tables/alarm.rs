@@ -1,0 +1,190 @@
+//! `[alarm]`, and `alarm` of a port: thresholds of buffer use, and of what there are events.
+//!
+//! Rule: a threshold is looked up in the port's own table, then in `[port-defaults]`, then under its queue or priority in
+//! `[alarm]`, then in the percentage of its kind; 100 % if nowhere. A kind is off unless it is enabled.
+//! Source: docs/law.md, "Alarms".
+
+use std::ops::RangeInclusive;
+
+use switch::settings::{ALARM_INTERVAL_NS, AlarmKind, AlarmSettings, POOLS, PRIORITIES, PortAlarmSettings};
+
+use crate::read::diagnostics::Report;
+use crate::read::overrides::Layers;
+use crate::read::table_reader::{Section, Setting};
+
+const PERCENT: RangeInclusive<u8> = 1..=100;
+/// Seconds between two alarms of one place.
+const INTERVAL_S: RangeInclusive<u64> = 1..=3600;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// A threshold for each priority or queue, where there is one.
+type Percents = [Option<Setting<u8>>; PRIORITIES];
+
+/// `[alarm]`.
+#[derive(Debug, Default)]
+pub(crate) struct AlarmTable {
+    /// `usage_percent`: violations are counted above it, alarms or not.
+    pub(crate) usage_percent: Option<Setting<u8>>,
+    pub(crate) settings: AlarmSettings,
+    /// By kind: the file says whether there are alarms.
+    says_so: [bool; 4],
+    /// By kind: the percentage of all places, and of each.
+    ingress: KindTable,
+    egress: KindTable,
+    headroom: KindTable,
+}
+
+#[derive(Debug, Default)]
+struct KindTable {
+    all: Option<Setting<u8>>,
+    each: Percents,
+}
+
+impl KindTable {
+    fn percent(&self, number: usize) -> u8 {
+        self.each[number].as_ref().or(self.all.as_ref()).map_or(100, |percent| percent.value)
+    }
+}
+
+/// `alarm` of a port.
+#[derive(Debug, Default)]
+pub(crate) struct PortAlarmTable {
+    pub(crate) ingress: Percents,
+    pub(crate) egress: Percents,
+    pub(crate) headroom: Percents,
+}
+
+impl AlarmTable {
+    /// Reads `[alarm]`, if the file has it.
+    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+        let mut table = Self::default();
+        let Some(mut section) = file.section("alarm", report) else { return table };
+        table.usage_percent = section.number("usage_percent", PERCENT, report);
+        for (kind, name) in KINDS {
+            let Some(mut of_kind) = section.section(name, report) else { continue };
+            let enabled = of_kind.boolean("enabled", report);
+            table.says_so[kind as usize] = enabled.is_some();
+            let enabled = enabled.is_some_and(|enabled| enabled.value);
+            let interval_s = of_kind.number("interval_s", INTERVAL_S, report);
+            let interval_ns = interval_s.map_or(ALARM_INTERVAL_NS, |seconds| seconds.value * SECOND_NS);
+            table.settings.interval_ns[kind as usize] = enabled.then_some(interval_ns);
+            table.read_thresholds(kind, &mut of_kind, report);
+            of_kind.finish(&[], report);
+        }
+        section.finish(&[], report);
+        table
+    }
+
+    fn read_thresholds(&mut self, kind: AlarmKind, section: &mut Section, report: &mut Report) {
+        let (of_kind, pools): (_, &mut [u8]) = match kind {
+            AlarmKind::Drop => return,
+            AlarmKind::Ingress => (&mut self.ingress, &mut self.settings.ingress_pool_percent),
+            AlarmKind::Egress => (&mut self.egress, &mut self.settings.egress_pool_percent),
+            AlarmKind::Headroom => {
+                (&mut self.headroom, std::slice::from_mut(&mut self.settings.headroom_pool_percent))
+            }
+        };
+        of_kind.all = section.number("percent", PERCENT, report);
+        let each = if kind == AlarmKind::Egress { "queue" } else { "priority" };
+        of_kind.each = percents(section, each, report);
+        let count = pools.len().min(POOLS);
+        for (number, mut pool) in section.numbered("pool", count - 1, report) {
+            if let Some(percent) = pool.number("percent", PERCENT, report) {
+                pools[number] = percent.value;
+            }
+            pool.finish(&[], report);
+        }
+    }
+
+    /// The thresholds of a port whose tables are `port`.
+    pub(crate) fn of_port(&self, port: Layers<'_, PortAlarmTable>) -> PortAlarmSettings {
+        let percents = |of_kind: &KindTable, own: fn(&PortAlarmTable) -> &Percents| {
+            std::array::from_fn(|n| {
+                let percent = port.look_up(|table| own(table)[n].as_ref());
+                percent.map_or_else(|| of_kind.percent(n), |percent| percent.value)
+            })
+        };
+        PortAlarmSettings {
+            ingress_percent: percents(&self.ingress, |table| &table.ingress),
+            headroom_percent: percents(&self.headroom, |table| &table.headroom),
+            egress_percent: percents(&self.egress, |table| &table.egress),
+        }
+    }
+
+    /// There are alarms of use.
+    pub(crate) fn is_on(&self) -> bool {
+        let kinds = [AlarmKind::Ingress, AlarmKind::Egress, AlarmKind::Headroom];
+        kinds.iter().any(|&kind| self.settings.interval_ns(kind).is_some())
+    }
+
+    /// There are alarms of drops.
+    pub(crate) fn tells_of_drops(&self) -> bool {
+        self.settings.interval_ns(AlarmKind::Drop).is_some()
+    }
+
+    /// Notes thresholds that nothing comes of, since alarms of their kind are off and the file does not say that they shall be.
+    /// Crossings of headroom are counted all the same.
+    pub(crate) fn warn_of_idle<'t>(
+        &'t self,
+        ports: impl Iterator<Item = &'t PortAlarmTable>,
+        report: &mut Report,
+    ) {
+        let mut of_ports = [Vec::new(), Vec::new()];
+        for table in ports {
+            of_ports[0].extend(table.ingress.iter().flatten());
+            of_ports[1].extend(table.egress.iter().flatten());
+        }
+        let kinds =
+            [(AlarmKind::Ingress, "ingress", &self.ingress), (AlarmKind::Egress, "egress", &self.egress)];
+        for ((kind, name, table), of_ports) in kinds.into_iter().zip(of_ports) {
+            if self.settings.interval_ns(kind).is_some() || self.says_so[kind as usize] {
+                continue;
+            }
+            for percent in table.all.iter().chain(table.each.iter().flatten()).chain(of_ports) {
+                report.add(
+                    &percent.place,
+                    format!("alarms of {name} use are off, so this threshold does nothing"),
+                    format!("write {name} = {{ enabled = true }} in [alarm], or false where that is meant"),
+                );
+            }
+        }
+    }
+}
+
+impl PortAlarmTable {
+    /// Reads `alarm` of a port.
+    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+        let mut of_kind = |name, each| {
+            let Some(mut section) = section.section(name, report) else { return Percents::default() };
+            let percents = percents(&mut section, each, report);
+            section.misplaced("enabled", "switch alarms on in [alarm], for all ports", report);
+            section.misplaced("interval_s", "write it in [alarm], for all ports", report);
+            section.finish(&[], report);
+            percents
+        };
+        let table = Self {
+            ingress: of_kind("ingress", "priority"),
+            egress: of_kind("egress", "queue"),
+            headroom: of_kind("headroom", "priority"),
+        };
+        section.finish(&[], report);
+        table
+    }
+}
+
+const KINDS: [(AlarmKind, &str); 4] = [
+    (AlarmKind::Ingress, "ingress"),
+    (AlarmKind::Egress, "egress"),
+    (AlarmKind::Headroom, "headroom"),
+    (AlarmKind::Drop, "drop"),
+];
+
+/// `NAME.N.percent` for each N.
+fn percents(section: &mut Section, name: &'static str, report: &mut Report) -> Percents {
+    let mut percents = Percents::default();
+    for (number, mut each) in section.numbered(name, PRIORITIES - 1, report) {
+        percents[number] = each.number("percent", PERCENT, report);
+        each.finish(&[], report);
+    }
+    percents
+}

@@ -1,0 +1,286 @@
+//! `[buffer]`: the areas of the memory, its service pools, and the profiles that ports bind to priorities and queues.
+//!
+//! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
+//! port binds it, it takes the place of whatever the defaults say.
+//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and
+//! `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at ingress, pause-threshold its
+//! `pause_threshold_bytes`) and "H3C reference" (Managing data buffers).
+
+use std::collections::BTreeMap;
+
+use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::parse::{bound, named};
+use crate::read::size::{Amount, CELL_BYTES, Rounding, threshold};
+use crate::read::table_reader::{Section, Setting, value_or};
+use crate::tables::builtin_profiles;
+use crate::tables::port::thresholds::{GroupTable, QueueTable};
+use crate::tables::preset::{self, PRESETS, Preset};
+
+const TOTAL: Amount =
+    Amount { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
+const FIXED: Amount =
+    Amount { cells: "fixed_cells", bytes: "fixed_bytes", least_cells: 0, rounding: Rounding::Down };
+const HEADROOM: Amount =
+    Amount { cells: "headroom_cells", bytes: "headroom_bytes", least_cells: 0, rounding: Rounding::Down };
+
+const RESERVED: Amount = Amount::needed("reserved_cells", "reserved_bytes");
+const XOFF: Amount = Amount::needed("xoff_cells", "xoff_bytes");
+const XON: Amount = Amount::needed("xon_cells", "xon_bytes");
+const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
+
+const POOL_SIZE: Amount =
+    Amount { cells: "size_cells", bytes: "size_bytes", least_cells: 0, rounding: Rounding::Down };
+const PAUSE: Amount = Amount {
+    cells: "pause_threshold_cells",
+    bytes: "pause_threshold_bytes",
+    least_cells: 1,
+    rounding: Rounding::Down,
+};
+
+/// `buffer.ingress.pool.N` and `buffer.egress.pool.N`.
+#[derive(Debug, Default)]
+pub(crate) struct PoolTable {
+    /// Its share of the shared area in percent …
+    pub(crate) share: Option<Setting<u8>>,
+    /// … or a size of its own.
+    pub(crate) size_cells: Option<Setting<u32>>,
+    /// At ingress: use from which on its no-drop groups are paused.
+    pub(crate) pause_cells: Option<Setting<u32>>,
+}
+
+impl PoolTable {
+    /// Where the file says how large it is.
+    pub(crate) fn place(&self) -> Option<&Place> {
+        let share = self.share.as_ref().map(|share| &share.place);
+        share.or(self.size_cells.as_ref().map(|size| &size.place))
+    }
+}
+
+/// Each service pool of a direction.
+pub(crate) type PoolTables = [PoolTable; POOLS];
+
+/// What the file says of the buffer, and what comes of it.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    pub(crate) total_cells: Option<Setting<u32>>,
+    pub(crate) fixed_cells: Option<Setting<u32>>,
+    pub(crate) headroom_cells: Option<Setting<u32>>,
+    pub(crate) ingress_pools: PoolTables,
+    pub(crate) egress_pools: PoolTables,
+    pub(crate) ingress_profiles: BTreeMap<String, GroupTable>,
+    pub(crate) egress_profiles: BTreeMap<String, QueueTable>,
+    pub(crate) settings: BufferSettings,
+    pub(crate) preset: Option<Preset>,
+    /// Cells that a no-drop group reserves by default.
+    pub(crate) reserved_cells: u32,
+}
+
+impl Buffer {
+    /// Reads `[buffer]`. Where the file has no fixed area, it is still the default's.
+    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+        let mut buffer = Self::default();
+        buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
+        let Some(mut section) = file.section("buffer", report) else { return buffer };
+        buffer.read_preset(&mut section, report);
+        if let Some(cell_bytes) = section.number("cell_bytes", CELL_BYTES, report) {
+            buffer.settings.cell_bytes = cell_bytes.value;
+        }
+        let of_chip = preset::reserved_cells(buffer.settings.cell_bytes);
+        buffer.reserved_cells = buffer.preset.map_or(of_chip, |preset| preset.reserved_cells);
+        buffer.read_areas(&mut section, report);
+        if let Some(ingress) = section.section("ingress", report) {
+            buffer.read_ingress(ingress, report);
+        }
+        if let Some(egress) = section.section("egress", report) {
+            buffer.read_egress(egress, report);
+        }
+        section.finish(&[], report);
+        buffer
+    }
+
+    /// The preset's numbers, which those of the file then take the place of.
+    fn read_preset(&mut self, section: &mut Section, report: &mut Report) {
+        let names = PRESETS.map(|preset| (preset.name, preset));
+        self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
+        if let Some(Preset { cell_bytes, total_cells, headroom_cells, .. }) = self.preset {
+            let settings = &mut self.settings;
+            (settings.cell_bytes, settings.total_cells, settings.headroom_cells) =
+                (cell_bytes, total_cells, headroom_cells);
+        }
+    }
+
+    fn read_areas(&mut self, section: &mut Section, report: &mut Report) {
+        let settings = &mut self.settings;
+        self.total_cells = TOTAL.read(section, settings.cell_bytes, report);
+        self.fixed_cells = FIXED.read(section, settings.cell_bytes, report);
+        self.headroom_cells = HEADROOM.read(section, settings.cell_bytes, report);
+        for (area, setting) in [
+            (&self.total_cells, &mut settings.total_cells),
+            (&self.fixed_cells, &mut settings.fixed_cells),
+            (&self.headroom_cells, &mut settings.headroom_cells),
+        ] {
+            *setting = value_or(area, *setting);
+        }
+    }
+
+    fn read_ingress(&mut self, mut ingress: Section, report: &mut Report) {
+        self.ingress_pools = read_pools(&mut ingress, self.settings.cell_bytes, true, report);
+        self.settings.ingress_pool_percent = percentages(&self.ingress_pools, report);
+        self.settings.ingress_pool_cells = sizes(&self.ingress_pools);
+        let pause = |pool: &PoolTable| pool.pause_cells.as_ref().map(|cells| cells.value);
+        self.settings.pause_cells = self.ingress_pools.each_ref().map(pause);
+        for (name, section) in read_profiles(&mut ingress, report) {
+            let profile = read_ingress_profile(section, self.settings.cell_bytes, report);
+            self.ingress_profiles.insert(name, profile);
+        }
+        ingress.misplaced("priority", "write it in [port-defaults.buffer.ingress.priority.N]", report);
+        ingress.finish(&[], report);
+    }
+
+    fn read_egress(&mut self, mut egress: Section, report: &mut Report) {
+        self.egress_pools = read_pools(&mut egress, self.settings.cell_bytes, false, report);
+        self.settings.egress_pool_percent = percentages(&self.egress_pools, report);
+        self.settings.egress_pool_cells = sizes(&self.egress_pools);
+        for (name, section) in read_profiles(&mut egress, report) {
+            let profile = read_egress_profile(section, self.settings.cell_bytes, report);
+            self.egress_profiles.insert(name, profile);
+        }
+        egress.misplaced("queue", "write it in [port-defaults.buffer.egress.queue.N]", report);
+        egress.finish(&[], report);
+    }
+
+    /// The profile of a priority that a port binds: the file's, or one that need not be written.
+    pub(crate) fn ingress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<GroupTable> {
+        let of_file = self.ingress_profiles.contains_key(binding.value);
+        let built_in = builtin_profiles::ingress(binding.value, self.settings.cell_bytes, &binding.place);
+        match built_in.filter(|_| !of_file) {
+            None => {
+                let example = ("[buffer.ingress.profile.NAME]", &builtin_profiles::INGRESS[..]);
+                bound(&self.ingress_profiles, binding, "ingress profile", example, report)
+            }
+            profile => profile,
+        }
+    }
+
+    /// The profile of a queue that a port binds.
+    pub(crate) fn egress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<QueueTable> {
+        let of_file = self.egress_profiles.contains_key(binding.value);
+        let built_in = builtin_profiles::egress(binding.value, self.settings.cell_bytes, &binding.place);
+        match built_in.filter(|_| !of_file) {
+            None => {
+                let example = ("[buffer.egress.profile.NAME]", &builtin_profiles::EGRESS[..]);
+                bound(&self.egress_profiles, binding, "egress profile", example, report)
+            }
+            profile => profile,
+        }
+    }
+
+    /// How to get at least `cells` for an area: by its setting, or else by that called `buffer.{cells_name}`.
+    pub(crate) fn raise(&self, area: Option<&Setting<u32>>, cells_name: &str, cells: u64) -> String {
+        match area {
+            Some(area) if area.place.setting.ends_with("_bytes") => {
+                let bytes = cells * u64::from(self.settings.cell_bytes);
+                format!("raise {} to at least {bytes}", area.place.setting)
+            }
+            _ => format!("raise buffer.{cells_name} to at least {cells}"),
+        }
+    }
+}
+
+fn read_pools(direction: &mut Section, cell_bytes: u32, is_ingress: bool, report: &mut Report) -> PoolTables {
+    let mut pools = PoolTables::default();
+    for (number, mut section) in direction.numbered("pool", POOLS - 1, report) {
+        for size in [POOL_SIZE.cells, POOL_SIZE.bytes] {
+            section.at_most_one(&["shared_percent", size], report);
+        }
+        pools[number] = PoolTable {
+            share: section.number("shared_percent", 0..=100, report),
+            size_cells: POOL_SIZE.read(&mut section, cell_bytes, report),
+            pause_cells: if is_ingress { PAUSE.read(&mut section, cell_bytes, report) } else { None },
+        };
+        if !is_ingress {
+            for name in [PAUSE.cells, PAUSE.bytes] {
+                section.misplaced(
+                    name,
+                    "write it in [buffer.ingress.pool.N]: PFC is sent by ingress",
+                    report,
+                );
+            }
+        }
+        section.finish(&[], report);
+    }
+    pools
+}
+
+fn sizes(pools: &PoolTables) -> [Option<u32>; POOLS] {
+    pools.each_ref().map(|pool| pool.size_cells.as_ref().map(|cells| cells.value))
+}
+
+/// The share of each pool; pool 0 has what the others leave unless the file says otherwise.
+fn percentages(pools: &PoolTables, report: &mut Report) -> [u8; POOLS] {
+    let shares: Vec<&Setting<u8>> = pools.iter().filter_map(|pool| pool.share.as_ref()).collect();
+    let sum: u32 = shares.iter().map(|percent| u32::from(percent.value)).sum();
+    if sum > 100
+        && let Some(last) = last_share(pools)
+    {
+        let terms: Vec<String> = shares.iter().map(|percent| percent.value.to_string()).collect();
+        let what = format!("the pools have {} = {sum} % of the shared area", terms.join(" + "));
+        report.add(last, what, "lower them to 100 % together");
+        return ALL_IN_POOL_0;
+    }
+    let mut percent = pools.each_ref().map(|pool| pool.share.as_ref().map_or(0, |percent| percent.value));
+    if pools[0].share.is_none() {
+        percent[0] = 100 - sum as u8;
+    }
+    percent
+}
+
+/// The place of the share, or the size, that comes last in the file.
+pub(crate) fn last_share(pools: &PoolTables) -> Option<&Place> {
+    pools.iter().filter_map(PoolTable::place).max_by_key(|place| place.span.start)
+}
+
+fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
+    direction.section("profile", report).map_or(Vec::new(), |mut profiles| named(&mut profiles, report))
+}
+
+fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> GroupTable {
+    let profile = section.place.clone();
+    let mut read = |amount: Amount| {
+        let cells = amount.read(&mut section, cell_bytes, report);
+        Some(cells.unwrap_or(Setting { value: 0, place: profile.clone() }))
+    };
+    let mut group = GroupTable {
+        reserved_cells: read(RESERVED),
+        // Room for what still arrives after XOFF: the Inspur switch sends XOFF when less than that is left.
+        headroom_cells: read(XOFF),
+        resume_cells: read(XON),
+        xon_offset_cells: read(XON_OFFSET),
+        ..GroupTable::default()
+    };
+    group.xoff = threshold(&mut section, "shared", cell_bytes, report);
+    group.resume_below_xoff(report);
+    finish_profile(section, report);
+    group
+}
+
+fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> QueueTable {
+    let reserved = RESERVED.read(&mut section, cell_bytes, report);
+    let guaranteed = match reserved {
+        Some(cells) => Setting { value: Guaranteed::Cells(cells.value), place: cells.place },
+        None => Setting { value: Guaranteed::Cells(0), place: section.place.clone() },
+    };
+    let shared = threshold(&mut section, "shared", cell_bytes, report);
+    finish_profile(section, report);
+    QueueTable { guaranteed: Some(guaranteed), shared, ..QueueTable::default() }
+}
+
+fn finish_profile(section: Section, report: &mut Report) {
+    if !section.has("shared") {
+        let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
+        report.add(&section.place, "no shared threshold", cure);
+    }
+    section.finish(&[], report);
+}

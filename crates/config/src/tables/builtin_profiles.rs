@@ -1,0 +1,69 @@
+//! Profiles that a file can bind without writing them: those that an Inspur switch has from the start. One of the same name
+//! that the file defines takes its place.
+//! Source: docs/sources.md, "Inspur white paper" (6: `show qos queue-profile`, `show qos buffer-profile`).
+
+use switch::settings::{Alpha, Curve, Guaranteed, Threshold, WredSettings};
+
+use crate::read::diagnostics::Place;
+use crate::read::table_reader::Setting;
+use crate::tables::port::thresholds::{GroupTable, QueueTable};
+
+/// Names of profiles of priorities.
+pub(crate) const INGRESS: [&str; 2] = ["ingress_lossless_profile", "ingress_lossy_profile"];
+/// Names of profiles of queues.
+pub(crate) const EGRESS: [&str; 2] = ["egress_lossless_profile", "egress_lossy_profile"];
+/// The queue profile.
+pub(crate) const QUEUE: &str = "AZURE_LOSSLESS";
+
+/// The profile of a priority that is called so, as if `place` said it.
+pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &Place) -> Option<GroupTable> {
+    let (bytes, xoff) = match name {
+        "ingress_lossless_profile" => {
+            ([2048, 196_608, 15_872, 3584], Threshold::Static(cells(19_456, cell_bytes)))
+        }
+        "ingress_lossy_profile" => ([0; 4], Threshold::Dynamic(Alpha::from_exponent(3)?)),
+        _ => return None,
+    };
+    let [reserved, headroom, xon, offset] = bytes.map(|bytes| Some(at(place, cells(bytes, cell_bytes))));
+    Some(GroupTable {
+        reserved_cells: reserved,
+        headroom_cells: headroom,
+        resume_cells: xon,
+        xon_offset_cells: offset,
+        xoff: Some(at(place, xoff)),
+        ..GroupTable::default()
+    })
+}
+
+/// The profile of a queue that is called so, as if `place` said it.
+pub(crate) fn egress(name: &str, cell_bytes: u32, place: &Place) -> Option<QueueTable> {
+    let shared = match name {
+        "egress_lossless_profile" => Threshold::Static(cells(32_058_368, cell_bytes)),
+        "egress_lossy_profile" => Threshold::Dynamic(Alpha::from_exponent(1)?),
+        _ => return None,
+    };
+    Some(QueueTable {
+        guaranteed: Some(at(place, Guaranteed::Cells(0))),
+        shared: Some(at(place, shared)),
+        ..QueueTable::default()
+    })
+}
+
+/// [`QUEUE`]: ECN for all colours alike.
+pub(crate) fn azure_lossless(cell_bytes: u32) -> WredSettings {
+    let curve = Curve {
+        low_cells: cells(104_000, cell_bytes),
+        high_cells: cells(312_000, cell_bytes),
+        probability_percent: 100,
+    };
+    WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
+}
+
+/// What is needed is rounded up.
+fn cells(bytes: u32, cell_bytes: u32) -> u32 {
+    bytes.div_ceil(cell_bytes)
+}
+
+fn at<T>(place: &Place, value: T) -> Setting<T> {
+    Setting { value, place: place.clone() }
+}

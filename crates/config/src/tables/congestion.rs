@@ -1,0 +1,269 @@
+//! What queues do when they grow: WRED tables and queue profiles, which ports bind. Both are the same mechanism
+//! ([`switch::egress::wred`]), so a queue has one of them.
+//!
+//! A WRED table says all eight queues of a port: each has the defaults until the table says otherwise. So a port that binds one
+//! leaves nothing of the defaults' table. A profile is bound queue by queue, and each queue is a setting of its own. What the port
+//! itself binds wins; for a queue that its table does not write, a profile of the defaults does.
+//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
+//! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::ptr;
+
+use switch::settings::{Curve, MarkAt, PRIORITIES, QueueSettings, WredSettings};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::parse::{bound, named};
+use crate::read::size::Amount;
+use crate::read::suggest::quoted;
+use crate::read::table_reader::{Section, Setting, value_or};
+use crate::tables::builtin_profiles;
+
+/// Most WRED tables, and most queue profiles; the Inspur switch has 128.
+const MAX_NAMED: usize = 1024;
+/// The range of the exponent.
+const EXPONENT: RangeInclusive<u8> = 0..=15;
+
+/// How the limits of a drop level are called, and what they are by default.
+struct Levels {
+    low: Amount,
+    high: Amount,
+    default: Curve,
+}
+
+/// The WRED of each queue that a table writes; the others have the defaults.
+type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
+
+/// The WRED of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct QueueWred<'t> {
+    pub(crate) settings: WredSettings,
+    /// What says it.
+    pub(crate) place: &'t Place,
+    /// The file writes this queue; else it has the defaults, being in a table.
+    pub(crate) is_written: bool,
+}
+
+/// `[wred]` and `[queue-profile]`.
+#[derive(Debug, Default)]
+pub(crate) struct Congestion {
+    tables: BTreeMap<String, WredTable>,
+    /// `None`: tail drop only.
+    profiles: BTreeMap<String, Option<WredSettings>>,
+}
+
+impl Congestion {
+    /// Reads all tables and profiles.
+    pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Report) -> Self {
+        let mut congestion = Self::default();
+        congestion
+            .profiles
+            .insert(builtin_profiles::QUEUE.to_owned(), Some(builtin_profiles::azure_lossless(cell_bytes)));
+        if let Some(mut tables) = file.section("wred", report) {
+            for (name, table) in at_most(named(&mut tables, report), "WRED tables", report) {
+                congestion.tables.insert(name, read_table(table, cell_bytes, report));
+            }
+        }
+        if let Some(mut profiles) = file.section("queue-profile", report) {
+            for (name, profile) in at_most(named(&mut profiles, report), "queue profiles", report) {
+                congestion.profiles.insert(name, read_profile(profile, cell_bytes, report));
+            }
+        }
+        congestion
+    }
+}
+
+/// Complains where there are too many of `what`, and leaves those out.
+fn at_most<'d>(
+    mut named: Vec<(String, Section<'d>)>,
+    what: &str,
+    report: &mut Report,
+) -> Vec<(String, Section<'d>)> {
+    if let Some((_, first)) = named.get(MAX_NAMED) {
+        let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
+        report.add(&first.place, too_many, format!("a file has at most {MAX_NAMED}"));
+        named.truncate(MAX_NAMED);
+    }
+    named
+}
+
+fn read_table(mut section: Section, cell_bytes: u32, report: &mut Report) -> WredTable {
+    let mut table = WredTable::default();
+    for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
+        table[number] = Some(read_queue(queue, cell_bytes, report));
+    }
+    section.finish(&[], report);
+    table
+}
+
+/// Reads `wred.NAME.queue.N`.
+fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Report) -> Setting<WredSettings> {
+    let default = WredSettings::default();
+    let exponent = section.number("weighting_exponent", EXPONENT, report);
+    let ecn = section.boolean("ecn", report);
+    let mark =
+        section.choice("mark", &[("enqueue", MarkAt::Enqueue), ("dequeue", MarkAt::Dequeue)], &[], report);
+    let drop_not_ect = section.boolean("drop_not_ect", report);
+    let marks = value_or(&ecn, default.ecn);
+    // An `ecn` that could not be read is no reason to complain of what needs it.
+    if !marks && (ecn.is_some() || !section.has("ecn")) {
+        let drops = drop_not_ect.as_ref().filter(|drops| drops.value);
+        for place in [mark.as_ref().map(|it| &it.place), drops.map(|it| &it.place)].into_iter().flatten() {
+            report.add(place, "of no effect without ECN", "write ecn = true, or leave this out");
+        }
+    }
+    let levels = Levels {
+        low: Amount::needed("low_cells", "low_bytes"),
+        high: Amount::needed("high_cells", "high_bytes"),
+        default: default.curves[0],
+    };
+    let settings = WredSettings {
+        exponent: value_or(&exponent, default.exponent),
+        ecn: marks,
+        mark_at: value_or(&mark, default.mark_at),
+        drop_not_ect: value_or(&drop_not_ect, default.drop_not_ect),
+        curves: read_curves(&mut section, &levels, cell_bytes, report),
+    };
+    let place = section.place.clone();
+    section.finish(&[], report);
+    Setting { value: settings, place }
+}
+
+/// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it may be switched off for
+/// a while.
+fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> Option<WredSettings> {
+    const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
+    /// The whole buffer of docs/sources.md, "Inspur white paper" (5.2).
+    const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
+    let action = section.choice("action", &ACTIONS, &[], report);
+    if !section.has("action") {
+        let cure = "write action = \"ecn\" to mark, \"wred\" to drop, or \"none\" for tail drop only";
+        report.add(&section.place, "no action", cure);
+    }
+    let exponent = section.number("weighting_exponent", EXPONENT, report);
+    let high_cells = MAX_THRESHOLD_BYTES.div_ceil(cell_bytes);
+    let levels = Levels {
+        low: Amount::needed("min_threshold_cells", "min_threshold_bytes"),
+        high: Amount::needed("max_threshold_cells", "max_threshold_bytes"),
+        default: Curve { low_cells: 0, high_cells, probability_percent: 100 },
+    };
+    let settings = WredSettings {
+        exponent: value_or(&exponent, 0),
+        ecn: value_or(&action, None).unwrap_or(false),
+        curves: read_curves(&mut section, &levels, cell_bytes, report),
+        ..WredSettings::default()
+    };
+    section.finish(&[], report);
+    value_or(&action, None).map(|_| settings)
+}
+
+fn read_curves(section: &mut Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> [Curve; 3] {
+    ["green", "yellow", "red"].map(|level| match section.section(level, report) {
+        Some(line) => read_curve(line, levels, cell_bytes, report),
+        None => levels.default,
+    })
+}
+
+fn read_curve(mut section: Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> Curve {
+    let low = levels.low.read(&mut section, cell_bytes, report);
+    let high = levels.high.read(&mut section, cell_bytes, report);
+    let percent = section.number("probability_percent", 0..=100, report);
+    section.finish(&[], report);
+    let curve = Curve {
+        low_cells: value_or(&low, levels.default.low_cells),
+        high_cells: value_or(&high, levels.default.high_cells),
+        probability_percent: value_or(&percent, levels.default.probability_percent),
+    };
+    if let Some(limit) = low.or(high)
+        && curve.low_cells > curve.high_cells
+    {
+        let Curve { low_cells, high_cells, .. } = curve;
+        let what = format!("it would begin at {low_cells} cells and end at {high_cells}");
+        let (low, high) = (levels.low.cells, levels.high.cells);
+        let cure = format!("write {low} of at most {high_cells}, or {high} of at least {low_cells}");
+        report.add(&limit.place, what, cure);
+    }
+    curve
+}
+
+/// What a port binds, or the defaults bind: `wred` and `queue_profile`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct CongestionBinding {
+    /// `wred`.
+    table: Option<Setting<WredTable>>,
+    /// `queue_profile`, by queue.
+    profiles: [Option<Setting<Option<WredSettings>>>; PRIORITIES],
+}
+
+impl CongestionBinding {
+    /// Reads a port's `wred` and `queue_profile`.
+    pub(crate) fn read(port: &mut Section, congestion: &Congestion, report: &mut Report) -> Self {
+        let mut binding = Self::default();
+        let table = port.string("wred", "table", report);
+        if let Some(name) = &table {
+            let table = bound(&congestion.tables, name, "WRED table", ("[wred.NAME.queue.N]", &[]), report);
+            binding.table = table.map(|value| Setting { value, place: name.place.clone() });
+        }
+        if let Some(profiles) = port.section("queue_profile", report) {
+            binding.read_profiles(profiles, congestion, report);
+        }
+        if let (Some(name), Some(table)) = (&table, &binding.table) {
+            for (q, profile) in binding.profiles.iter().enumerate() {
+                if let (Some(_), Some(profile)) = (&table.value[q], profile) {
+                    let what = format!("the WRED table {} has queue {q} too", quoted(name.value));
+                    report.add(&profile.place, what, "leave it out of one of them");
+                }
+            }
+        }
+        binding
+    }
+
+    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Report) {
+        let mut name_of_queue = [None; PRIORITIES];
+        for (name, place, item) in section.entries() {
+            let binding = Setting { value: name, place };
+            let example = ("[queue-profile.NAME]", &[builtin_profiles::QUEUE][..]);
+            let profile = bound(&congestion.profiles, &binding, "queue profile", example, report);
+            let Some(queues) = item.numbers(0..=7, report) else { continue };
+            for q in queues.value.into_iter().map(|q: u8| usize::from(q)) {
+                if let Some(other) = name_of_queue[q].replace(name) {
+                    let what = format!("queue {q} has profile {} already", quoted(other));
+                    report.add(&queues.place, what, "list each queue once");
+                }
+                self.profiles[q] = profile.map(|value| Setting { value, place: queues.place.clone() });
+            }
+        }
+    }
+}
+
+impl<'t> Layers<'t, CongestionBinding> {
+    /// The WRED of a queue.
+    pub(crate) fn of_queue(self, q: usize) -> Option<QueueWred<'t>> {
+        // Of two tables one counts: a port that binds one leaves nothing of the defaults'.
+        let counts = self.setting(|binding| &binding.table);
+        let written = self.look_up(|binding| match &binding.profiles[q] {
+            Some(profile) => Some((profile.value, &profile.place)),
+            None => {
+                let table =
+                    binding.table.as_ref().filter(|table| counts.is_some_and(|it| ptr::eq(it, *table)));
+                table?.value[q].as_ref().map(|queue| (Some(queue.value), &queue.place))
+            }
+        });
+        match (written, counts) {
+            (Some((settings, place)), _) => Some(QueueWred { settings: settings?, place, is_written: true }),
+            (None, Some(table)) => {
+                Some(QueueWred { settings: WredSettings::default(), place: &table.place, is_written: false })
+            }
+            (None, None) => None,
+        }
+    }
+
+    /// Puts the WRED of queues into `queues`.
+    pub(crate) fn fill(self, queues: &mut [QueueSettings; PRIORITIES]) {
+        for (q, queue) in queues.iter_mut().enumerate() {
+            queue.wred = self.of_queue(q).map(|wred| wred.settings);
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! What of the fixed area is a lossy group's own, where the file does not say.
+//!
+//! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight groups. A lossy group reserves its
+//! eighth, so that nobody else can take it, as its queue has its guaranteed cells at egress; less if the groups whose
+//! reservation the file says, and the protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also where it says 0.
+//! Source: docs/law.md, "Priority groups"; docs/sources.md, "H3C reference" (Fixed area and shared area: nobody can preempt a
+//! queue's share) and "H3C white paper" (a minimum for each queue of each port).
+
+use switch::settings::PRIORITIES;
+
+use crate::tables::ports::Port;
+
+/// A lossy group's part of the fixed area.
+pub(crate) struct Share {
+    pub(crate) port: usize,
+    pub(crate) priority: usize,
+    pub(crate) cells: u32,
+}
+
+/// What each lossy group of which the file says no reservation gets of a fixed area of so many cells.
+pub(crate) fn shares(ports: &[Port], fixed_cells: u32) -> Vec<Share> {
+    let mut shares = Vec::new();
+    let mut reserved_cells = 0;
+    for (number, port) in ports.iter().enumerate() {
+        for priority in 0..PRIORITIES {
+            let said = port.tables().group(priority).setting(|table| &table.reserved_cells).is_some();
+            let settings = &port.settings;
+            let is_protected = settings.pfc.no_drop & 1 << priority != 0 || settings.flow_control.sends();
+            if said || is_protected {
+                reserved_cells += u64::from(settings.groups[priority].reserved_cells);
+            } else {
+                shares.push(Share { port: number, priority, cells: 0 });
+            }
+        }
+    }
+    let left = u64::from(fixed_cells).saturating_sub(reserved_cells);
+    let evenly = u64::from(fixed_cells) / (ports.len() * PRIORITIES).max(1) as u64;
+    let cells = evenly.min(left / (shares.len() as u64).max(1));
+    // No more than the fixed area.
+    shares.iter_mut().for_each(|share| share.cells = cells as u32);
+    shares
+}

@@ -1,0 +1,76 @@
+//! `[metrics]`: what a running switch counts, for Prometheus and whoever else reads OpenMetrics, and the live page for browsers.
+//!
+//! Rule: nothing is served unless asked for, and then on the loopback address unless told otherwise: whoever reaches the address reads
+//! it, without a password. Source: docs/metrics.md.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use crate::read::diagnostics::Report;
+use crate::read::suggest::quoted;
+use crate::read::table_reader::{Section, Setting};
+
+/// Where metrics are served if nothing is said: the port that exporters of OpenTelemetry use, too.
+const LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 9464);
+
+/// Metrics that are served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metrics {
+    /// Address and TCP port.
+    pub listen: SocketAddr,
+    /// The live page is served there, too.
+    pub page: bool,
+}
+
+/// Reads `[metrics]`; `None`: none are served. What is open to the network is noted in `open`.
+pub(crate) fn read(
+    file: &mut Section,
+    open: &mut Option<Setting<SocketAddr>>,
+    report: &mut Report,
+) -> Option<Metrics> {
+    let mut section = file.section("metrics", report)?;
+    let place = section.place.clone();
+    let enabled = section.boolean("enabled", report);
+    let stated = section.string("listen", "127.0.0.1:9464", report);
+    let page = section.boolean("page", report).is_some_and(|page| page.value);
+    section.finish(&[], report);
+    let listen = stated.and_then(|stated| {
+        let Ok(value) = stated.value.parse::<SocketAddr>() else {
+            let what = format!("{} is no address with a port", quoted(stated.value));
+            let cure = "write an address of this machine and a port, as in \"127.0.0.1:9464\", \"[::1]:9464\" or, for all \
+                        addresses, \"0.0.0.0:9464\"";
+            report.add(&stated.place, what, cure);
+            return None;
+        };
+        if value.port() == 0 {
+            report.add(&stated.place, "port 0 is none", "write one from 1 to 65535, as in \"127.0.0.1:9464\"");
+        }
+        Some(Setting { value, place: stated.place })
+    });
+    match enabled {
+        Some(Setting { value: true, .. }) => {}
+        Some(Setting { value: false, .. }) => return None,
+        None => {
+            if report.is_empty() {
+                report.add(
+                    &place,
+                    "metrics are not served",
+                    "write enabled = true, too, or leave [metrics] out",
+                );
+            }
+            return None;
+        }
+    }
+    let metrics = Metrics { listen: listen.as_ref().map_or(LISTEN, |listen| listen.value), page };
+    *open = listen.filter(|listen| !listen.value.ip().is_loopback());
+    Some(metrics)
+}
+
+/// Warns of an address that others may reach.
+pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Report) {
+    if let Some(Setting { value, place }) = open {
+        let what =
+            format!("whoever reaches {value} can read the metrics: there is neither password nor encryption");
+        let cure = "write listen = \"127.0.0.1:PORT\" where the reader runs on this machine, or let a firewall see to it";
+        warnings.add(&place, what, cure);
+    }
+}

@@ -1,0 +1,163 @@
+//! Classification and rewriting of a port: what is trusted, the maps, the policy.
+//!
+//! A list of eight numbers and the policy are one setting each. A map by DSCP is a table, so each DSCP is a setting of its
+//! own.
+
+use std::ops::RangeInclusive;
+
+use switch::PortSettings;
+use switch::settings::{DEFAULT_DOT1P_TO_QUEUE, DSCPS, DropLevel, HUAWEI_DOT1P_TO_QUEUE, PRIORITIES, Trust};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::parse;
+use crate::read::suggest::quoted;
+use crate::read::table_reader::{Section, Setting};
+use crate::tables::port::policy::{Policies, Policy};
+
+/// Maps under a name, one setting for several: what a vendor's switches have by default.
+const MAPS: [(&str, [u8; PRIORITIES]); 2] =
+    [("h3c", DEFAULT_DOT1P_TO_QUEUE), ("huawei", HUAWEI_DOT1P_TO_QUEUE)];
+
+/// A map by DSCP, of which the file has some.
+pub(crate) type DscpMap = Setting<[Option<u8>; DSCPS]>;
+
+/// Classification and rewriting in the table of a port, or of the defaults. Drop levels are numbers from 0 to 2.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ClassifyTable {
+    pub(crate) trust: Option<Setting<Trust>>,
+    pub(crate) port_priority: Option<Setting<u8>>,
+    /// `maps`: the map dot1p → queue of that name, in place of which a map of the same table counts.
+    pub(crate) maps: Option<Setting<[u8; PRIORITIES]>>,
+    pub(crate) dot1p_to_queue: Option<Setting<[u8; PRIORITIES]>>,
+    pub(crate) dot1p_to_drop_level: Option<Setting<[u8; PRIORITIES]>>,
+    pub(crate) dscp_to_dot1p: Option<DscpMap>,
+    pub(crate) dscp_to_queue: Option<DscpMap>,
+    pub(crate) dscp_to_drop_level: Option<DscpMap>,
+    pub(crate) dei_drop_level: Option<Setting<u8>>,
+    pub(crate) policy: Option<Setting<Policy>>,
+    pub(crate) rewrite_dot1p: Option<Setting<[u8; PRIORITIES]>>,
+    pub(crate) rewrite_dscp: Option<Setting<[u8; PRIORITIES]>>,
+}
+
+impl ClassifyTable {
+    /// Reads a port's settings of these names.
+    pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Report) -> Self {
+        let trust = [
+            ("dot1p", Trust::Dot1p),
+            ("dscp", Trust::Dscp),
+            ("tunnel-dot1p", Trust::TunnelDot1p),
+            ("none", Trust::None),
+        ];
+        let mut table = Self {
+            trust: port.choice("trust", &trust, &[], report),
+            port_priority: port.number("port_priority", 0..=7, report),
+            maps: port.choice("maps", &MAPS, &[], report),
+            dot1p_to_queue: port.eight("dot1p_to_queue", 0..=7, "priority", report),
+            dot1p_to_drop_level: port.eight("dot1p_to_drop_level", 0..=2, "priority", report),
+            dscp_to_dot1p: read_dscp_map(port, "dscp_to_dot1p", 0..=7, report),
+            dscp_to_queue: read_dscp_map(port, "dscp_to_queue", 0..=7, report),
+            dscp_to_drop_level: read_dscp_map(port, "dscp_to_drop_level", 0..=2, report),
+            dei_drop_level: port.number("dei_drop_level", 0..=2, report),
+            policy: policies.of_port(port, report),
+            ..Self::default()
+        };
+        if let Some(mut rewrite) = port.section("rewrite", report) {
+            table.rewrite_dot1p = rewrite.eight("dot1p", 0..=7, "local precedence", report);
+            table.rewrite_dscp = rewrite.eight("dscp", 0..=63, "local precedence", report);
+            rewrite.finish(&[], report);
+        }
+        table
+    }
+}
+
+impl Layers<'_, ClassifyTable> {
+    /// What is trusted.
+    pub(crate) fn trust(self) -> Trust {
+        self.value(|table| &table.trust, Trust::Dot1p)
+    }
+
+    /// Puts what the tables say into `port`, which has the defaults.
+    pub(crate) fn fill(self, port: &mut PortSettings) {
+        let classify = &mut port.classify;
+        classify.trust = self.trust();
+        classify.port_priority = self.value(|table| &table.port_priority, classify.port_priority);
+        if let Some(map) = self.look_up(|table| table.dot1p_to_queue.as_ref().or(table.maps.as_ref())) {
+            classify.dot1p_to_queue = map.value;
+        }
+        if let Some(map) = self.optional(|table| &table.dot1p_to_drop_level) {
+            classify.dot1p_to_drop_level = map.map(drop_level);
+        }
+        for dscp in 0..DSCPS {
+            if let Some(dot1p) = self.by_dscp(dscp, |table| &table.dscp_to_dot1p) {
+                classify.dscp_to_dot1p[dscp] = dot1p;
+            }
+            if let Some(queue) = self.by_dscp(dscp, |table| &table.dscp_to_queue) {
+                classify.dscp_to_queue[dscp] = Some(queue);
+            }
+            if let Some(level) = self.by_dscp(dscp, |table| &table.dscp_to_drop_level) {
+                classify.dscp_to_drop_level[dscp] = drop_level(level);
+            }
+        }
+        if let Some(level) = self.optional(|table| &table.dei_drop_level) {
+            classify.dei_drop_level = drop_level(level);
+        }
+        classify.policy = self.value(|table| &table.policy, classify.policy);
+        port.rewrite.dot1p = self.optional(|table| &table.rewrite_dot1p);
+        port.rewrite.dscp = self.optional(|table| &table.rewrite_dscp);
+    }
+
+    /// What a map says of a DSCP, which is a setting of its own.
+    fn by_dscp(self, dscp: usize, map: impl Fn(&ClassifyTable) -> &Option<DscpMap>) -> Option<u8> {
+        self.look_up(|table| map(table).as_ref()?.value[dscp])
+    }
+}
+
+fn drop_level(number: u8) -> DropLevel {
+    DropLevel::from_number(number).expect("a number from 0 to 2, as it was read")
+}
+
+/// Takes a table whose keys are DSCPs or ranges of them.
+fn read_dscp_map(
+    port: &mut Section,
+    name: &'static str,
+    range: RangeInclusive<u8>,
+    report: &mut Report,
+) -> Option<DscpMap> {
+    let item = port.item(name)?;
+    let cure = format!("write a table, as in {{ \"46\" = {}, \"8-15\" = 1 }}", range.end());
+    let mut table = item.section(port.place_of(name)?, &cure, report)?;
+    let mut map = [None; DSCPS];
+    let mut keys: [Option<&str>; DSCPS] = [None; DSCPS];
+    for (key, place, item) in table.entries() {
+        let value = item.number(range.clone(), report).map(|number| number.value);
+        let Some(dscps) = read_dscps(key, &place, report) else { continue };
+        if let Some(dscp) = dscps.clone().find(|&dscp| keys[dscp].is_some()) {
+            let other = quoted(keys[dscp].unwrap_or_default());
+            report.add(&place, format!("DSCP {dscp} is in {other} already"), "list each DSCP once");
+        }
+        for dscp in dscps {
+            (map[dscp], keys[dscp]) = (value, Some(key));
+        }
+    }
+    Some(Setting { value: map, place: table.place })
+}
+
+/// The DSCPs that a key names: "46", or "8-15".
+fn read_dscps(key: &str, place: &Place, report: &mut Report) -> Option<RangeInclusive<usize>> {
+    let (first, last) = key.split_once('-').unwrap_or((key, key));
+    let (Some(first), Some(last)) = (parse::digits(first), parse::digits(last)) else {
+        let cure = "write a number from 0 to 63 or a range, as in \"46\" or \"8-15\"";
+        report.add(place, format!("{} is no DSCP", quoted(key)), cure);
+        return None;
+    };
+    if let Some(over) = [first, last].into_iter().find(|&dscp| dscp >= DSCPS as u64) {
+        report.add(place, format!("there is no DSCP {over}"), "write numbers from 0 to 63");
+        return None;
+    }
+    if first > last {
+        report.add(place, "the range is reversed", format!("write \"{last}-{first}\""));
+        return None;
+    }
+    Some(first as usize..=last as usize)
+}

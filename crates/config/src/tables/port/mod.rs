@@ -1,0 +1,10 @@
+//! The tables inside `[port.NAME]` and `[port-defaults]`.
+
+pub(crate) mod classify;
+pub(crate) mod policy;
+pub(crate) mod schedule;
+pub(crate) mod storm_control;
+pub(crate) mod thresholds;
+pub(crate) mod vlan;
+pub(crate) mod watchdog;
+pub(crate) mod zero_copy;

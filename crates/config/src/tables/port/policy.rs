@@ -1,0 +1,132 @@
+//! `[classifier.NAME]` and `[policy.NAME]`: what a policy matches and sets, under names and with descriptions, so that several
+//! ports share one. A port may also write its rules in place (`policy = [{ dot1p = 5, local_precedence = 3 }]`).
+//!
+//! A classifier matches frames by the dot1p of their tag: by any of those it lists (operator *or*). All of several (*and*) no frame
+//! has, so that is refused. A policy says for each of its classifiers what local precedence its frames get; no dot1p may be
+//! matched twice. A description is for whoever reads the file.
+//! Source: docs/law.md, "Classification"; docs/sources.md, "H3C reference" (Packet priority-to-queue mappings: traffic classifier,
+//! traffic behavior, QoS policy).
+
+use std::collections::BTreeMap;
+
+use switch::settings::PRIORITIES;
+use toml::de::DeValue;
+
+use crate::read::diagnostics::Report;
+use crate::read::parse::{bound, named};
+use crate::read::table_reader::{Section, Setting};
+
+const LIST_CURE: &str = "write a list, as in [{ dot1p = 5, local_precedence = 3 }], or the name of a policy";
+const RULES_CURE: &str = "write a list, as in [{ classifier = \"roce\", local_precedence = 3 }]";
+/// The longest description of the H3C switch, in characters.
+const DESCRIPTION_CHARS: usize = 127;
+
+/// By dot1p, the local precedence that a policy sets.
+pub(crate) type Policy = [Option<u8>; PRIORITIES];
+
+/// The policies of the file, by name.
+#[derive(Debug, Default)]
+pub(crate) struct Policies(BTreeMap<String, Policy>);
+
+impl Policies {
+    /// Reads all classifiers and policies.
+    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+        let mut classifiers = BTreeMap::new();
+        if let Some(mut section) = file.section("classifier", report) {
+            for (name, section) in named(&mut section, report) {
+                classifiers.insert(name, read_classifier(section, report));
+            }
+        }
+        let mut policies = BTreeMap::new();
+        if let Some(mut section) = file.section("policy", report) {
+            for (name, section) in named(&mut section, report) {
+                policies.insert(name, read_named(section, &classifiers, report));
+            }
+        }
+        Self(policies)
+    }
+
+    /// Takes a port's policy: the name of one of these, or a list of rules.
+    pub(crate) fn of_port(&self, port: &mut Section, report: &mut Report) -> Option<Setting<Policy>> {
+        let item = port.item("policy")?;
+        if let DeValue::String(name) = item.value() {
+            let binding = Setting { value: name.as_ref(), place: item.place };
+            let policy = bound(&self.0, &binding, "policy", ("[policy.NAME]", &[]), report)?;
+            return Some(Setting { value: policy, place: binding.place });
+        }
+        let rules = item.sections(LIST_CURE, report)?;
+        let mut policy = [None; PRIORITIES];
+        for mut rule in rules.value {
+            let dot1p = rule.number("dot1p", 0..=7u8, report);
+            let local_precedence = rule.number("local_precedence", 0..=7, report);
+            needed(&rule, &["dot1p", "local_precedence"], LIST_CURE, report);
+            rule.finish(&[], report);
+            let (Some(dot1p), Some(local_precedence)) = (dot1p, local_precedence) else { continue };
+            if policy[usize::from(dot1p.value)].replace(local_precedence.value).is_some() {
+                let what = format!("dot1p {} is matched twice", dot1p.value);
+                report.add(&dot1p.place, what, "leave one of the two rules out");
+            }
+        }
+        Some(Setting { value: policy, place: rules.place })
+    }
+}
+
+/// Reads `[classifier.NAME]`: the dot1p that it matches, as a mask.
+fn read_classifier(mut section: Section, report: &mut Report) -> u8 {
+    read_description(&mut section, report);
+    let is_and = section.choice("operator", &[("or", false), ("and", true)], &[], report);
+    let dot1p = section.numbers("dot1p", 0..=7u8, report);
+    needed(&section, &["dot1p"], "write dot1p = [3, 4], the priorities that it matches", report);
+    section.finish(&[], report);
+    let mask: u8 =
+        dot1p.as_ref().map_or(0, |list| list.value.iter().fold(0, |mask, dot1p| mask | 1 << dot1p));
+    if let (Some(is_and), true) = (is_and.filter(|it| it.value), mask.count_ones() > 1) {
+        let what = format!("no frame has {} priorities at once", mask.count_ones());
+        report.add(&is_and.place, what, "write operator = \"or\", which is the default");
+    }
+    mask
+}
+
+/// Reads `[policy.NAME]`.
+fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: &mut Report) -> Policy {
+    let mut policy = [None; PRIORITIES];
+    let mut matched_by: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
+    read_description(&mut section, report);
+    let rules = section.list_of_sections("rules", RULES_CURE, report);
+    needed(&section, &["rules"], RULES_CURE, report);
+    for mut rule in rules.map_or_else(Vec::new, |rules| rules.value) {
+        let name = rule.string("classifier", "roce", report);
+        let local_precedence = rule.number("local_precedence", 0..=7u8, report);
+        needed(&rule, &["classifier", "local_precedence"], RULES_CURE, report);
+        rule.finish(&[], report);
+        let (Some(name), Some(local_precedence)) = (name, local_precedence) else { continue };
+        let Some(mask) = bound(classifiers, &name, "classifier", ("[classifier.NAME]", &[]), report) else {
+            continue;
+        };
+        for dot1p in (0..PRIORITIES).filter(|dot1p| mask & 1 << dot1p != 0) {
+            if let Some(other) = matched_by[dot1p].replace(name.value) {
+                let what = format!("dot1p {dot1p} is matched by {other} already");
+                report.add(&name.place, what, "leave it out of one of the two classifiers");
+            }
+            policy[dot1p] = Some(local_precedence.value);
+        }
+    }
+    section.finish(&[], report);
+    policy
+}
+
+fn read_description(section: &mut Section, report: &mut Report) {
+    if let Some(text) = section.string("description", "RoCE data", report)
+        && text.value.chars().count() > DESCRIPTION_CHARS
+    {
+        let what = format!("{} characters are too many", text.value.chars().count());
+        report.add(&text.place, what, format!("a description has at most {DESCRIPTION_CHARS}"));
+    }
+}
+
+/// Notes what a table lacks.
+fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Report) {
+    for name in names.iter().filter(|name| !section.has(name)) {
+        report.add(&section.place, format!("no {name}"), cure);
+    }
+}

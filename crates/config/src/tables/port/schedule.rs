@@ -1,0 +1,353 @@
+//! `schedule` of a port: which queue sends next, and the rates of queues and groups.
+//!
+//! A queue's settings are looked up one by one. The groups of ETS divide the port together, so all of them are one setting: a
+//! port that writes one leaves none of the defaults' behind.
+//! Source: docs/law.md, "Scheduling"; docs/sources.md, "H3C reference" (ETS: the SP group, WRR groups, byte-count,
+//! weights) and "Huawei DCB" (table 10-12); IEEE 802.1Q-2022 8.6.8 and D.2.8.5 (shares make 100 %).
+
+use switch::settings::{
+    DEFAULT_WEIGHTS, Inside, PRIORITIES, QueueSettings, Rate, ScheduleSettings, SchedulerGroup,
+};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::parse;
+use crate::read::table_reader::{Section, Setting, value_or};
+
+/// The group of ETS that goes before all others.
+const STRICT_GROUP: usize = 15;
+/// Most bytes of a burst: 10 ms at the fastest speed.
+const MAX_BURST_BYTES: u64 = 1 << 30;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    SpWrr,
+    Ets,
+}
+
+/// Where a queue is in mode "sp-wrr".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum QueueGroup {
+    Sp,
+    Wrr1,
+    Wrr2,
+}
+
+/// `schedule` of a port, or of the defaults.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ScheduleTable {
+    mode: Option<Setting<Mode>>,
+    /// `wrr`: counted in packets, not in bytes.
+    by_packets: Option<Setting<bool>>,
+    queues: [ScheduleQueueTable; PRIORITIES],
+    /// By number. They have been checked together.
+    groups: Option<Setting<Vec<EtsGroup>>>,
+}
+
+/// `schedule.queue.N`.
+#[derive(Debug, Default, Clone)]
+struct ScheduleQueueTable {
+    group: Option<Setting<QueueGroup>>,
+    weight: Option<Setting<u8>>,
+    rate: RateTable,
+}
+
+/// `schedule.group.N`.
+#[derive(Debug, Clone)]
+struct EtsGroup {
+    number: usize,
+    place: Place,
+    queues: Option<Setting<Vec<u8>>>,
+    bandwidth_percent: Option<Setting<u8>>,
+    strict: Option<Setting<bool>>,
+    rate: RateTable,
+}
+
+/// `rate` and `burst_bytes` of a queue or a group.
+#[derive(Debug, Default, Clone)]
+struct RateTable {
+    bps: Option<Setting<u64>>,
+    burst_bytes: Option<Setting<u64>>,
+}
+
+impl ScheduleTable {
+    /// Reads `schedule`.
+    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+        let mut schedule = Self {
+            mode: section.choice("mode", &[("sp-wrr", Mode::SpWrr), ("ets", Mode::Ets)], &[], report),
+            by_packets: section.choice("wrr", &[("byte-count", false), ("packet-count", true)], &[], report),
+            ..Self::default()
+        };
+        for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
+            schedule.queues[number] = ScheduleQueueTable::read(queue, report);
+        }
+        let place = section.place_of("group");
+        let groups = section.numbered("group", STRICT_GROUP, report).into_iter();
+        let mut groups: Vec<_> =
+            groups.map(|(number, group)| EtsGroup::read(number, group, report)).collect();
+        groups.sort_by_key(|group| group.number);
+        if let Some(place) = place
+            && !groups.is_empty()
+        {
+            each_queue_is_in_one(&groups, &place, report);
+            shares_are_complete(&groups, report);
+            schedule.groups = Some(Setting { value: groups, place });
+        }
+        section.finish(&[], report);
+        schedule
+    }
+}
+
+impl<'t> Layers<'t, ScheduleTable> {
+    fn mode(self) -> Mode {
+        self.value(|table| &table.mode, Mode::SpWrr)
+    }
+
+    fn queue(self, q: usize) -> Layers<'t, ScheduleQueueTable> {
+        self.part(|table| &table.queues[q])
+    }
+
+    /// What the scheduler is set to.
+    pub(crate) fn settings(self) -> ScheduleSettings {
+        match (self.mode(), self.setting(|table| &table.groups)) {
+            (Mode::SpWrr, _) => {
+                let members = |group| {
+                    let group_of = |q| self.queue(q).value(|table| &table.group, QueueGroup::Wrr1);
+                    (0..PRIORITIES).filter(|q| group_of(*q) == group).fold(0, |mask, q| mask | 1 << q)
+                };
+                let [sp, wrr1, wrr2] = [QueueGroup::Sp, QueueGroup::Wrr1, QueueGroup::Wrr2].map(members);
+                ScheduleSettings::sp_wrr(sp, wrr1, wrr2, self.weighted(DEFAULT_WEIGHTS))
+            }
+            (Mode::Ets, None) => {
+                let mut schedule = ScheduleSettings::default_ets();
+                for group in schedule.groups.iter_mut().filter(|group| group.inside != Inside::Strict) {
+                    group.inside = self.weighted([1; PRIORITIES]);
+                }
+                schedule
+            }
+            (Mode::Ets, Some(groups)) => {
+                let weighted = self.weighted([1; PRIORITIES]);
+                ScheduleSettings {
+                    groups: groups.value.iter().map(|group| group.settings(weighted)).collect(),
+                }
+            }
+        }
+    }
+
+    /// In proportion to the weights.
+    fn weighted(self, defaults: [u8; PRIORITIES]) -> Inside {
+        let weights = std::array::from_fn(|q| self.queue(q).value(|table| &table.weight, defaults[q]));
+        if self.value(|table| &table.by_packets, false) {
+            Inside::WeightedByFrames(weights)
+        } else {
+            Inside::WeightedByBytes(weights)
+        }
+    }
+
+    /// Puts the rates of queues into `queues`.
+    pub(crate) fn fill_rates(self, queues: &mut [QueueSettings; PRIORITIES]) {
+        for (q, queue) in queues.iter_mut().enumerate() {
+            queue.rate = self.rate(q).settings();
+        }
+    }
+
+    fn rate(self, q: usize) -> Layers<'t, RateTable> {
+        self.queue(q).part(|table| &table.rate)
+    }
+
+    /// Bit q: queue q shares what its group gets by no weight.
+    fn strict_queues(self) -> u8 {
+        let groups = self.settings().groups;
+        groups
+            .iter()
+            .filter(|group| group.inside == Inside::Strict)
+            .fold(0, |mask, group| mask | group.queues)
+    }
+
+    /// Bytes of the line are counted for something: a rate, or the shares of groups.
+    pub(crate) fn counts_the_line(self) -> bool {
+        let groups = self.settings().groups;
+        let shared = groups.iter().any(|group| groups.iter().any(|it| it != group && it.rank == group.rank));
+        shared
+            || groups.iter().any(|group| group.rate.is_some())
+            || (0..PRIORITIES).any(|q| self.rate(q).settings().is_some())
+    }
+}
+
+impl ScheduleQueueTable {
+    fn read(mut section: Section, report: &mut Report) -> Self {
+        let groups = [
+            ("sp", QueueGroup::Sp),
+            ("wrr", QueueGroup::Wrr1),
+            ("wrr1", QueueGroup::Wrr1),
+            ("wrr2", QueueGroup::Wrr2),
+        ];
+        let queue = Self {
+            group: section.choice("group", &groups, &[], report),
+            weight: section.number("weight", 1..=255, report),
+            rate: RateTable::read(&mut section, report),
+        };
+        section.finish(&[], report);
+        queue
+    }
+}
+
+impl EtsGroup {
+    fn read(number: usize, mut section: Section, report: &mut Report) -> Self {
+        let group = Self {
+            number,
+            place: section.place.clone(),
+            queues: section.numbers("queues", 0..=7, report),
+            bandwidth_percent: section.number("bandwidth_percent", 1..=100, report),
+            strict: section.choice("scheduling", &[("wrr", false), ("sp", true)], &[], report),
+            rate: RateTable::read(&mut section, report),
+        };
+        let no_queues = group.queues.as_ref().is_some_and(|queues| queues.value.is_empty());
+        if no_queues || !section.has("queues") {
+            report.add(&group.place, "no queues", "write queues = [0, 1], or leave the group out");
+        }
+        match &group.bandwidth_percent {
+            Some(percent) if number == STRICT_GROUP => {
+                let what = "group 15 goes before all others and has no share";
+                report.add(&percent.place, what, "leave this out; its rate can limit it");
+            }
+            None if number != STRICT_GROUP && !section.has("bandwidth_percent") => {
+                let cure = "write bandwidth_percent, which makes 100 with that of the other groups";
+                report.add(&group.place, "no share of the bandwidth", cure);
+            }
+            _ => {}
+        }
+        group.rate.burst_needs_rate(&[Layers::alone(&group.rate)], report);
+        section.finish(&[], report);
+        group
+    }
+
+    fn settings(&self, weighted: Inside) -> SchedulerGroup {
+        let (rank, weight) = match self.number {
+            STRICT_GROUP => (0, 1),
+            _ => (1, u32::from(value_or(&self.bandwidth_percent, 1))),
+        };
+        let strict = value_or(&self.strict, self.number == STRICT_GROUP);
+        let inside = if strict { Inside::Strict } else { weighted };
+        let queues = self.queues.iter().flat_map(|queues| &queues.value).fold(0, |mask, q| mask | 1 << q);
+        SchedulerGroup {
+            rate: Layers::alone(&self.rate).settings(),
+            ..SchedulerGroup::new(format!("pg{}", self.number), rank, weight, inside).of(queues)
+        }
+    }
+}
+
+/// Every queue is in exactly one group. So there are at most eight groups, since each has a queue.
+fn each_queue_is_in_one(groups: &[EtsGroup], place: &Place, report: &mut Report) {
+    let mut group_of_queue = [None; PRIORITIES];
+    for group in groups {
+        // Without one of the lists nobody knows which queue is missing.
+        let Some(queues) = &group.queues else { return };
+        for &q in &queues.value {
+            if let Some(other) = group_of_queue[usize::from(q)].replace(group.number) {
+                let what = if other == group.number {
+                    format!("queue {q} is here twice")
+                } else {
+                    format!("queue {q} is in group {other} already")
+                };
+                report.add(&queues.place, what, "list each queue once");
+            }
+        }
+    }
+    let missing: Vec<String> =
+        (0..PRIORITIES).filter(|&q| group_of_queue[q].is_none()).map(|q| q.to_string()).collect();
+    match &missing[..] {
+        [] => {}
+        [q] => report.add(place, format!("queue {q} is in no group"), "add it to the queues of a group"),
+        several => {
+            let what = format!("queues {} are in no group", several.join(", "));
+            report.add(place, what, "add each to the queues of a group");
+        }
+    }
+}
+
+/// The shares of the groups make 100 %; group 15 has none.
+fn shares_are_complete(groups: &[EtsGroup], report: &mut Report) {
+    let sharing = groups.iter().filter(|group| group.number != STRICT_GROUP);
+    let Some(shares) = sharing.map(|group| group.bandwidth_percent.as_ref()).collect::<Option<Vec<_>>>()
+    else {
+        return;
+    };
+    let sum: u32 = shares.iter().map(|share| u32::from(share.value)).sum();
+    if sum != 100
+        && let Some(last) = shares.iter().max_by_key(|share| share.place.span.start)
+    {
+        let terms: Vec<String> = shares.iter().map(|share| share.value.to_string()).collect();
+        let terms = if terms.len() > 1 { format!("{} = ", terms.join(" + ")) } else { String::new() };
+        let what = format!("the groups have {terms}{sum} % of the bandwidth");
+        report.add(&last.place, what, "write shares that make 100 % together; group 15 has none");
+    }
+}
+
+impl RateTable {
+    fn read(section: &mut Section, report: &mut Report) -> Self {
+        Self {
+            bps: section.item("rate").and_then(|item| parse::speed(item, report)),
+            burst_bytes: burst(section, report),
+        }
+    }
+
+    /// A burst needs a rate in one of `effective`.
+    fn burst_needs_rate(&self, effective: &[Layers<RateTable>], report: &mut Report) {
+        if let Some(burst) = &self.burst_bytes
+            && effective.iter().all(|rate| rate.settings().is_none())
+        {
+            report.add(&burst.place, "of no effect without a rate", "write rate, or leave this out");
+        }
+    }
+}
+
+impl Layers<'_, RateTable> {
+    fn settings(self) -> Option<Rate> {
+        let bps = self.optional(|table| &table.bps)?;
+        Some(Rate { bps, burst_bytes: self.optional(|table| &table.burst_bytes) })
+    }
+}
+
+/// Takes `burst_bytes`.
+pub(crate) fn burst(section: &mut Section, report: &mut Report) -> Option<Setting<u64>> {
+    section.number("burst_bytes", 0..=MAX_BURST_BYTES, report)
+}
+
+/// What a table says of scheduling has an effect on one of `effective`.
+pub(crate) fn dependences(table: &ScheduleTable, effective: &[Layers<ScheduleTable>], report: &mut Report) {
+    let all = |holds: &dyn Fn(Layers<ScheduleTable>) -> bool| effective.iter().all(|port| holds(*port));
+    if let Some(groups) = &table.groups
+        && all(&|port| port.mode() != Mode::Ets)
+    {
+        let cure = "write schedule.mode = \"ets\", or leave them out";
+        report.add(&groups.place, "groups are for mode \"ets\" only", cure);
+    }
+    if let Some(by_packets) = &table.by_packets
+        && all(&|port| port.strict_queues() == 0xff)
+    {
+        report.add(&by_packets.place, "no queue is weighted", "leave this out");
+    }
+    for (q, queue) in table.queues.iter().enumerate() {
+        if let Some(group) = &queue.group
+            && all(&|port| port.mode() == Mode::Ets)
+        {
+            let cure =
+                "list the queue in schedule.group.N.queues instead, or write schedule.mode = \"sp-wrr\"";
+            report.add(&group.place, "of no effect in mode \"ets\"", cure);
+        }
+        if let Some(weight) = &queue.weight
+            && all(&|port| port.strict_queues() & 1 << q != 0)
+        {
+            let (what, cure) = if all(&|port| port.mode() == Mode::Ets) {
+                ("its group is strict inside", "write scheduling = \"wrr\" for the group, or leave this out")
+            } else {
+                let cure = "write group = \"wrr\", or leave the weight out";
+                ("a queue of group \"sp\" has no weight", cure)
+            };
+            report.add(&weight.place, what, cure);
+        }
+        let rates: Vec<_> = effective.iter().map(|port| port.rate(q)).collect();
+        queue.rate.burst_needs_rate(&rates, report);
+    }
+}

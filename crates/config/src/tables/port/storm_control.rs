@@ -1,0 +1,47 @@
+//! Limits of what is flooded, of a port: `broadcast_limit_pps`, `multicast_limit_pps`, `unknown_unicast_limit_pps`.
+//!
+//! A number of frames a second, or "off", which takes away what `[port-defaults]` says.
+
+use switch::forwarding::storm_control::MAX_LIMIT_PPS;
+use switch::frame::meta::Cast;
+use switch::settings::FloodLimits;
+use toml::de::DeValue;
+
+use crate::read::diagnostics::Report;
+use crate::read::overrides::Layers;
+use crate::read::table_reader::{Section, Setting};
+
+/// The limits in the table of a port, or of the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct FloodLimitTable {
+    limits: [Option<Setting<Option<u32>>>; 3],
+}
+
+impl FloodLimitTable {
+    /// Reads a port's settings of these names.
+    pub(crate) fn read(port: &mut Section, report: &mut Report) -> Self {
+        Self { limits: Cast::FLOODED.map(|cast| read_limit(port, cast.setting(), report)) }
+    }
+}
+
+fn read_limit(port: &mut Section, name: &'static str, report: &mut Report) -> Option<Setting<Option<u32>>> {
+    let item = port.item(name)?;
+    match item.value() {
+        DeValue::Integer(_) => {
+            let pps = item.number(1..=MAX_LIMIT_PPS, report)?;
+            Some(Setting { value: Some(pps.value), place: pps.place })
+        }
+        DeValue::String(text) if text == "off" => Some(Setting { value: None, place: item.place }),
+        _ => {
+            let cure = format!("write frames a second, a whole number from 1 to {MAX_LIMIT_PPS}, or \"off\"");
+            item.wrong(&cure, report)
+        }
+    }
+}
+
+impl Layers<'_, FloodLimitTable> {
+    /// What holds for the port.
+    pub(crate) fn settings(self) -> FloodLimits {
+        std::array::from_fn(|place| self.value(|table| &table.limits[place], None))
+    }
+}

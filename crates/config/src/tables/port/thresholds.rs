@@ -1,0 +1,158 @@
+//! Thresholds of a port's priority groups and queues: what the file says of them, directly or by a profile's name, and the
+//! settings that come of it.
+
+use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::size::{Amount, MAX_CELLS, as_dynamic, as_static, threshold};
+use crate::read::table_reader::{Section, Setting};
+
+/// The last service pool.
+const LAST_POOL: u8 = POOLS as u8 - 1;
+
+const RESERVED: Amount = Amount::needed("reserved_cells", "reserved_bytes");
+const HEADROOM: Amount = Amount::needed("headroom_cells", "headroom_bytes");
+const RESUME: Amount = Amount::needed("resume_cells", "resume_bytes");
+const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
+
+/// `pfc.priority.N` and `buffer.ingress.priority.N` of a port.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct GroupTable {
+    pub(crate) pool: Option<Setting<u8>>,
+    /// Where a profile was bound; all thresholds below come from it then.
+    pub(crate) profile: Option<Place>,
+    pub(crate) headroom_cells: Option<Setting<u32>>,
+    pub(crate) xoff: Option<Setting<Threshold>>,
+    pub(crate) xon_offset_cells: Option<Setting<u32>>,
+    pub(crate) resume_cells: Option<Setting<u32>>,
+    pub(crate) reserved_cells: Option<Setting<u32>>,
+}
+
+impl GroupTable {
+    /// Reads `pfc.priority.N`.
+    pub(crate) fn read(mut section: Section, cell_bytes: u32, report: &mut Report) -> Self {
+        let group = Self {
+            headroom_cells: HEADROOM.read(&mut section, cell_bytes, report),
+            xoff: threshold(&mut section, "xoff", cell_bytes, report),
+            xon_offset_cells: XON_OFFSET.read(&mut section, cell_bytes, report),
+            resume_cells: RESUME.read(&mut section, cell_bytes, report),
+            reserved_cells: RESERVED.read(&mut section, cell_bytes, report),
+            ..Self::default()
+        };
+        section.finish(&[], report);
+        group
+    }
+
+    /// Reads `buffer.ingress.priority.N`, whose profile is looked up by name, after the thresholds of the same table of the file.
+    pub(crate) fn read_buffer(
+        &mut self,
+        mut section: Section,
+        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<GroupTable>,
+        report: &mut Report,
+    ) {
+        let pool = section.number("pool", 0..=LAST_POOL, report);
+        if let Some(binding) = section.string("profile", "lossless", report) {
+            if let Some(place) = self.first_threshold() {
+                let what = format!("the profile and {} contradict each other", place.setting);
+                report.add(&binding.place, what, "leave one of them out");
+            }
+            if let Some(profile) = profile(&binding, report) {
+                *self = Self { profile: Some(binding.place), ..profile };
+            }
+        }
+        self.pool = pool;
+        section.finish(&[], report);
+    }
+
+    /// Where the first of the thresholds stands.
+    fn first_threshold(&self) -> Option<&Place> {
+        let cells = [&self.headroom_cells, &self.xon_offset_cells, &self.resume_cells, &self.reserved_cells];
+        let places = cells.into_iter().flatten().map(|cells| &cells.place);
+        places.chain(self.xoff.as_ref().map(|xoff| &xoff.place)).min_by_key(|place| place.span.start)
+    }
+
+    /// XON at or above XOFF would never let a pause hold.
+    pub(crate) fn resume_below_xoff(&self, report: &mut Report) {
+        Layers::alone(self).resume_below_xoff(report);
+    }
+}
+
+impl Layers<'_, GroupTable> {
+    /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's speed; another one has no
+    /// headroom, takes all that its pool has left, and reserves what [`crate::tables::fixed_area`] gives it.
+    pub(crate) fn settings(self, protected: bool, defaults: GroupSettings) -> GroupSettings {
+        let defaults = if protected { defaults } else { GroupSettings::lossy() };
+        GroupSettings {
+            pool: self.value(|table| &table.pool, defaults.pool),
+            reserved_cells: self.value(|table| &table.reserved_cells, defaults.reserved_cells),
+            xoff: self.value(|table| &table.xoff, defaults.xoff),
+            xon_offset_cells: self.value(|table| &table.xon_offset_cells, defaults.xon_offset_cells),
+            resume_cells: self.value(|table| &table.resume_cells, defaults.resume_cells),
+            headroom_cells: match protected {
+                true => self.value(|table| &table.headroom_cells, defaults.headroom_cells),
+                false => 0,
+            },
+        }
+    }
+
+    /// XON at or above XOFF would never let a pause hold.
+    pub(crate) fn resume_below_xoff(self, report: &mut Report) {
+        let resume = self.setting(|table| &table.resume_cells);
+        if let (Some(resume), Some(Threshold::Static(xoff))) = (resume, self.optional(|table| &table.xoff))
+            && resume.value >= xoff
+        {
+            let what = format!("{} cells are not below the XOFF threshold of {xoff} cells", resume.value);
+            report.add(&resume.place, what, format!("write at most {} cells", xoff - 1));
+        }
+    }
+}
+
+/// `buffer.egress.queue.N` of a port.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct QueueTable {
+    pub(crate) pool: Option<Setting<u8>>,
+    pub(crate) guaranteed: Option<Setting<Guaranteed>>,
+    pub(crate) shared: Option<Setting<Threshold>>,
+}
+
+impl QueueTable {
+    /// Reads `buffer.egress.queue.N`, whose profile is looked up by name.
+    pub(crate) fn read_buffer(
+        &mut self,
+        mut section: Section,
+        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<QueueTable>,
+        report: &mut Report,
+    ) {
+        self.pool = section.number("pool", 0..=LAST_POOL, report);
+        section.at_most_one(&["shared_cells", "shared_percent"], report);
+        // 0 cells would stop everything for good.
+        let shared_cells = section.number("shared_cells", 1..=MAX_CELLS, report);
+        let shared_percent = section.number("shared_percent", 0..=100, report);
+        self.shared = shared_cells.map(as_static).or(shared_percent.map(as_dynamic));
+        self.guaranteed = section
+            .number("guaranteed_percent", 0..=100, report)
+            .map(|percent| Setting { value: Guaranteed::Percent(percent.value), place: percent.place });
+        if let Some(binding) = section.string("profile", "lossy", report) {
+            for name in ["guaranteed_percent", "shared_cells", "shared_percent"] {
+                section.at_most_one(&["profile", name], report);
+            }
+            if let Some(profile) = profile(&binding, report) {
+                (self.guaranteed, self.shared) = (profile.guaranteed, profile.shared);
+            }
+        }
+        section.finish(&[], report);
+    }
+}
+
+impl Layers<'_, QueueTable> {
+    /// The settings of a queue.
+    pub(crate) fn settings(self, defaults: QueueSettings) -> QueueSettings {
+        QueueSettings {
+            pool: self.value(|table| &table.pool, defaults.pool),
+            guaranteed: self.value(|table| &table.guaranteed, defaults.guaranteed),
+            shared: self.optional(|table| &table.shared).or(defaults.shared),
+            ..defaults
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! VLANs of a port: `vlan = { mode = "trunk", pvid = 10, allowed = "1-100,200" }`. What they must be together is in
+//! [`crate::validate::vlan`].
+
+use std::ops::RangeInclusive;
+
+use switch::settings::{VLANS, VlanList, VlanSettings};
+use toml::de::DeValue;
+
+use crate::read::diagnostics::Report;
+use crate::read::overrides::Layers;
+use crate::read::parse;
+use crate::read::suggest::quoted;
+use crate::read::table_reader::{Item, Section, Setting};
+
+/// What kind of port it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// One VLAN, without tags.
+    Access,
+    /// Several, with tags.
+    Trunk,
+}
+
+/// `vlan` in the table of a port, or of the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct VlanTable {
+    pub(crate) mode: Option<Setting<Mode>>,
+    pub(crate) pvid: Option<Setting<u16>>,
+    pub(crate) allowed: Option<Setting<VlanList>>,
+}
+
+impl VlanTable {
+    /// Reads the table.
+    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+        let modes = [("access", Mode::Access), ("trunk", Mode::Trunk)];
+        let table = Self {
+            mode: section.choice("mode", &modes, &[], report),
+            pvid: section.number("pvid", VLANS, report),
+            allowed: section.item("allowed").and_then(|item| read_vlans(item, report)),
+        };
+        section.finish(&[], report);
+        table
+    }
+}
+
+impl<'t> Layers<'t, VlanTable> {
+    /// What kind of port it is, if it has VLANs.
+    pub(crate) fn mode(self) -> Option<Mode> {
+        self.optional(|table| &table.mode)
+    }
+
+    /// What comes of it. An access port without PVID is refused elsewhere.
+    pub(crate) fn settings(self) -> VlanSettings {
+        let pvid = self.optional(|table| &table.pvid);
+        match self.mode() {
+            None => VlanSettings::Transparent,
+            Some(Mode::Access) => VlanSettings::Access { pvid: pvid.unwrap_or(*VLANS.start()) },
+            Some(Mode::Trunk) => {
+                let allowed = self.setting(|table| &table.allowed).map(|allowed| allowed.value.clone());
+                VlanSettings::Trunk { pvid, allowed: allowed.unwrap_or_else(VlanList::all) }
+            }
+        }
+    }
+}
+
+/// Takes VLANs as "1-100,200".
+fn read_vlans(item: Item, report: &mut Report) -> Option<Setting<VlanList>> {
+    const CURE: &str = "write VLANs from 1 to 4094, as in \"1-100,200\"";
+    let DeValue::String(text) = item.value() else { return item.wrong(CURE, report) };
+    let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (Some(first), Some(last)) = (read_vid(first), read_vid(last)) else {
+            report.add(
+                &item.place,
+                format!("{} is neither a VLAN nor a range of them", quoted(part.trim())),
+                CURE,
+            );
+            return None;
+        };
+        if first > last {
+            report.add(&item.place, "the range is reversed", format!("write \"{last}-{first}\""));
+            return None;
+        }
+        if let Some(other) = ranges.iter().find(|other| *other.start() <= last && first <= *other.end()) {
+            let vid = first.max(*other.start());
+            report.add(&item.place, format!("VLAN {vid} is in the list twice"), "list each VLAN once");
+            return None;
+        }
+        ranges.push(first..=last);
+    }
+    Some(Setting { value: VlanList::of(ranges), place: item.place })
+}
+
+fn read_vid(text: &str) -> Option<u16> {
+    let vid = parse::digits(text.trim()).filter(|_| !text.trim().is_empty())?;
+    u16::try_from(vid).ok().filter(|vid| VLANS.contains(vid))
+}

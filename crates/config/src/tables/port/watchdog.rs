@@ -1,0 +1,227 @@
+//! `pfc.watchdog` and `pfc.early-warning`: for the whole switch, for `[port-defaults]`, and for a port.
+//!
+//! A priority is watched in one of two manners: H3C's (`interval` times `precision`, then `restore_delay`) or Inspur's
+//! (`detection_ms`, `restoration_ms`). Where nothing else is said the action is that of the manner: H3C forwards, Inspur drops.
+
+use std::ops::RangeInclusive;
+
+use switch::Nanos;
+use switch::settings::{
+    EarlyWarningSettings, PRIORITIES, Restore, StormAction, StormLimit, WatchdogSettings,
+};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::table_reader::{Section, Setting, value_or};
+
+const MS: Nanos = 1_000_000;
+/// H3C: 1 to 15 times the precision; a delay of n is 100 ms and n times 100 ms.
+const STEPS: RangeInclusive<u64> = 1..=15;
+/// Inspur.
+const TIMES_MS: RangeInclusive<u64> = 100..=5000;
+/// PFC frames a second: no line carries more.
+const PPS: RangeInclusive<u32> = 1..=1_000_000_000;
+
+/// `pfc.watchdog`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct WatchdogTable {
+    enabled: Option<Setting<bool>>,
+    /// The unit of `interval`.
+    precision_ns: Option<Setting<Nanos>>,
+    action: Option<Setting<StormAction>>,
+    /// `recovery` is manual.
+    by_hand: Option<Setting<bool>>,
+    pub(crate) priorities: [Option<PriorityTable>; PRIORITIES],
+}
+
+/// `pfc.watchdog.priority.N`.
+#[derive(Debug, Clone)]
+pub(crate) struct PriorityTable {
+    pub(crate) place: Place,
+    manner: Manner,
+    pub(crate) limit: Option<Setting<StormLimit>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Manner {
+    H3c {
+        interval: u64,
+        /// `None`: after the detection time.
+        delay_ns: Option<Nanos>,
+        pause_recover: bool,
+    },
+    Inspur {
+        detection_ns: Nanos,
+        restoration_ns: Nanos,
+    },
+}
+
+/// `pfc.early-warning`.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct EarlyWarningTable {
+    priorities: [Option<EarlyWarningSettings>; PRIORITIES],
+}
+
+impl WatchdogTable {
+    /// Reads `watchdog`, if it is there.
+    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+        let Some(mut section) = pfc.section("watchdog", report) else { return Self::default() };
+        let actions = [("forward", StormAction::Forward), ("drop", StormAction::Drop)];
+        let mut table = Self {
+            enabled: section.boolean("enabled", report),
+            precision_ns: section.choice(
+                "precision",
+                &[("high", 10 * MS), ("normal", 100 * MS)],
+                &["low"],
+                report,
+            ),
+            action: section.choice("action", &actions, &[], report),
+            by_hand: section.choice("recovery", &[("auto", false), ("manual", true)], &[], report),
+            ..Self::default()
+        };
+        for (priority, of) in section.numbered("priority", PRIORITIES - 1, report) {
+            table.priorities[priority] = PriorityTable::read(of, report);
+        }
+        section.finish(&[], report);
+        table
+    }
+
+    /// This table, and where it says nothing what the whole switch's says.
+    pub(crate) fn over(self, of_switch: Self) -> Self {
+        let [mut own, mut whole] = [self.priorities, of_switch.priorities];
+        Self {
+            enabled: self.enabled.or(of_switch.enabled),
+            precision_ns: self.precision_ns.or(of_switch.precision_ns),
+            action: self.action.or(of_switch.action),
+            by_hand: self.by_hand.or(of_switch.by_hand),
+            priorities: std::array::from_fn(|p| own[p].take().or(whole[p].take())),
+        }
+    }
+
+    /// Where the first setting stands that says how, and not what is watched.
+    pub(crate) fn first_manner(&self) -> Option<&Place> {
+        let places = [
+            self.precision_ns.as_ref().map(|setting| &setting.place),
+            self.action.as_ref().map(|setting| &setting.place),
+            self.by_hand.as_ref().map(|setting| &setting.place),
+            self.enabled.as_ref().filter(|enabled| enabled.value).map(|setting| &setting.place),
+        ];
+        places.into_iter().flatten().min_by_key(|place| place.span.start)
+    }
+}
+
+impl PriorityTable {
+    fn read(mut section: Section, report: &mut Report) -> Option<Self> {
+        let place = section.place.clone();
+        section.at_most_one(&["interval", "detection_ms"], report);
+        section.at_most_one(&["interval", "restoration_ms"], report);
+        section.at_most_one(&["detection_ms", "restore_delay"], report);
+        section.at_most_one(&["detection_ms", "pause_recover"], report);
+        section.at_most_one(&["restore_delay", "pause_recover"], report);
+        let (has_interval, has_detection) = (section.has("interval"), section.has("detection_ms"));
+        let has_restoration = section.has("restoration_ms");
+        let interval = section.number("interval", STEPS, report);
+        let delay = section.number("restore_delay", STEPS, report);
+        let pause_recover = section.boolean("pause_recover", report);
+        let detection = section.number("detection_ms", TIMES_MS, report);
+        let restoration = section.number("restoration_ms", TIMES_MS, report);
+        let limit = section.section("limit", report).and_then(|section| read_limit(section, report));
+        section.finish(&[], report);
+        if !has_interval && !has_detection {
+            let cure = "write interval = 1 to 15 (times the precision), or detection_ms and restoration_ms";
+            report.add(&place, "no detection time", cure);
+        } else if has_detection && !has_restoration {
+            report.add(&place, "no restoration time", "write restoration_ms = 100 to 5000, too");
+        }
+        let manner = match (interval, detection, restoration) {
+            (Some(interval), None, _) => Manner::H3c {
+                interval: interval.value,
+                delay_ns: delay.map(|delay| 100 * MS * (1 + delay.value)),
+                pause_recover: value_or(&pause_recover, false),
+            },
+            (None, Some(detection), Some(restoration)) => {
+                Manner::Inspur { detection_ns: detection.value * MS, restoration_ns: restoration.value * MS }
+            }
+            _ => return None,
+        };
+        Some(Self { place, manner, limit })
+    }
+}
+
+fn read_limit(mut section: Section, report: &mut Report) -> Option<Setting<StormLimit>> {
+    let place = section.place.clone();
+    let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
+    let period_s = section.number("period_s", 1..=60u64, report);
+    let count = section.number("count", 1..=500u16, report);
+    section.finish(&[], report);
+    if let Some(missing) = missing {
+        report.add(&place, format!("no {missing}"), "write limit = { period_s = 1 to 60, count = 1 to 500 }");
+    }
+    let value = StormLimit { period_ns: period_s?.value * 1000 * MS, count: count?.value };
+    Some(Setting { value, place })
+}
+
+impl EarlyWarningTable {
+    /// Reads `early-warning`, if it is there.
+    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+        let mut table = Self::default();
+        let Some(mut section) = pfc.section("early-warning", report) else { return table };
+        for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
+            if !of.has("in_pps") && !of.has("out_pps") {
+                report.add(&of.place, "no rate", "write in_pps, out_pps or both, in frames a second");
+            }
+            let [in_pps, out_pps] = ["in_pps", "out_pps"].map(|name| of.number(name, PPS, report));
+            let value = |pps: Option<Setting<u32>>| pps.map(|pps| pps.value);
+            let settings = EarlyWarningSettings { in_pps: value(in_pps), out_pps: value(out_pps) };
+            table.priorities[priority] = Some(settings);
+            of.finish(&[], report);
+        }
+        section.finish(&[], report);
+        table
+    }
+
+    /// This table, and where it says nothing what the whole switch's says.
+    pub(crate) fn over(self, of_switch: Self) -> Self {
+        Self { priorities: std::array::from_fn(|p| self.priorities[p].or(of_switch.priorities[p])) }
+    }
+}
+
+impl<'t> Layers<'t, WatchdogTable> {
+    pub(crate) fn priority(self, priority: usize) -> Option<&'t PriorityTable> {
+        let is_on = self.value(|table| &table.enabled, true);
+        self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
+    }
+
+    /// The watchdog of a priority.
+    pub(crate) fn settings(self, priority: usize) -> Option<WatchdogSettings> {
+        let table = self.priority(priority)?;
+        let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
+        let (detection_ns, by_itself, action) = match table.manner {
+            Manner::H3c { interval, delay_ns, pause_recover } => {
+                let detection_ns = interval * precision_ns;
+                let restore = match pause_recover {
+                    true => Restore::QuietInterval,
+                    false => Restore::After(delay_ns.unwrap_or(detection_ns)),
+                };
+                (detection_ns, restore, StormAction::Forward)
+            }
+            Manner::Inspur { detection_ns, restoration_ns } => {
+                (detection_ns, Restore::Quiet(restoration_ns), StormAction::Drop)
+            }
+        };
+        let by_hand = self.value(|table| &table.by_hand, false);
+        Some(WatchdogSettings {
+            detection_ns,
+            action: self.value(|table| &table.action, action),
+            restore: if by_hand { Restore::ByHand } else { by_itself },
+            limit: table.limit.as_ref().map(|limit| limit.value),
+        })
+    }
+}
+
+impl Layers<'_, EarlyWarningTable> {
+    /// The early warning of a priority.
+    pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
+        self.look_up(|table| table.priorities[priority]).unwrap_or_default()
+    }
+}

@@ -1,0 +1,322 @@
+//! `[port-defaults]` and `[port.NAME]`: the tables of the file, and the settings that come of them.
+//!
+//! Both have the same settings and are read the same way, into a [`PortTable`]. A [`Port`] looks each setting up in its own
+//! table, then in the defaults ([`Layers`]).
+
+use std::ops::RangeInclusive;
+
+use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
+use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::parse;
+use crate::read::table_reader::{Section, Setting};
+use crate::tables::alarm::PortAlarmTable;
+use crate::tables::buffer::Buffer;
+use crate::tables::congestion::{Congestion, CongestionBinding};
+use crate::tables::port::classify::ClassifyTable;
+use crate::tables::port::policy::Policies;
+use crate::tables::port::schedule::{ScheduleTable, burst};
+use crate::tables::port::storm_control::FloodLimitTable;
+use crate::tables::port::thresholds::{GroupTable, QueueTable};
+use crate::tables::port::vlan::VlanTable;
+use crate::tables::port::watchdog::{EarlyWarningTable, WatchdogTable};
+
+/// Numbers of cores.
+pub(crate) const CORES: RangeInclusive<usize> = 0..=1023;
+/// Bytes that may be with the kernel: at least a full frame with its tag, or the port could send none.
+const IN_FLIGHT_BYTES: RangeInclusive<u32> = 1518..=16 << 20;
+/// Metres of a cable: optics for more do not go with PFC.
+pub const CABLE_M: RangeInclusive<u32> = 0..=100_000;
+/// Bytes of the longest frame without FCS: from the shortest Ethernet frame to a jumbo frame.
+pub const MTU_BYTES: RangeInclusive<u32> = 64..=LONGEST_RECEIVED_BYTES as u32;
+
+/// What a port's cable is said to be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its length in metres.
+    pub cable_m: Option<u32>,
+    /// The longest frame on it in bytes, without FCS.
+    pub mtu_bytes: Option<u32>,
+}
+
+/// A port of the file.
+pub(crate) struct Port<'f> {
+    /// Where its table begins.
+    pub(crate) place: Place,
+    /// Its own table.
+    pub(crate) own: PortTable,
+    /// `[port-defaults]`.
+    pub(crate) defaults: &'f PortTable,
+    /// What comes of both.
+    pub(crate) settings: PortSettings,
+}
+
+/// The table of a port, or of the defaults.
+#[derive(Debug, Default)]
+pub(crate) struct PortTable {
+    pub(crate) interface: Option<Setting<String>>,
+    pub(crate) core: Option<Setting<usize>>,
+    pub(crate) static_addresses: Vec<Setting<parse::Station>>,
+    pub(crate) vlan: VlanTable,
+    pub(crate) speed_bps: Option<Setting<u64>>,
+    pub(crate) burst_bytes: Option<Setting<u64>>,
+    pub(crate) wire_overhead: Option<Setting<bool>>,
+    pub(crate) cable_m: Option<Setting<u32>>,
+    pub(crate) mtu_bytes: Option<Setting<u32>>,
+    pub(crate) in_flight_bytes: Option<Setting<u32>>,
+    pub(crate) alarm: PortAlarmTable,
+    pub(crate) flow_control: Option<Setting<FlowControl>>,
+    pub(crate) flood_limits: FloodLimitTable,
+    pub(crate) classify: ClassifyTable,
+    pub(crate) pfc: PfcTable,
+    /// `pfc.priority` and `buffer.ingress.priority`.
+    pub(crate) groups: [GroupTable; PRIORITIES],
+    /// `buffer.egress.queue`.
+    pub(crate) queues: [QueueTable; PRIORITIES],
+    pub(crate) schedule: ScheduleTable,
+    /// `wred` and `queue_profile`.
+    pub(crate) congestion: CongestionBinding,
+    /// A mistake was noted while it was read.
+    pub(crate) is_wrong: bool,
+}
+
+/// `pfc` of a port, but for its priorities.
+#[derive(Debug, Default)]
+pub(crate) struct PfcTable {
+    /// `mode`: on or off.
+    pub(crate) on: Option<Setting<bool>>,
+    pub(crate) rx: Option<Setting<bool>>,
+    pub(crate) tx: Option<Setting<bool>>,
+    /// Bit i: priority i.
+    pub(crate) no_drop: Option<Setting<u8>>,
+    pub(crate) pause_quanta: Option<Setting<u16>>,
+    pub(crate) pause_speed_bps: Option<Setting<u64>>,
+    pub(crate) watchdog: WatchdogTable,
+    pub(crate) early_warning: EarlyWarningTable,
+}
+
+impl PortTable {
+    /// Reads the settings of a port, or the defaults of all.
+    pub(crate) fn read(
+        mut section: Section,
+        buffer: &Buffer,
+        congestion: &Congestion,
+        policies: &Policies,
+        report: &mut Report,
+    ) -> Self {
+        let mistakes = report.count();
+        let mut table = Self {
+            interface: section
+                .string("interface", "veth0", report)
+                .and_then(|name| parse::interface(name, report)),
+            core: section.number("core", CORES, report),
+            static_addresses: section
+                .item("static_addresses")
+                .map_or_else(Vec::new, |item| parse::stations(item, report)),
+            speed_bps: section.item("speed").and_then(|item| parse::speed(item, report)),
+            burst_bytes: burst(&mut section, report),
+            wire_overhead: section.boolean("wire_overhead", report),
+            cable_m: section.number("cable_m", CABLE_M, report),
+            mtu_bytes: section.number("mtu", MTU_BYTES, report),
+            in_flight_bytes: section.number("in_flight_bytes", IN_FLIGHT_BYTES, report),
+            flow_control: section.choice("flow_control", &FlowControl::ALL, &[], report),
+            flood_limits: FloodLimitTable::read(&mut section, report),
+            classify: ClassifyTable::read(&mut section, policies, report),
+            congestion: CongestionBinding::read(&mut section, congestion, report),
+            ..Self::default()
+        };
+        if let Some(pfc) = section.section("pfc", report) {
+            table.read_pfc(pfc, buffer.settings.cell_bytes, report);
+        }
+        if let Some(schedule) = section.section("schedule", report) {
+            table.schedule = ScheduleTable::read(schedule, report);
+        }
+        if let Some(of_port) = section.section("buffer", report) {
+            table.read_buffer(of_port, buffer, report);
+        }
+        if let Some(alarm) = section.section("alarm", report) {
+            table.alarm = PortAlarmTable::read(alarm, report);
+        }
+        if let Some(vlan) = section.section("vlan", report) {
+            table.vlan = VlanTable::read(vlan, report);
+        }
+        section.finish(&["dcbx"], report);
+        table.is_wrong = report.count() > mistakes;
+        table
+    }
+
+    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Report) {
+        self.pfc = PfcTable {
+            on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], report),
+            rx: section.boolean("rx", report),
+            tx: section.boolean("tx", report),
+            no_drop: section.numbers("no_drop", 0..=7, report).map(|list| Setting {
+                value: list.value.iter().fold(0, |bits, priority: &u8| bits | 1 << priority),
+                place: list.place,
+            }),
+            pause_quanta: section.number("pause_time", 1..=u16::MAX, report),
+            pause_speed_bps: section.item("pause_speed").and_then(|item| parse::speed(item, report)),
+            watchdog: WatchdogTable::read(&mut section, report),
+            early_warning: EarlyWarningTable::read(&mut section, report),
+        };
+        for (priority, group) in section.numbered("priority", PRIORITIES - 1, report) {
+            self.groups[priority] = GroupTable::read(group, cell_bytes, report);
+        }
+        section.finish(&[], report);
+    }
+
+    /// Comes after `read_pfc`, whose thresholds a profile contradicts.
+    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
+        if let Some(mut ingress) = section.section("ingress", report) {
+            for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
+                let group_table = &mut self.groups[priority];
+                group_table.read_buffer(group, |name, report| buffer.ingress_profile(name, report), report);
+            }
+            ingress.misplaced("pool", "write it in [buffer.ingress.pool.N]", report);
+            ingress.misplaced("profile", "write it in [buffer.ingress.profile.NAME]", report);
+            ingress.finish(&[], report);
+        }
+        if let Some(mut egress) = section.section("egress", report) {
+            for (number, queue) in egress.numbered("queue", PRIORITIES - 1, report) {
+                let queue_table = &mut self.queues[number];
+                queue_table.read_buffer(queue, |name, report| buffer.egress_profile(name, report), report);
+            }
+            egress.misplaced("pool", "write it in [buffer.egress.pool.N]", report);
+            egress.misplaced("profile", "write it in [buffer.egress.profile.NAME]", report);
+            egress.finish(&[], report);
+        }
+        section.finish(&[], report);
+    }
+}
+
+impl<'f> Port<'f> {
+    /// A port with this table, whose mistakes have been noted.
+    pub(crate) fn new(
+        name: &str,
+        place: Place,
+        own: PortTable,
+        defaults: &'f PortTable,
+        buffer: &Buffer,
+    ) -> Self {
+        let mut settings = Layers::new(&own, defaults).settings(name, buffer);
+        let pvid = settings.vlan.pvid().unwrap_or(0);
+        let entry = |address: &Setting<parse::Station>| StaticAddress {
+            mac: address.value.mac,
+            vid: address.value.vlan.unwrap_or(pvid),
+        };
+        settings.static_addresses = own.static_addresses.iter().map(entry).collect();
+        Self { place, own, defaults, settings }
+    }
+
+    /// Its own table before that of the defaults.
+    pub(crate) fn tables(&self) -> Layers<'_, PortTable> {
+        Layers::new(&self.own, self.defaults)
+    }
+}
+
+impl<'t> Layers<'t, PortTable> {
+    pub(crate) fn alarm(self) -> Layers<'t, PortAlarmTable> {
+        self.part(|table| &table.alarm)
+    }
+
+    pub(crate) fn classify(self) -> Layers<'t, ClassifyTable> {
+        self.part(|table| &table.classify)
+    }
+
+    pub(crate) fn pfc(self) -> Layers<'t, PfcTable> {
+        self.part(|table| &table.pfc)
+    }
+
+    pub(crate) fn vlan(self) -> Layers<'t, VlanTable> {
+        self.part(|table| &table.vlan)
+    }
+
+    pub(crate) fn watchdog(self) -> Layers<'t, WatchdogTable> {
+        self.part(|table| &table.pfc.watchdog)
+    }
+
+    pub(crate) fn group(self, priority: usize) -> Layers<'t, GroupTable> {
+        self.part(|table| &table.groups[priority])
+    }
+
+    pub(crate) fn queue(self, q: usize) -> Layers<'t, QueueTable> {
+        self.part(|table| &table.queues[q])
+    }
+
+    pub(crate) fn schedule(self) -> Layers<'t, ScheduleTable> {
+        self.part(|table| &table.schedule)
+    }
+
+    pub(crate) fn congestion(self) -> Layers<'t, CongestionBinding> {
+        self.part(|table| &table.congestion)
+    }
+
+    /// The settings of a port called `name`.
+    fn settings(self, name: &str, buffer: &Buffer) -> PortSettings {
+        let mut port = PortSettings::new(name, self.optional(|table| &table.speed_bps));
+        port.groups.iter_mut().for_each(|group| group.reserved_cells = buffer.reserved_cells);
+        self.classify().fill(&mut port);
+        port.burst_bytes = self.optional(|table| &table.burst_bytes);
+        if let Some(wire) = self.optional(|table| &table.wire_overhead) {
+            port.overhead_bytes = if wire { WIRE_OVERHEAD_BYTES } else { 0 };
+        }
+        port.in_flight_bytes = self.value(|table| &table.in_flight_bytes, port.in_flight_bytes);
+        let pfc = self.pfc();
+        port.pfc.rx = pfc.is_on() && pfc.value(|table| &table.rx, true);
+        port.pfc.tx = pfc.is_on() && pfc.value(|table| &table.tx, true);
+        port.pfc.no_drop = pfc.no_drop();
+        port.pfc.pause_quanta = pfc.value(|table| &table.pause_quanta, port.pfc.pause_quanta);
+        port.pfc.pause_speed_bps = pfc.optional(|table| &table.pause_speed_bps);
+        port.flow_control = self.flow_control();
+        port.vlan = self.vlan().settings();
+        port.flood_limits_pps = self.part(|table| &table.flood_limits).settings();
+        let early_warning = pfc.part(|table| &table.early_warning);
+        for priority in 0..PRIORITIES {
+            let no_drop = port.pfc.no_drop & 1 << priority != 0;
+            let protected = no_drop || port.flow_control.sends();
+            port.groups[priority] = self.group(priority).settings(protected, port.groups[priority]);
+            port.watchdog[priority] = self.watchdog().settings(priority).filter(|_| no_drop && port.pfc.rx);
+            port.early_warning[priority] = early_warning.settings(priority);
+        }
+        for q in 0..PRIORITIES {
+            port.queues[q] = self.queue(q).settings(port.queues[q]);
+        }
+        self.congestion().fill(&mut port.queues);
+        self.schedule().fill_rates(&mut port.queues);
+        port.schedule = self.schedule().settings();
+        port
+    }
+
+    /// 802.3x PAUSE.
+    pub(crate) fn flow_control(self) -> FlowControl {
+        self.value(|table| &table.flow_control, FlowControl::Off)
+    }
+
+    /// The cable and what it carries.
+    pub(crate) fn link(self) -> Link {
+        Link {
+            cable_m: self.optional(|table| &table.cable_m),
+            mtu_bytes: self.optional(|table| &table.mtu_bytes),
+        }
+    }
+}
+
+impl Layers<'_, PfcTable> {
+    /// `mode` is on.
+    pub(crate) fn is_on(self) -> bool {
+        self.value(|table| &table.on, false)
+    }
+
+    /// Bit i: `no_drop` lists priority i, whether or not PFC is on.
+    pub(crate) fn list(self) -> u8 {
+        self.value(|table| &table.no_drop, 0)
+    }
+
+    /// Bit i: PFC protects priority i. **With PFC off no priority is no-drop**: `no_drop` and all that PFC would need have
+    /// no effect, and the groups are lossy ones.
+    fn no_drop(self) -> u8 {
+        if self.is_on() { self.list() } else { 0 }
+    }
+}

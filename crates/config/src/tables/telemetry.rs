@@ -1,0 +1,447 @@
+//! `[telemetry]`: what is reported, to whom, and how often.
+//!
+//! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs an interval, a group of
+//! event paths takes none; either mistake is refused, as nothing would be reported. Source: docs/telemetry.md;
+//! docs/sources.md, "H3C reference" (configuring the device as a gRPC client).
+
+use std::collections::BTreeMap;
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::parse::{bound, is_host, named};
+use crate::read::suggest::{did_you_mean, quoted};
+use crate::read::table_reader::{Item, Section, Setting};
+use crate::tables::sensor_path::SensorPath;
+use crate::tables::tls::{self, Tls};
+
+/// The port of a collector that names none: that of the documents' example.
+const PORT: u16 = 50050;
+/// Destination groups, sensor groups and subscriptions that a switch can have, of each.
+const MOST: usize = 32;
+/// Paths where collectors serve `Dialout`.
+const SERVICE: &str = "/grpc_dialout.GRPCDialout/Dialout";
+/// What is written for a collector.
+const COLLECTOR_CURE: &str = "write an address and a port, as in \"192.168.2.1:50050\", \"[fd00::1]:50050\" or \
+                              \"collector.example:50050\"; the port may be left out";
+
+/// What is reported, to whom, and how often. Nothing by default.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Telemetry {
+    /// The collectors, those of each group one after the other.
+    pub destinations: Vec<Destination>,
+    /// What each subscription reports.
+    pub subscriptions: Vec<Subscription>,
+}
+
+/// One collector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// The destination group.
+    pub group: String,
+    /// Its address, or its name.
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
+    /// The network namespace from which it is reached; `None`: the daemon's own.
+    pub vpn_instance: Option<String>,
+    /// The HTTP/2 path that it serves.
+    pub service: String,
+    /// How the connection is encrypted; `None`: it is not.
+    pub tls: Option<Tls>,
+    /// The most messages that wait for it.
+    pub backlog_messages: usize,
+    /// The most bytes that wait for it.
+    pub backlog_bytes: usize,
+    /// The longest message that it takes; longer ones go in chunks.
+    pub message_bytes: usize,
+}
+
+impl Destination {
+    /// Address and port, as people write them.
+    pub fn address(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// Sensors bound to destinations.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Subscription {
+    /// Its name.
+    pub name: String,
+    /// What is reported.
+    pub sensors: Vec<Sensor>,
+    /// To whom: places in [`Telemetry::destinations`].
+    pub destinations: Vec<usize>,
+}
+
+/// A sensor group in a subscription.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sensor {
+    /// The sensor group.
+    pub group: String,
+    /// Its paths.
+    pub paths: Vec<SensorPath>,
+    /// How often they are sampled, in ms; `None`: they are event paths.
+    pub interval_ms: Option<u64>,
+}
+
+/// A destination group: its place, and its collectors' in the list of all.
+#[derive(Clone)]
+struct Group {
+    destinations: Vec<usize>,
+}
+
+/// A sensor group.
+type Paths = Vec<SensorPath>;
+
+/// A path that reports an alarm, and where the file names it.
+pub(crate) type AlarmPath = Setting<SensorPath>;
+
+impl Telemetry {
+    /// Reads `[telemetry]`.
+    pub(crate) fn read(file: &mut Section, alarms: &mut Vec<AlarmPath>, report: &mut Report) -> Self {
+        let Some(mut section) = file.section("telemetry", report) else { return Self::default() };
+        let sensors = read_sensor_groups(&mut section, alarms, report);
+        let mut telemetry = Self::default();
+        let groups = telemetry.read_destination_groups(&mut section, report);
+        let Some(mut subscriptions) = section.section("subscription", report) else {
+            section.finish(&[], report);
+            return telemetry;
+        };
+        section.finish(&[], report);
+        let found = few(named(&mut subscriptions, report), "subscription", report);
+        for (name, subscription) in found {
+            telemetry.subscriptions.push(read_subscription(name, subscription, &sensors, &groups, report));
+        }
+        telemetry
+    }
+
+    fn read_destination_groups(
+        &mut self,
+        section: &mut Section,
+        report: &mut Report,
+    ) -> BTreeMap<String, Group> {
+        let Some(mut groups) = section.section("destination-group", report) else { return BTreeMap::new() };
+        let mut known = BTreeMap::new();
+        for (name, group) in few(named(&mut groups, report), "destination group", report) {
+            let first = self.destinations.len();
+            self.destinations.extend(read_destination_group(&name, group, report));
+            known.insert(name, Group { destinations: (first..self.destinations.len()).collect() });
+        }
+        known
+    }
+}
+
+/// The first of them; complains about more.
+fn few<'d>(
+    mut found: Vec<(String, Section<'d>)>,
+    what: &str,
+    report: &mut Report,
+) -> Vec<(String, Section<'d>)> {
+    if let Some((_, first)) = found.get(MOST) {
+        report.add(&first.place, format!("one {what} too many"), format!("there can be {MOST}"));
+    }
+    found.truncate(MOST);
+    found
+}
+
+/// Warns of paths that report alarms which are all off.
+pub(crate) fn warn_of_alarms(paths: &[AlarmPath], overrun: bool, drops: bool, warnings: &mut Report) {
+    for Setting { value, place } in paths {
+        let overrun_path = *value == SensorPath::PortQueOverrunEvent;
+        let is_on = if overrun_path { overrun } else { drops };
+        if !is_on {
+            let what = format!("nothing will come of {}: the alarm that it reports is off", value.name());
+            warnings.add(
+                place,
+                what,
+                if overrun_path {
+                    "write ingress, egress or headroom = { enabled = true } in [alarm], or leave the path out"
+                } else {
+                    "write drop = { enabled = true } in [alarm], or leave the path out"
+                },
+            );
+        }
+    }
+}
+
+fn read_sensor_groups(
+    section: &mut Section,
+    alarms: &mut Vec<AlarmPath>,
+    report: &mut Report,
+) -> BTreeMap<String, Paths> {
+    let Some(mut groups) = section.section("sensor-group", report) else { return BTreeMap::new() };
+    let mut known = BTreeMap::new();
+    for (name, mut group) in few(named(&mut groups, report), "sensor group", report) {
+        let cure = "write a list of sensor paths, as in paths = [\"buffermonitor/bufferusages\"]; `sluice telemetry paths` \
+                    lists them";
+        let mut paths = Vec::new();
+        match strings(&mut group, "paths", cure, report) {
+            Some(list) if list.value.is_empty() => report.add(&list.place, "no sensor path", cure),
+            Some(list) => {
+                list.value.into_iter().for_each(|name| read_path(name, &mut paths, alarms, report));
+            }
+            None if !group.has("paths") => report.add(&group.place, "no sensor path", cure),
+            None => {}
+        }
+        mixed(&group.place, &paths, report);
+        group.finish(&[], report);
+        known.insert(name, paths);
+    }
+    known
+}
+
+fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>, report: &mut Report) {
+    match SensorPath::named(name.value) {
+        Some(path) if paths.contains(&path) => {
+            report.add(&name.place, format!("{} is here twice", quoted(name.value)), "leave one of them out");
+        }
+        Some(path) => {
+            paths.push(path);
+            if matches!(path, SensorPath::PortQueOverrunEvent | SensorPath::PortQueDropEvent) {
+                alarms.push(Setting { value: path, place: name.place });
+            }
+        }
+        None => report.add_lazily(&name.place, || {
+            let names = SensorPath::ALL.map(SensorPath::name);
+            let cure = did_you_mean(name.value, &names)
+                .unwrap_or_else(|| "`sluice telemetry paths` lists all".to_owned());
+            (format!("there is no sensor path {}", quoted(name.value)), cure)
+        }),
+    }
+}
+
+/// A group is of one kind: an interval is for all of its paths, or for none.
+fn mixed(place: &Place, paths: &[SensorPath], report: &mut Report) {
+    let of = |event| paths.iter().find(|path| path.is_event() == event);
+    if let (Some(event), Some(periodic)) = (of(true), of(false)) {
+        let what = format!("{} is an event path and {} is periodic", event.name(), periodic.name());
+        report.add(
+            place,
+            what,
+            "give each kind a sensor group of its own: only periodic paths have an interval",
+        );
+    }
+}
+
+fn read_destination_group(name: &str, mut group: Section, report: &mut Report) -> Vec<Destination> {
+    let place = group.place.clone();
+    let collectors = strings(&mut group, "collectors", COLLECTOR_CURE, report);
+    let vpn_instance = group.string("vpn_instance", "management", report).and_then(|name| {
+        let legal = crate::read::parse::is_name(name.value) && name.value != "." && name.value != "..";
+        if !legal {
+            let what = format!("{} cannot be a network namespace", quoted(name.value));
+            report.add(&name.place, what, "write a name that `ip netns list` shows");
+        }
+        legal.then(|| name.value.to_owned())
+    });
+    let service = group.string("service", SERVICE, report).and_then(|service| {
+        let well = is_service(service.value);
+        if !well {
+            let what = format!("{} is no path of a gRPC method", quoted(service.value));
+            report.add(&service.place, what, format!("write /PACKAGE.SERVICE/METHOD, as in \"{SERVICE}\""));
+        }
+        well.then(|| service.value.to_owned())
+    });
+    let tls = tls::read(&mut group, report);
+    let messages = group.number("backlog_messages", 1..=1_000_000u64, report);
+    let kib = group.number("backlog_kib", 64..=1_048_576u64, report);
+    let longest = group.number("message_kib", 1..=65_536u64, report);
+    group.finish(&[], report);
+    let Some(collectors) = collectors else {
+        if report.is_empty() {
+            report.add(&place, "no collector", COLLECTOR_CURE);
+        }
+        return Vec::new();
+    };
+    if collectors.value.is_empty() {
+        report.add(&collectors.place, "no collector", COLLECTOR_CURE);
+    }
+    let mut destinations: Vec<Destination> = Vec::new();
+    for collector in collectors.value.into_iter().take(MOST) {
+        let Some((host, port)) = host_and_port(collector.value) else {
+            let what = format!("{} is no collector", quoted(collector.value));
+            report.add(&collector.place, what, COLLECTOR_CURE);
+            continue;
+        };
+        if destinations.iter().any(|other| (other.host.as_str(), other.port) == (host, port)) {
+            let what = format!("{} is here twice", quoted(collector.value));
+            report.add(&collector.place, what, "leave one of them out");
+            continue;
+        }
+        destinations.push(Destination {
+            group: name.to_owned(),
+            host: host.to_owned(),
+            port,
+            vpn_instance: vpn_instance.clone(),
+            service: service.clone().unwrap_or_else(|| SERVICE.to_owned()),
+            tls: tls.clone(),
+            backlog_messages: messages.as_ref().map_or(1000, |messages| messages.value as usize),
+            backlog_bytes: kib.as_ref().map_or(16 << 20, |kib| (kib.value as usize) << 10),
+            message_bytes: longest.as_ref().map_or(4 << 20, |kib| (kib.value as usize) << 10),
+        });
+    }
+    destinations
+}
+
+fn is_service(path: &str) -> bool {
+    let legal = |part: &str| {
+        !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._".contains(&byte))
+    };
+    let parts = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+    path.len() <= 200 && parts.is_some_and(|(service, method)| legal(service) && legal(method))
+}
+
+/// The host and the port of `text`: an address, an IPv6 address in brackets, or a name, and a port that may be missing.
+fn host_and_port(text: &str) -> Option<(&str, u16)> {
+    let port = |text: &str| match text.strip_prefix(':') {
+        None => text.is_empty().then_some(PORT),
+        Some(digits) => crate::read::parse::digits(digits)
+            .filter(|_| !digits.is_empty())
+            .and_then(|port| u16::try_from(port).ok())
+            .filter(|&port| port > 0),
+    };
+    if let Some(rest) = text.strip_prefix('[') {
+        let (host, rest) = rest.split_once(']')?;
+        host.parse::<std::net::Ipv6Addr>().ok()?;
+        return Some((host, port(rest)?));
+    }
+    if text.parse::<std::net::Ipv6Addr>().is_ok() {
+        return Some((text, PORT));
+    }
+    let (host, rest) = text.split_at(text.find(':').unwrap_or(text.len()));
+    is_host(host).then_some((host, port(rest)?))
+}
+
+fn read_subscription(
+    name: String,
+    mut section: Section,
+    groups: &BTreeMap<String, Paths>,
+    destinations: &BTreeMap<String, Group>,
+    report: &mut Report,
+) -> Subscription {
+    let place = section.place.clone();
+    let cure = "write a list of sensor groups, as in sensors = [{ group = \"usage\", interval_s = 10 }, { group = \"alarms\" }]";
+    let before = report.count();
+    let listed = section.list_of_sections("sensors", cure, report);
+    let nothing = report.count() == before && listed.as_ref().is_some_and(|listed| listed.value.is_empty());
+    if nothing || !section.has("sensors") {
+        report.add(&place, "no sensor group", cure);
+    }
+    let sensors = listed.map_or(Vec::new(), |listed| listed.value);
+    let sensors = sensors.into_iter().filter_map(|sensor| read_sensor(sensor, groups, report)).collect();
+
+    let cure = "write a list of destination groups, as in destinations = [\"collector1\"]";
+    let listed = strings(&mut section, "destinations", cure, report);
+    let nothing = listed.as_ref().is_some_and(|listed| listed.value.is_empty());
+    if nothing || !section.has("destinations") {
+        report.add(&place, "no destination group", cure);
+    }
+    let mut to = Vec::new();
+    for group in listed.map_or(Vec::new(), |listed| listed.value) {
+        let example = "[telemetry.destination-group.NAME]";
+        if let Some(found) = bound(destinations, &group, "destination group", (example, &[]), report) {
+            to.extend(found.destinations);
+        }
+    }
+    to.sort_unstable();
+    to.dedup();
+    section.finish(&[], report);
+    Subscription { name, sensors, destinations: to }
+}
+
+fn read_sensor(mut sensor: Section, groups: &BTreeMap<String, Paths>, report: &mut Report) -> Option<Sensor> {
+    let place = sensor.place.clone();
+    sensor.at_most_one(&["interval_s", "interval_ms"], report);
+    let seconds = sensor.number("interval_s", 1..=86_400u64, report);
+    let millis = sensor.number("interval_ms", 100..=86_400_000u64, report);
+    let stated = sensor.place_of("interval_s").or_else(|| sensor.place_of("interval_ms"));
+    let group = sensor.string("group", "usage", report);
+    if !sensor.has("group") {
+        report.add(&place, "no sensor group", "write group = \"…\", the name of a sensor group");
+    }
+    sensor.finish(&[], report);
+    let group = group?;
+    let paths = bound(groups, &group, "sensor group", ("[telemetry.sensor-group.NAME]", &[]), report)?;
+    let interval_ms =
+        millis.map(|millis| millis.value).or_else(|| seconds.map(|seconds| seconds.value * 1000));
+    let first = paths.first()?;
+    match (first.is_event(), &stated) {
+        (true, Some(stated)) => {
+            let what = format!("{} is an event path: it tells when something happens", first.name());
+            report.add(stated, what, "leave the interval out");
+        }
+        (false, None) => {
+            let what = format!("{} is periodic and would never be sampled without an interval", first.name());
+            report.add(&group.place, what, "write an interval beside the group, as in interval_s = 10");
+        }
+        _ => {}
+    }
+    Some(Sensor { group: group.value.to_owned(), paths, interval_ms })
+}
+
+/// Takes a list of strings.
+fn strings<'d>(
+    section: &mut Section<'d>,
+    name: &'static str,
+    cure: &str,
+    report: &mut Report,
+) -> Option<Setting<Vec<Setting<&'d str>>>> {
+    let item = section.item(name)?;
+    let Some(elements) = item.list() else { return item.wrong(cure, report) };
+    let of = |element: Item<'d>| match element.value() {
+        toml::de::DeValue::String(text) => Some(Setting { value: text.as_ref(), place: element.place }),
+        _ => element.wrong(cure, report),
+    };
+    let value = elements.into_iter().map(of).collect::<Option<Vec<_>>>()?;
+    Some(Setting { value, place: item.place })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectors_are_addresses_or_names_with_or_without_a_port() {
+        for (text, expected) in [
+            ("192.168.2.1:50050", Some(("192.168.2.1", 50050))),
+            ("192.168.2.1", Some(("192.168.2.1", 50050))),
+            ("[fd00::1]:57400", Some(("fd00::1", 57400))),
+            ("[fd00::1]", Some(("fd00::1", 50050))),
+            ("fd00::1", Some(("fd00::1", 50050))),
+            ("collector.example:1", Some(("collector.example", 1))),
+            ("localhost", Some(("localhost", 50050))),
+            ("192.168.2.256:1", None),
+            ("192.168.2:1", None),
+            ("host:0", None),
+            ("host:65536", None),
+            ("host:", None),
+            ("host:+1", None),
+            ("host:1:2", None),
+            ("[fd00::1]x", None),
+            ("[host]:1", None),
+            ("http://host", None),
+            ("a b", None),
+            ("-a", None),
+            ("a..b", None),
+            ("", None),
+        ] {
+            assert_eq!(host_and_port(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn services_are_paths_of_methods() {
+        for (path, well) in [
+            (SERVICE, true),
+            ("/grpc_dialout.gRPCDialout/Dialout", true),
+            ("grpc_dialout.GRPCDialout/Dialout", false),
+            ("/a/b/c", false),
+            ("/a/", false),
+            ("//b", false),
+            ("/a b/c", false),
+        ] {
+            assert_eq!(is_service(path), well, "{path}");
+        }
+    }
+}

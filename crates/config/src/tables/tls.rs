@@ -1,0 +1,82 @@
+//! `tls` of a destination group: connections to its collectors are encrypted, and both ends may have to say who they are.
+//!
+//! Rule: paths are relative to the file that names them. A certificate of ours goes with its key. Source: docs/telemetry.md, "TLS".
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use crate::read::diagnostics::Report;
+use crate::read::parse::is_host;
+use crate::read::suggest::quoted;
+use crate::read::table_reader::{Section, Setting};
+
+/// How collectors are to show who they are, and we.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tls {
+    /// Certificates of the authorities that are trusted; `None`: those that the system trusts.
+    pub ca: Option<PathBuf>,
+    /// The name that the collectors' certificates must be for; `None`: what they are called in the file.
+    pub server_name: Option<String>,
+    /// What we show.
+    pub identity: Option<TlsIdentity>,
+}
+
+/// A certificate and its private key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsIdentity {
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
+/// Reads `tls`; `None`: there is none.
+pub(crate) fn read(group: &mut Section, report: &mut Report) -> Option<Tls> {
+    let mut section = group.section("tls", report)?;
+    let ca = path(&mut section, "ca", "ca.pem", report);
+    let certificate = path(&mut section, "certificate", "switch.pem", report);
+    let key = path(&mut section, "key", "switch.key", report);
+    let server_name = section.string("server_name", "collector.example", report).and_then(|name| {
+        let legal = name.value.parse::<IpAddr>().is_ok() || is_host(name.value);
+        if !legal {
+            let what = format!("{} cannot be the name in a certificate", quoted(name.value));
+            report.add(&name.place, what, "write a host name or an address, as in \"collector.example\"");
+        }
+        legal.then(|| name.value.to_owned())
+    });
+    section.finish(&[], report);
+    let identity = match (certificate, key) {
+        (Some(certificate), Some(key)) => {
+            Some(TlsIdentity { certificate: certificate.value, key: key.value })
+        }
+        (Some(alone), None) => {
+            report.add(
+                &alone.place,
+                "a certificate without its key",
+                "write key = \"…\", the file of its key",
+            );
+            None
+        }
+        (None, Some(alone)) => {
+            let cure = "write certificate = \"…\", the file of its certificate";
+            report.add(&alone.place, "a key without its certificate", cure);
+            None
+        }
+        (None, None) => None,
+    };
+    Some(Tls { ca: ca.map(|ca| ca.value), server_name, identity })
+}
+
+fn path(
+    section: &mut Section,
+    name: &'static str,
+    example: &str,
+    report: &mut Report,
+) -> Option<Setting<PathBuf>> {
+    let Setting { value, place } = section.string(name, example, report)?;
+    if value.is_empty() || value.contains('\0') {
+        report.add(&place, "no file", format!("write the path of a PEM file, as in \"{example}\""));
+        return None;
+    }
+    Some(Setting { value: PathBuf::from(value), place })
+}

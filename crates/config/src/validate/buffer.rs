@@ -1,0 +1,446 @@
+//! What no setting can be judged by alone: the buffer's sums, and settings that need one another.
+
+use std::collections::HashMap;
+
+use switch::forwarding::classifier::fifos_of_priorities;
+use switch::pfc::tx::Timing;
+use switch::settings::{
+    BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, StaticAddress, Trust,
+};
+
+use crate::read::diagnostics::{Place, Report};
+use crate::read::overrides::Layers;
+use crate::read::table_reader::Setting;
+use crate::tables::buffer::{Buffer, PoolTables, last_share};
+use crate::tables::congestion::QueueWred;
+use crate::tables::port::schedule;
+use crate::tables::ports::{Port, PortTable};
+use crate::validate::watchdog;
+
+/// Each static address is behind one port in its VLAN, and the bridge table has room for all.
+pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report: &mut Report) {
+    let mut owners: HashMap<StaticAddress, &Place> = HashMap::new();
+    let entries = |port: &'p Port| port.own.static_addresses.iter().zip(&port.settings.static_addresses);
+    for (address, entry) in ports.iter().flat_map(entries) {
+        if let Some(owner) = owners.insert(*entry, &address.place) {
+            let what = format!("{} is in {} already", entry.mac, owner.setting);
+            report.add(&address.place, what, "leave it to one port");
+        } else if owners.len() == max_entries + 1 {
+            let what = format!("the bridge table has {max_entries} entries");
+            report.add(&address.place, what, "raise bridge.max_entries");
+        }
+    }
+}
+
+/// Each port has an interface of its own.
+pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
+    let mut owners: HashMap<&str, &Place> = HashMap::new();
+    for port in ports {
+        let Some(interface) = &port.own.interface else { continue };
+        match owners.get(interface.value.as_str()) {
+            Some(owner) => {
+                let what = format!("{} has the interface \"{}\" already", owner.setting, interface.value);
+                report.add(&interface.place, what, "give each port an interface of its own");
+            }
+            None => {
+                owners.insert(&interface.value, &port.place);
+            }
+        }
+    }
+}
+
+/// A port's core is one of those that serve ports, as the first of them may or may not, and there is a choice.
+pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Report) {
+    let serving = if first_serves { cores } else { &cores[1..] };
+    let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    for Setting { value, place } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
+        let (what, cure) = match cores.iter().position(|core| core == value) {
+            _ if cores.len() == 1 => (
+                format!("there is one core, {}, which serves all ports", cores[0]),
+                "leave it out, or name more in dataplane.cores".to_owned(),
+            ),
+            None => (
+                format!("core {value} is not among dataplane.cores"),
+                format!("write one of {list}, or name it there, too"),
+            ),
+            Some(0) if !first_serves => (
+                format!("core {value} switches, and serves no ports"),
+                format!("write one of {list}, or leave out dataplane.switch_core_serves"),
+            ),
+            Some(_) => continue,
+        };
+        report.add(place, what, cure);
+    }
+}
+
+/// XOFF can be refreshed before the pause has passed.
+pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
+    let tells = |port: &&Port| {
+        port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
+    };
+    for port in ports.iter().filter(tells) {
+        if Timing::of(&port.settings).refresh_ns() == 0 {
+            let quanta = port.settings.pfc.pause_quanta;
+            let time = port.tables().pfc().setting(|table| &table.pause_quanta);
+            let place = time.map_or(&port.place, |time| &time.place);
+            let what = format!("{quanta} quanta are over before the pause could be refreshed at this speed");
+            report.add(place, what, "raise pause_time; 65535 is the default");
+        }
+    }
+}
+
+/// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022 clause 36 has PFC take its place).
+pub(crate) fn one_flow_control(ports: &[Port], report: &mut Report) {
+    let mut told = Vec::new();
+    for port in ports {
+        let tables = port.tables();
+        let Some(setting) = tables.setting(|table| &table.flow_control) else { continue };
+        if setting.value == FlowControl::Off || !tables.pfc().is_on() || told.contains(&setting.place.span) {
+            continue;
+        }
+        let (value, name) = (setting.value.name(), &port.settings.name);
+        let what = format!("\"{value}\" while port {name} has PFC on: a link has one or the other");
+        report.add(&setting.place, what, "write flow_control = \"off\" or pfc.mode = \"off\" there");
+        told.push(setting.place.span.clone());
+    }
+}
+
+/// Settings that can have no effect, since a setting that they need is missing. Defaults must have an effect on one port
+/// at least; a single port may well go without. Where a setting could not be read, what needs it would take the blame.
+pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Report) {
+    let is_right = |port: &Port| !port.own.is_wrong && !defaults.is_wrong;
+    for port in ports {
+        if is_right(port) {
+            dependences_of(&port.own, &[port.tables()], report);
+        }
+        (0..PRIORITIES).for_each(|priority| port.tables().group(priority).resume_below_xoff(report));
+    }
+    if !ports.is_empty() && ports.iter().all(is_right) {
+        let effective: Vec<Layers<PortTable>> = ports.iter().map(Port::tables).collect();
+        dependences_of(defaults, &effective, report);
+    }
+}
+
+/// The settings of `table` have an effect on one of `effective`.
+fn dependences_of(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    needs_pfc(table, effective, report);
+    needs_trust(table, effective, report);
+    let schedules: Vec<_> = effective.iter().map(|port| port.schedule()).collect();
+    schedule::dependences(&table.schedule, &schedules, report);
+    needs_rate(table, effective, report);
+    watchdog::dependences(table, effective, report);
+    for priority in 0..PRIORITIES {
+        needs_no_drop(table, effective, priority, report);
+    }
+}
+
+fn needs_pfc(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let pfc = &table.pfc;
+    for direction in [&pfc.rx, &pfc.tx].into_iter().flatten() {
+        if direction.value && !effective.iter().any(|port| port.pfc().is_on()) {
+            report.add(
+                &direction.place,
+                "true while PFC is off",
+                "write pfc.mode = \"on\", or leave this out",
+            );
+        }
+    }
+    if let Some(no_drop) = &pfc.no_drop
+        && no_drop.value != 0
+        && effective.iter().all(|port| port.pfc().setting(|table| &table.on).is_none())
+    {
+        let cure = "write pfc.mode = \"on\" to protect these priorities, or \"off\" to let them drop";
+        report.add(&no_drop.place, "of no effect without pfc.mode", cure);
+    }
+}
+
+/// A map of a field that is not trusted maps nothing.
+fn needs_trust(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let trusts = |trust: Trust| effective.iter().any(|port| port.classify().trust() == trust);
+    let classify = &table.classify;
+    if !trusts(Trust::Dscp) {
+        for map in [&classify.dscp_to_dot1p, &classify.dscp_to_queue, &classify.dscp_to_drop_level] {
+            let Some(map) = map else { continue };
+            let cure = "write trust = \"dscp\", or leave this out";
+            report.add(&map.place, "of no effect while DSCP is not trusted", cure);
+        }
+    }
+    if let Some(map) = &classify.dot1p_to_drop_level
+        && !trusts(Trust::Dot1p)
+        && !trusts(Trust::TunnelDot1p)
+    {
+        let cure = "write trust = \"dot1p\", or leave this out";
+        report.add(&map.place, "of no effect while dot1p is not trusted", cure);
+    }
+}
+
+/// The port's own burst, and what a wire adds, need something that counts bytes of the line.
+fn needs_rate(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let has_speed = |port: &Layers<PortTable>| port.setting(|table| &table.speed_bps).is_some();
+    if let Some(burst) = &table.burst_bytes
+        && !effective.iter().any(has_speed)
+    {
+        report.add(&burst.place, "of no effect without a speed", "write speed, or leave this out");
+    }
+    if let Some(overhead) = &table.wire_overhead
+        && !effective.iter().any(|port| has_speed(port) || port.schedule().counts_the_line())
+    {
+        let cure = "write speed, or a rate in the schedule, or leave this out";
+        report.add(&overhead.place, "of no effect without a rate", cure);
+    }
+}
+
+/// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can have. What counts is
+/// the list, not the mode: PFC can be switched off for a while without touching its settings. A profile may be bound to
+/// lossy priorities too: it says more than they need.
+fn needs_no_drop(table: &PortTable, effective: &[Layers<PortTable>], priority: usize, report: &mut Report) {
+    let protects =
+        |port: &Layers<PortTable>| port.pfc().list() & 1 << priority != 0 || port.flow_control().sends();
+    if effective.iter().any(protects) {
+        return;
+    }
+    let group = &table.groups[priority];
+    if group.profile.is_some() {
+        return;
+    }
+    for setting in [&group.headroom_cells, &group.xon_offset_cells, &group.resume_cells].into_iter().flatten()
+    {
+        let cure = format!("add {priority} to pfc.no_drop, or leave this out");
+        report.add(&setting.place, format!("priority {priority} is not no-drop"), cure);
+    }
+}
+
+/// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without being asked for.
+pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Report) {
+    // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
+    let listed = queues(ports, bridge, |port| port.tables().pfc().list());
+    let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
+    for port in ports {
+        for q in 0..PRIORITIES {
+            let Some(QueueWred { settings: wred, place, is_written: true }) =
+                port.tables().congestion().of_queue(q)
+            else {
+                continue;
+            };
+            if wred.drop_not_ect && listed & 1 << q == 0 {
+                let what = format!("queue {q} is no-drop on no port, and drops what is not ECT anyway");
+                report.add(place, what, "leave drop_not_ect out");
+            }
+            if !wred.ecn && protected & 1 << q != 0 {
+                let what = format!("queue {q} is no-drop: without ECN, WRED does nothing there");
+                report.add(place, what, "turn ECN on, or leave the queue out");
+            }
+        }
+    }
+}
+
+/// Queues that carry the priorities of any port's mask: what is no-drop for one port is so on all.
+fn queues(ports: &[Port], bridge: &BridgeSettings, mask: impl Fn(&Port) -> u8) -> u8 {
+    let of_port = |port: &Port| {
+        let fifos = fifos_of_priorities(&port.settings.classify, &bridge.flood_maps());
+        let mask = mask(port);
+        (0..PRIORITIES).filter(|p| mask & 1 << p != 0).fold(0, |all, p| all | fifos[p].queues().bits())
+    };
+    ports.iter().fold(0, |all, port| all | of_port(port))
+}
+
+/// Cells that the fixed area must have: the groups' reserved cells and the queues' guaranteed cells are two views of it.
+pub(crate) fn fixed_cells_needed(ports: &[Port]) -> u64 {
+    reserved_cells(ports).max(guaranteed_cells(ports))
+}
+
+/// Cells that all groups reserve.
+fn reserved_cells(ports: &[Port]) -> u64 {
+    ports.iter().flat_map(|port| &port.settings.groups).map(|group| u64::from(group.reserved_cells)).sum()
+}
+
+/// Cells that all queues are guaranteed by number; shares of the fixed area always fit into it.
+fn guaranteed_cells(ports: &[Port]) -> u64 {
+    let queues = ports.iter().flat_map(|port| &port.settings.queues);
+    let cells = queues.map(|queue| match queue.guaranteed {
+        Guaranteed::Cells(cells) => u64::from(cells),
+        Guaranteed::Percent(_) => 0,
+    });
+    cells.sum()
+}
+
+/// The setting that takes most of the fixed area.
+fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p Place> {
+    let groups = ports.iter().flat_map(|port| (0..PRIORITIES).map(|p| port.tables().group(p)));
+    let reserved = groups.filter_map(|group| {
+        group.setting(|table| &table.reserved_cells).map(|cells| (cells.value, &cells.place))
+    });
+    let queues = ports.iter().flat_map(|port| (0..PRIORITIES).map(|q| port.tables().queue(q)));
+    let guaranteed = queues.filter_map(|queue| match queue.setting(|table| &table.guaranteed)? {
+        Setting { value: Guaranteed::Cells(cells), place } => Some((*cells, place)),
+        Setting { value: Guaranteed::Percent(_), .. } => None,
+    });
+    reserved.chain(guaranteed).max_by_key(|(cells, _)| *cells).map(|(_, place)| place)
+}
+
+/// The parts of the buffer fit into it, and what the ports take of a part fits into that.
+pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
+    let BufferSettings { total_cells: total, fixed_cells: fixed, headroom_cells: headroom, .. } =
+        buffer.settings;
+    let parts = u64::from(fixed) + u64::from(headroom);
+    if parts >= u64::from(total) {
+        let areas = [&buffer.total_cells, &buffer.headroom_cells, &buffer.fixed_cells].into_iter().flatten();
+        let place = areas.map(|cells| &cells.place).next().or(largest_reservation(ports)).unwrap_or(file);
+        let what =
+            format!("{total} cells less {fixed} fixed and {headroom} headroom cells leave none to share");
+        let raise = buffer.raise(buffer.total_cells.as_ref(), "total_cells", parts + 1);
+        report.add(place, what, format!("{raise}, or lower the headroom, fixed or reserved cells"));
+    } else {
+        pool_sizes(buffer, report);
+        pools(buffer, ports, file, report);
+    }
+    fixed_area_holds(
+        buffer,
+        reserved_cells(ports),
+        "groups reserve",
+        "the priorities' reserved cells",
+        report,
+    );
+    let guaranteed = guaranteed_cells(ports);
+    fixed_area_holds(
+        buffer,
+        guaranteed,
+        "queues are guaranteed",
+        "the egress profiles' reserved cells",
+        report,
+    );
+    for port in ports {
+        headroom_fits(port, buffer, report);
+    }
+}
+
+/// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give grows with them.
+fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Report) {
+    if let Some(fixed) = &buffer.fixed_cells
+        && cells > u64::from(fixed.value)
+    {
+        let what = format!("the {who} {cells} cells, more than the {} fixed ones", fixed.value);
+        let raise = buffer.raise(Some(fixed), "fixed_cells", cells);
+        report.add(&fixed.place, what, format!("{raise}, or lower {lower}"));
+    }
+}
+
+/// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole buffer; a pause threshold can be
+/// reached.
+fn pool_sizes(buffer: &Buffer, report: &mut Report) {
+    let settings = &buffer.settings;
+    for (pools, sizes, most, of) in [
+        (&buffer.ingress_pools, settings.ingress_pools(), settings.shared_cells(), "shared ones"),
+        (&buffer.egress_pools, settings.egress_pools(), settings.total_cells, "of the buffer"),
+    ] {
+        let cells: u64 = sizes.into_iter().map(u64::from).sum();
+        if cells > u64::from(most)
+            && let Some(place) = last_share(pools)
+        {
+            let what = format!("the pools have {cells} cells together, more than the {most} {of}");
+            report.add(place, what, "lower their sizes, or the fixed and headroom areas, or raise the total");
+        }
+    }
+    for (pool, cells) in buffer.ingress_pools.iter().zip(settings.ingress_pools()) {
+        if let Some(pause) = &pool.pause_cells
+            && pause.value > cells
+        {
+            let what = format!("{} cells are never in use: the pool has {cells}", pause.value);
+            report.add(&pause.place, what, format!("write at most {cells} cells"));
+        }
+    }
+}
+
+/// A pool that a priority or a queue is mapped to has cells.
+fn pools(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
+    let settings = &buffer.settings;
+    let ingress = Pools {
+        direction: "ingress",
+        member: "priority",
+        percent: settings.ingress_pool_percent,
+        cells: settings.ingress_pools(),
+        shares: &buffer.ingress_pools,
+    };
+    let egress = Pools {
+        direction: "egress",
+        member: "queue",
+        percent: settings.egress_pool_percent,
+        cells: settings.egress_pools(),
+        shares: &buffer.egress_pools,
+    };
+    for port in ports {
+        for priority in 0..PRIORITIES {
+            let pool = port.tables().group(priority).setting(|table| &table.pool);
+            ingress.must_have_cells(pool, settings, file, report);
+        }
+        for q in 0..PRIORITIES {
+            let pool = port.tables().queue(q).setting(|table| &table.pool);
+            egress.must_have_cells(pool, settings, file, report);
+        }
+    }
+}
+
+/// The service pools of one direction.
+struct Pools<'b> {
+    direction: &'static str,
+    /// The noun for what is in them.
+    member: &'static str,
+    percent: [u8; POOLS],
+    cells: [u32; POOLS],
+    shares: &'b PoolTables,
+}
+
+impl Pools<'_> {
+    /// The pool of a priority or a queue has cells; without a mapping that is pool 0.
+    fn must_have_cells(
+        &self,
+        mapping: Option<&Setting<u8>>,
+        settings: &BufferSettings,
+        file: &Place,
+        report: &mut Report,
+    ) {
+        let pool = mapping.map_or(0, |pool| usize::from(pool.value));
+        if self.cells[pool] > 0 {
+            return;
+        }
+        let share = match self.shares[pool].size_cells {
+            Some(_) => "its size is 0".to_owned(),
+            None if pool == 0 && self.percent[0] > 0 && settings.shared_cells() > 0 => {
+                format!("the others leave none of {} shared cells", settings.shared_cells())
+            }
+            None => format!("{} % of {} shared cells", self.percent[pool], settings.shared_cells()),
+        };
+        match mapping {
+            Some(mapping) => {
+                let setting = format!("buffer.{}.pool.{pool}.shared_percent", self.direction);
+                let cure = format!("raise {setting}, or take another pool");
+                report.add(&mapping.place, format!("pool {pool} has no cells ({share})"), cure);
+            }
+            None => {
+                let place = self.shares[pool].place().or(last_share(self.shares)).unwrap_or(file);
+                let who = self.member;
+                let what = format!("pool 0 has no cells ({share}), and a {who} without a pool is in it");
+                report.add(place, what, format!("leave it a share, or map each {who} to another pool"));
+            }
+        }
+    }
+}
+
+/// No group alone may take more headroom than there is. Together they may: not all fill it at once.
+fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Report) {
+    let pool = buffer.settings.headroom_cells;
+    for (priority, group) in port.settings.groups.iter().enumerate() {
+        if group.headroom_cells <= pool {
+            continue;
+        }
+        let cells = group.headroom_cells;
+        let of_group = port.tables().group(priority).setting(|table| &table.headroom_cells);
+        let of_pool = buffer.headroom_cells.as_ref();
+        let place = of_group.or(of_pool).map_or(&port.place, |cells| &cells.place);
+        let what = format!(
+            "a group of priority {priority} may take {cells} headroom cells, the whole pool has {pool}"
+        );
+        let raise = buffer.raise(of_pool, "headroom_cells", u64::from(cells));
+        report.add(place, what, format!("{raise}, or lower the group's"));
+    }
+}

@@ -1,0 +1,119 @@
+//! What the VLANs of all ports must be together: every port has some or none has, an access port has the one of its PVID, and what a
+//! static address says agrees.
+
+use switch::settings::VlanSettings;
+
+use crate::read::diagnostics::Report;
+use crate::tables::port::vlan::{Mode, VlanTable};
+use crate::tables::ports::{Port, PortTable};
+
+/// All ports have VLANs or none has, and no port's settings contradict each other.
+pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Report) {
+    if defaults.is_wrong || ports.iter().any(|port| port.own.is_wrong) {
+        return; // what could not be read would make others wrong
+    }
+    let with_vlans = ports.iter().find(|port| port.tables().vlan().mode().is_some());
+    for port in ports {
+        match (port.tables().vlan().mode(), with_vlans) {
+            (Some(mode), _) => check_port(port, mode, report),
+            (None, Some(other)) => {
+                let what = format!("no VLAN, while port {} has some", other.settings.name);
+                let cure = "write vlan = { mode = \"access\", pvid = 1 } or mode = \"trunk\", here or in [port-defaults]";
+                report.add(&port.place, what, cure);
+            }
+            (None, None) => needs_mode(&port.own.vlan, report),
+        }
+        check_static_addresses(port, report);
+    }
+    let has = |mode: Mode| ports.iter().any(|port| port.tables().vlan().mode() == Some(mode));
+    if with_vlans.is_none() {
+        needs_mode(&defaults.vlan, report);
+    } else if let Some(allowed) = &defaults.vlan.allowed
+        && !has(Mode::Trunk)
+    {
+        report.add(&allowed.place, "of no effect: no port is a trunk", "leave it out");
+    }
+}
+
+/// What says something about VLANs where there are none.
+fn needs_mode(table: &VlanTable, report: &mut Report) {
+    let places = [table.pvid.as_ref().map(|it| &it.place), table.allowed.as_ref().map(|it| &it.place)];
+    for place in places.into_iter().flatten() {
+        let cure = "write vlan.mode = \"access\" or \"trunk\", or leave this out";
+        report.add(place, "of no effect without vlan.mode", cure);
+    }
+}
+
+fn check_port(port: &Port, mode: Mode, report: &mut Report) {
+    let vlan = port.tables().vlan();
+    let pvid = vlan.setting(|table| &table.pvid);
+    let place_of_mode = vlan.setting(|table| &table.mode).map_or(&port.place, |mode| &mode.place);
+    match mode {
+        Mode::Access => {
+            if pvid.is_none() {
+                let what = format!("port {} is an access port without a VLAN", port.settings.name);
+                report.add(place_of_mode, what, "write vlan.pvid, the VLAN that it is in");
+            }
+            if let Some(allowed) = &port.own.vlan.allowed {
+                let what = "an access port has the VLAN of its pvid alone";
+                report.add(&allowed.place, what, "write mode = \"trunk\", or leave this out");
+            }
+        }
+        Mode::Trunk => {
+            let allowed = vlan.setting(|table| &table.allowed);
+            if let (Some(pvid), Some(allowed)) = (pvid, allowed)
+                && !allowed.value.contains(pvid.value)
+            {
+                let what = format!("port {} does not allow VLAN {}", port.settings.name, pvid.value);
+                let cure = format!(
+                    "add {} to vlan.allowed, which is \"{}\", or leave pvid out",
+                    pvid.value, allowed.value
+                );
+                report.add(&pvid.place, what, cure);
+            }
+        }
+    }
+}
+
+/// A static address is in a VLAN that its port has, and the file says which.
+fn check_static_addresses(port: &Port, report: &mut Report) {
+    let (name, vlan) = (&port.settings.name, &port.settings.vlan);
+    for address in &port.own.static_addresses {
+        let what = match (vlan, address.value.vlan) {
+            (VlanSettings::Transparent, Some(_)) => format!("port {name} has no VLANs"),
+            (VlanSettings::Trunk { pvid: None, .. }, None) => {
+                let what =
+                    format!("port {name} is a trunk without pvid: which VLAN is {} in?", address.value.mac);
+                let cure = format!("write {{ address = \"{}\", vlan = … }}", address.value.mac);
+                report.add(&address.place, what, cure);
+                continue;
+            }
+            (VlanSettings::Access { .. } | VlanSettings::Trunk { .. }, Some(vid))
+                if !vlan.vlans().contains(vid) =>
+            {
+                format!("port {name} does not have VLAN {vid}")
+            }
+            _ => continue,
+        };
+        let cure = match vlan {
+            VlanSettings::Transparent => "leave vlan out".to_owned(),
+            _ => format!("write one that it has: {}", vlan.vlans()),
+        };
+        report.add(&address.place, what, cure);
+    }
+}
+
+/// An access port whose VLAN no other port has talks to nobody.
+pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Report) {
+    for (number, port) in ports.iter().enumerate() {
+        let VlanSettings::Access { pvid } = port.settings.vlan else { continue };
+        let mut others = ports.iter().enumerate().filter(|(other, _)| *other != number);
+        if !others.any(|(_, other)| other.settings.vlan.vlans().contains(pvid)) {
+            let setting = port.tables().vlan().setting(|table| &table.pvid);
+            let place = setting.map_or(&port.place, |pvid| &pvid.place);
+            let what =
+                format!("no other port has VLAN {pvid}: what port {} sends goes nowhere", port.settings.name);
+            warnings.add(place, what, "give another port the VLAN");
+        }
+    }
+}

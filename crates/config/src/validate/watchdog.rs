@@ -1,0 +1,55 @@
+//! What the settings of the watchdog ask of other settings: that what is watched is no-drop and obeyed, and that storms are
+//! counted for longer than one takes to be found.
+//! Source: docs/watchdog.md.
+
+use switch::settings::PRIORITIES;
+
+use crate::read::diagnostics::Report;
+use crate::read::overrides::Layers;
+use crate::read::table_reader::Setting;
+use crate::tables::ports::{Port, PortTable};
+
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something is watched has something.
+pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+    let watchdog = &table.pfc.watchdog;
+    for (priority, of) in watchdog.priorities.iter().enumerate() {
+        let Some(of) = of else { continue };
+        if effective.iter().all(|port| port.pfc().list() & 1 << priority == 0) {
+            let cure = format!("add {priority} to pfc.no_drop, or leave this out");
+            report.add(&of.place, format!("priority {priority} is not no-drop"), cure);
+        } else if effective.iter().all(|port| !port.pfc().value(|table| &table.rx, true)) {
+            let cure = "write pfc.rx = true, or leave this out";
+            report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
+        }
+    }
+    let watches = |port: &Layers<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
+    if let Some(place) = watchdog.first_manner()
+        && !effective.iter().any(watches)
+    {
+        let cure = "name one, as in priority.3 = { interval = 5 }, or leave this out";
+        report.add(place, "of no effect: no priority is watched", cure);
+    }
+}
+
+/// Storms are counted for longer than one takes to be found.
+pub(crate) fn limits(ports: &[Port], report: &mut Report) {
+    for port in ports {
+        for priority in 0..PRIORITIES {
+            let Some(settings) = port.settings.watchdog[priority] else { continue };
+            let limit = port.tables().watchdog().priority(priority).and_then(|table| table.limit.as_ref());
+            if let Some(Setting { value, place }) = limit
+                && value.period_ns <= settings.detection_ns
+            {
+                let (period, detection) = (value.period_ns / MS, settings.detection_ns / MS);
+                let what = format!(
+                    "a period of {period} ms is not longer than the detection time of {detection} ms"
+                );
+                let cure = format!("write period_s = {} or more", settings.detection_ns / (1000 * MS) + 1);
+                report.add(place, what, cure);
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Where a replay takes place: the switch of a checkpoint, and memory that runs out where that of the recording did.
+//!
+//! Rule: a frame has another number here than in the recording; what is not recorded of its bytes is zero, as the switch does not read it.
+//! Source: docs/recorder.md.
+
+use bytes::Buf;
+use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, chunks_of};
+
+use super::replay::Error;
+use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
+
+/// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.
+const FRAME_BYTES: usize = 128;
+const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES && FRAME_BYTES >= CONTROL_BYTES);
+
+/// The switch and the memory that its frames lie in.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) switch: Switch,
+    pub(super) memory: StageMemory,
+    /// By the number that a frame had in the recording: the one that it has here.
+    names: Vec<u32>,
+    pub(super) outgoing: Vec<Outgoing>,
+}
+
+/// Memory in which as many frames are free as were free in the recording, so that it runs out where that did. A long one counts
+/// as the pieces that it lay in.
+#[derive(Debug)]
+pub(super) struct StageMemory {
+    heap: HeapMemory,
+    pub(super) free_frames: usize,
+    /// Bytes of a piece in the recording.
+    chunk_bytes: usize,
+    /// By frame: the pieces that it lies in beyond the first.
+    more: Vec<u8>,
+}
+
+impl StageMemory {
+    /// Takes frame `frame`, of `len` bytes, whose pieces are not counted as free any more.
+    fn set_len(&mut self, frame: &FrameId, len: usize) {
+        if let Some(more) = self.more.get_mut(frame.index()) {
+            *more = (chunks_of(len, self.chunk_bytes) - 1) as u8;
+        }
+    }
+}
+
+impl Memory for StageMemory {
+    fn alloc(&mut self) -> Option<FrameId> {
+        self.alloc_for(1)
+    }
+
+    fn alloc_for(&mut self, len: usize) -> Option<FrameId> {
+        self.free_frames = self.free_frames.checked_sub(chunks_of(len, self.chunk_bytes))?;
+        let frame = self.heap.alloc()?;
+        self.set_len(&frame, len);
+        Some(frame)
+    }
+
+    fn make_room(&mut self, frame: &FrameId, len: usize) -> bool {
+        let Some(more) = self.more.get(frame.index()) else { return true };
+        let needed = chunks_of(len, self.chunk_bytes).saturating_sub(1 + usize::from(*more));
+        let Some(left) = self.free_frames.checked_sub(needed) else { return false };
+        self.free_frames = left;
+        self.more[frame.index()] += needed as u8;
+        true
+    }
+
+    fn free(&mut self, frame: FrameId) {
+        let more = self.more.get_mut(frame.index()).map_or(0, std::mem::take);
+        self.free_frames += 1 + usize::from(more);
+        self.heap.free(frame);
+    }
+
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        self.heap.bytes(frame, len)
+    }
+
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.heap.bytes_mut(frame, len)
+    }
+
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        self.heap.copy(from, to, len);
+    }
+
+    fn max_len(&self) -> usize {
+        self.heap.max_len()
+    }
+
+    fn free_frames(&self) -> usize {
+        self.free_frames
+    }
+}
+
+impl Stage {
+    pub(super) fn of(switch: Switch) -> Self {
+        let frames = switch.memory_frames();
+        let heap = HeapMemory::with_taken(frames, FRAME_BYTES, |index| switch.has_frame(index));
+        let chunk_bytes = usize::from(switch.frame_room().chunk_bytes);
+        let more = |frame| chunks_of(switch.frame_len(frame).into(), chunk_bytes) - 1;
+        let more = (0..frames).map(|frame| more(frame) as u8).collect();
+        let memory = StageMemory { free_frames: heap.free_frames(), heap, chunk_bytes, more };
+        Self { switch, memory, names: (0..frames as u32).collect(), outgoing: Vec::new() }
+    }
+
+    /// The frame that has this number in the recording, and leaves where it was.
+    pub(super) fn frame(&self, recorded: u32) -> Result<FrameId, Error> {
+        let name = self.names.get(recorded as usize);
+        let name = name.copied().filter(|&name| self.switch.has_frame(name as usize));
+        name.map(FrameId::new)
+            .ok_or_else(|| Error::Differs(format!("frame {recorded} left twice, or never came")))
+    }
+
+    /// From now on the recording's frame is this one.
+    fn name(&mut self, recorded: u32, frame: &FrameId) -> Result<(), Error> {
+        let name = self.names.get_mut(recorded as usize);
+        *name.ok_or_else(|| Error::Malformed(format!("frame number {recorded}")))? = frame.index() as u32;
+        Ok(())
+    }
+
+    pub(super) fn complete(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<(), Error> {
+        for _ in 0..rest.try_get_u16_le()? {
+            let frame = self.frame(rest.try_get_u32_le()?)?;
+            self.switch.complete(port, frame, now, &mut self.memory);
+        }
+        Ok(())
+    }
+
+    pub(super) fn kernel_lost(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<(), Error> {
+        for _ in 0..rest.try_get_u16_le()? {
+            let frame = self.frame(rest.try_get_u32_le()?)?;
+            self.switch.kernel_lost(port, frame, now, &mut self.memory);
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive(
+        &mut self,
+        port: usize,
+        now: Instant,
+        forwards: bool,
+        rest: &mut &[u8],
+    ) -> Result<u64, Error> {
+        let free_frames = rest.try_get_u32_le()? as usize;
+        let frames = rest.try_get_u16_le()?;
+        let mut arrivals = Vec::with_capacity(frames.into());
+        for _ in 0..frames {
+            let (recorded, len) = (rest.try_get_u32_le()?, rest.try_get_u16_le()?);
+            let frame = self.memory.heap.alloc();
+            let frame = frame.ok_or_else(|| Error::Differs("there is no memory for what came in".into()))?;
+            self.name(recorded, &frame)?;
+            self.memory.set_len(&frame, len.into());
+            let bytes = self.memory.heap.bytes_mut(&frame, len.into());
+            bytes.fill(0);
+            let header = bytes.len().min(header_bytes(&self.switch, port));
+            rest.try_copy_to_slice(&mut bytes[..header])?;
+            if is_control(bytes) {
+                let control = bytes.len().min(CONTROL_BYTES).max(header);
+                rest.try_copy_to_slice(&mut bytes[header..control])?;
+            }
+            arrivals.push(self.switch.look(port, Received { frame, len }, bytes));
+        }
+        self.memory.free_frames = free_frames;
+        if forwards {
+            self.switch.receive_all(&mut arrivals, now, &mut self.memory);
+        } else {
+            self.switch.obey_only(&mut arrivals, now, &mut self.memory);
+        }
+        Ok(frames.into())
+    }
+
+    /// What the switch has just sent is what the recording says it sent.
+    pub(super) fn compare_sent(&mut self, port: usize, now: Instant, rest: &mut &[u8]) -> Result<u64, Error> {
+        let recorded_frames = usize::from(rest.try_get_u16_le()?);
+        let outgoing = std::mem::take(&mut self.outgoing);
+        if outgoing.len() != recorded_frames {
+            let what = format!("{} frames left port {port} where {recorded_frames} did", outgoing.len());
+            return Err(Error::Differs(format!("at {} ns, {what}", now.0)));
+        }
+        for sent in &outgoing {
+            let (recorded, len) = (rest.try_get_u32_le()?, rest.try_get_u16_le()?);
+            if sent.len != len {
+                let what = format!("a frame of {} bytes left port {port} where one of {len} did", sent.len);
+                return Err(Error::Differs(format!("at {} ns, {what}", now.0)));
+            }
+            self.name(recorded, &sent.frame)?;
+        }
+        Ok(outgoing.len() as u64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A long frame takes and gives back what it took in the recording, and memory is short when that was.
+    #[test]
+    fn a_long_frame_counts_as_its_pieces() {
+        let heap = HeapMemory::new(8, FRAME_BYTES);
+        let mut memory = StageMemory { heap, free_frames: 8, chunk_bytes: 1792, more: vec![0; 8] };
+        let short = memory.alloc_for(1792).unwrap();
+        let long = memory.alloc_for(9018).unwrap();
+        assert_eq!(memory.free_frames(), 1);
+        assert!(memory.alloc_for(1793).is_none() && memory.free_frames() == 1);
+        assert!(memory.make_room(&long, 9022) && memory.free_frames() == 1, "it has room");
+        assert!(memory.make_room(&short, 1796) && memory.free_frames() == 0);
+        assert!(!memory.make_room(&short, 1792 * 2 + 1));
+        memory.free(long);
+        assert_eq!(memory.free_frames(), 6);
+        memory.free(short);
+        assert_eq!(memory.free_frames(), 8);
+    }
+}

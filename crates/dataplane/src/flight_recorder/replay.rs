@@ -1,0 +1,340 @@
+//! Takes a switch through a recording ([`crate::flight_recorder::recorder`]): the same calls with the same arguments in the same order, so that it
+//! comes to the same state, to the cell and the nanosecond.
+//!
+//! Rule: a replay believes nothing. What the switch sends is compared with what was sent, frame by frame; its events with those that were
+//! told; and at each checkpoint every field of its snapshot with that of the switch in the checkpoint. The first difference ends
+//! it: either this is another version of the switch, or the switch went by something that the recorder does not know of.
+//! Source: `docs/recorder.md`.
+
+use bytes::{Buf, TryGetError};
+use switch::monitor::counters::PfcCount;
+use switch::{Event, Instant, Mark, Snapshot, Switch, SwitchSettings};
+use wire::bitset::Set8;
+use wire::mac::MacAddr;
+
+use crate::flight_recorder::recorder::Tag;
+
+use crate::flight_recorder::player::Stage;
+
+/// Why a replay ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The recording has an end in the middle of an entry, or says what no recorder writes.
+    Malformed(String),
+    /// The switch did something else than what was recorded.
+    Differs(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Malformed(what) => write!(f, "the recording is damaged: {what}"),
+            Error::Differs(what) => write!(f, "the replay differs from the recording: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<TryGetError> for Error {
+    fn from(_: TryGetError) -> Self {
+        Error::Malformed("it ends in the middle of an entry".into())
+    }
+}
+
+/// What a replay has come through so far.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Frames that came in.
+    pub received_frames: u64,
+    /// Frames that were given to the ports, PFC included.
+    pub sent_frames: u64,
+    /// Checkpoints at which all was equal.
+    pub checkpoints: u64,
+    /// Times that the recorder had to leave something out.
+    pub gaps: u64,
+    /// Time of the first checkpoint.
+    pub from: Instant,
+    /// Time of the last turn or checkpoint.
+    pub to: Instant,
+}
+
+/// A replay of a recording.
+#[derive(Debug)]
+pub struct Replay<'a> {
+    rest: &'a [u8],
+    now: Instant,
+    forwards: bool,
+    stage: Option<Stage>,
+    /// What the switch told and the recording has not yet.
+    events: std::collections::VecDeque<(Instant, Event)>,
+    /// What the switch said when the daemon last asked.
+    asked: Option<Snapshot>,
+    totals: Totals,
+}
+
+impl<'a> Replay<'a> {
+    /// A replay of these chunks, one after the other.
+    pub fn new(recording: &'a [u8]) -> Self {
+        Self {
+            rest: recording,
+            now: Instant::default(),
+            forwards: true,
+            stage: None,
+            events: Default::default(),
+            asked: None,
+            totals: Totals::default(),
+        }
+    }
+
+    /// Goes on to the end of the recording, or to the first turn at or after `until`. `told` is given each event.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn run_until(&mut self, until: Instant, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
+        while self.now < until && !self.rest.is_empty() {
+            self.step(told)?;
+        }
+        Ok(())
+    }
+
+    /// What the replay has come through.
+    pub fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// All that the switch counts, at the time of the turn that was replayed last. Nothing before the first checkpoint.
+    pub fn snapshot(&mut self) -> Option<Snapshot> {
+        let stage = self.stage.as_mut()?;
+        let mut snapshot = Snapshot::default();
+        stage.switch.snapshot(self.now, &mut snapshot);
+        Some(snapshot)
+    }
+
+    /// The last snapshot that the daemon asked for, and so what an operator was shown then (but for what the loop adds of its own).
+    pub fn asked(&self) -> Option<&Snapshot> {
+        self.asked.as_ref()
+    }
+
+    /// One entry.
+    fn step(&mut self, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
+        let tag = self.rest.try_get_u8()?;
+        let tag = Tag::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
+        match tag {
+            Tag::Checkpoint => self.checkpoint(),
+            Tag::Event => {
+                let (at, event) = self.value()?;
+                self.compare_event(at, event)?;
+                told(at, event);
+                Ok(())
+            }
+            Tag::Turn => self.turn(),
+            Tag::Apply => {
+                let (now, settings): (Instant, SwitchSettings) = self.value()?;
+                self.stage()?.switch.apply(&settings, now);
+                Ok(())
+            }
+            Tag::Stop => {
+                self.forwards = false;
+                self.stage()?.switch.stop();
+                Ok(())
+            }
+            Tag::Tick => {
+                let now = self.now;
+                let stage = self.stage()?;
+                stage.switch.tick(now, &mut stage.memory);
+                Ok(())
+            }
+            Tag::Watermarks => {
+                let mark = if self.rest.try_get_u8()? == 0 { Mark::Read } else { Mark::Clear };
+                self.stage()?.switch.mark_watermarks(mark);
+                Ok(())
+            }
+            Tag::Deadline => {
+                let now = Instant(self.rest.try_get_u64_le()?);
+                self.stage()?.switch.next_deadline(now);
+                Ok(())
+            }
+            Tag::Snapshot => {
+                let now = Instant(self.rest.try_get_u64_le()?);
+                let mut snapshot = Snapshot::default();
+                self.stage()?.switch.snapshot(now, &mut snapshot);
+                self.asked = Some(snapshot);
+                Ok(())
+            }
+            _ => self.of_port(tag),
+        }
+    }
+
+    /// An entry of one port.
+    fn of_port(&mut self, tag: Tag) -> Result<(), Error> {
+        let port = usize::from(self.rest.try_get_u8()?);
+        let now = self.now;
+        let rest = &mut self.rest;
+        let stage = self.stage.as_mut().ok_or_else(no_checkpoint)?;
+        let Stage { switch, memory, .. } = stage;
+        if port >= switch.settings().ports.len() {
+            return Err(Error::Malformed(format!("port number {port}")));
+        }
+        match tag {
+            Tag::Completed => stage.complete(port, now, rest),
+            Tag::Received => {
+                let frames = stage.receive(port, now, self.forwards, rest)?;
+                self.totals.received_frames += frames;
+                Ok(())
+            }
+            Tag::Waiting => {
+                switch.observe_rx_rings(port, rest.try_get_u32_le()?, now);
+                Ok(())
+            }
+            Tag::KernelDropped => {
+                switch.kernel_dropped(port, rest.try_get_u64_le()?, now);
+                Ok(())
+            }
+            Tag::Stray => {
+                switch.stray_frames(port, rest.try_get_u64_le()?, now);
+                Ok(())
+            }
+            Tag::Pfc => {
+                memory.free_frames = rest.try_get_u32_le()? as usize;
+                switch.transmit_pfc(port, now, memory, &mut stage.outgoing);
+                self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
+                Ok(())
+            }
+            Tag::Sent => {
+                memory.free_frames = rest.try_get_u32_le()? as usize;
+                let room = rest.try_get_u16_le()?.into();
+                switch.transmit(port, room, now, memory, &mut stage.outgoing);
+                self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
+                Ok(())
+            }
+            Tag::KernelLost => stage.kernel_lost(port, now, rest),
+            Tag::Guard => {
+                let mut frames = PfcCount { frames: rest.try_get_u64_le()?, ..PfcCount::default() };
+                for of_priority in &mut frames.xoff_frames {
+                    *of_priority = rest.try_get_u64_le()?;
+                }
+                switch.told_by_guard(port, &frames, Instant(rest.try_get_u64_le()?));
+                Ok(())
+            }
+            Tag::Hold => {
+                switch.hold(port, rest.try_get_u8()? != 0);
+                Ok(())
+            }
+            Tag::RecoverStorms => {
+                switch.recover_storms(port, Instant(rest.try_get_u64_le()?), memory);
+                Ok(())
+            }
+            Tag::LiftStormLimit => {
+                let (now, bits) = (Instant(rest.try_get_u64_le()?), rest.try_get_u8()?);
+                switch.lift_storm_limit(port, Set8::from_bits(bits), now, memory);
+                Ok(())
+            }
+            Tag::PortDown => {
+                switch.port_down(port, Instant(rest.try_get_u64_le()?), memory);
+                Ok(())
+            }
+            Tag::PortUp => {
+                let now = Instant(rest.try_get_u64_le()?);
+                let mut mac = MacAddr::default();
+                rest.try_copy_to_slice(&mut mac.0)?;
+                switch.port_up(port, Some(mac), now);
+                Ok(())
+            }
+            Tag::Unsent => {
+                let (now, frame) = (Instant(rest.try_get_u64_le()?), rest.try_get_u32_le()?);
+                let frame = stage.frame(frame)?;
+                stage.switch.unsent(port, frame, now, &mut stage.memory);
+                Ok(())
+            }
+            Tag::Flush => {
+                switch.flush(port, Instant(rest.try_get_u64_le()?), memory);
+                Ok(())
+            }
+            tag => unreachable!("{tag:?} has no port"),
+        }
+    }
+
+    fn stage(&mut self) -> Result<&mut Stage, Error> {
+        self.stage.as_mut().ok_or_else(no_checkpoint)
+    }
+
+    fn turn(&mut self) -> Result<(), Error> {
+        self.now = Instant(self.rest.try_get_u64_le()?);
+        let switch = &mut self.stage.as_mut().ok_or_else(no_checkpoint)?.switch;
+        self.events.extend(switch.drain_events());
+        switch.begin_turn(self.now);
+        self.totals.turns += 1;
+        self.totals.to = self.now;
+        Ok(())
+    }
+
+    /// The switch as it was then: compared with the one that has come so far, if there is one, and taken in its place.
+    fn checkpoint(&mut self) -> Result<(), Error> {
+        let (now, forwards, continues, mut switch): (Instant, bool, bool, Switch) = self.value()?;
+        let mut recorded = Snapshot::default();
+        switch.snapshot(now, &mut recorded);
+        if let (Some(stage), true) = (&mut self.stage, continues) {
+            let mut replayed = Snapshot::default();
+            stage.switch.snapshot(now, &mut replayed);
+            if let Some(difference) = difference(&recorded, &replayed) {
+                return Err(Error::Differs(format!("at {} ns, {difference}", now.0)));
+            }
+            self.totals.checkpoints += 1;
+        } else if self.stage.is_some() {
+            self.totals.gaps += 1;
+            self.events.clear();
+        } else {
+            self.totals.from = now;
+        }
+        (self.now, self.forwards, self.totals.to) = (now, forwards, now);
+        self.stage = Some(Stage::of(switch));
+        Ok(())
+    }
+
+    fn compare_event(&mut self, at: Instant, event: Event) -> Result<(), Error> {
+        if let Some(stage) = &mut self.stage {
+            self.events.extend(stage.switch.drain_events());
+        }
+        match self.events.pop_front() {
+            Some(replayed) if replayed == (at, event) => Ok(()),
+            replayed => Err(Error::Differs(format!("{event:?} at {} ns was {replayed:?}", at.0))),
+        }
+    }
+
+    /// A value with its length before it.
+    fn value<T: serde::de::DeserializeOwned>(&mut self) -> Result<T, Error> {
+        let len = self.rest.try_get_u32_le()? as usize;
+        let (bytes, rest) = self
+            .rest
+            .split_at_checked(len)
+            .ok_or_else(|| Error::Malformed("it ends in the middle of an entry".into()))?;
+        self.rest = rest;
+        postcard::from_bytes(bytes)
+            .map_err(|error| Error::Malformed(format!("{error} (was it recorded by another version?)")))
+    }
+}
+
+fn no_checkpoint() -> Error {
+    Error::Malformed("it does not begin with a checkpoint".into())
+}
+
+/// How two snapshots differ: the first field that does, with both values. Nothing if they are equal.
+pub fn difference(recorded: &Snapshot, replayed: &Snapshot) -> Option<String> {
+    if recorded == replayed {
+        return None;
+    }
+    let (recorded, replayed) = (format!("{recorded:#?}"), format!("{replayed:#?}"));
+    let mut path: Vec<&str> = Vec::new();
+    for (line, other) in recorded.lines().zip(replayed.lines()) {
+        let depth = line.len() - line.trim_start().len();
+        path.truncate(depth / 4);
+        path.push(line.trim().trim_end_matches(" {").trim_end_matches(" ["));
+        if line != other {
+            return Some(format!("{} in the recording, {} in the replay", path.join(" "), other.trim()));
+        }
+    }
+    Some("the snapshots are not of the same length".into())
+}

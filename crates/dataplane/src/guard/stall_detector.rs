@@ -1,0 +1,179 @@
+//! The guard's judgement: does the loop stand still, and must its neighbours be told to stop?
+//!
+//! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one that sleeps while frames have
+//! waited for it that long; less where a pause that the loop would have refreshed by then is over sooner. While it does, the no-drop priorities of all neighbours are paused, and paused again before the
+//! pause has passed, in the loop's place; once the loop turns, it is the loop that says XON. After [`GIVE_UP_NS`] the loop
+//! is taken for dead, and neighbours are left alone: a pause without end would be a storm.
+//!
+//! ```text
+//!             turned > STALL_NS or refresh_ns ago, or asleep with frames that long
+//!   Quiet ──────────────────────────────────────────────────────▶ Standing in: XOFF now, and each refresh_ns
+//!     ◀───────────────────────────────────────────────────────────  │ GIVE_UP_NS
+//!             the loop turned                                        ▼
+//!     ◀──────────────────────────────────────────────────────────── Given up
+//! ```
+//! Source: docs/law.md, "A loop that stands still".
+
+use switch::{Instant, Nanos};
+
+use crate::guard::heartbeat::Pulse;
+
+/// A loop that keeps up turns a thousand times in this time. What the neighbours send meanwhile must fit the posted frames.
+pub const STALL_NS: Nanos = 1_000_000;
+/// A loop that has stood still for this long is dead.
+pub const GIVE_UP_NS: Nanos = 10_000_000_000;
+/// How often to look while the loop is awake, or frames wait for it; as often as a pause is refreshed, if that is more often …
+const LOOK_NS: Nanos = 1_000_000;
+/// … but no more often than this.
+const SHORTEST_LOOK_NS: Nanos = 100_000;
+
+/// When to look again, the sooner the less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NextLook {
+    /// After so long.
+    After(Nanos),
+    /// When a frame comes in: the loop sleeps, and nothing waits for it.
+    WithFrames,
+}
+
+/// What the guard knows.
+#[derive(Debug, Default)]
+pub struct Vigil {
+    /// Frames wait for a loop that sleeps, as seen first at that time.
+    waiting_since: Option<Instant>,
+    /// The loop stands still since then, and the neighbours were last told at the second.
+    standing_in: Option<(Instant, Instant)>,
+    stalls: u64,
+    longest_ns: Nanos,
+}
+
+impl Vigil {
+    /// Looks at the loop. True: tell the neighbours now. `frames_wait` says whether frames have come in that nobody took; it
+    /// is only asked while the loop sleeps. XOFF lasts for some `refresh_ns` at least.
+    pub fn look(
+        &mut self,
+        pulse: Pulse,
+        frames_wait: impl FnOnce() -> bool,
+        refresh_ns: Nanos,
+        now: Instant,
+    ) -> bool {
+        let still_since = match pulse {
+            Pulse::Turned(at) => Some(at),
+            Pulse::Asleep if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
+            Pulse::Asleep | Pulse::Ended => None,
+        };
+        if pulse != Pulse::Asleep || still_since.is_none() {
+            self.waiting_since = None;
+        }
+        let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
+        let Some(since) = still_since.filter(|&since| now.since(since) >= stall_ns) else {
+            self.standing_in = None;
+            return false;
+        };
+        self.stalls += u64::from(self.standing_in.is_none());
+        self.longest_ns = self.longest_ns.max(now.since(since));
+        if now.since(since) >= GIVE_UP_NS {
+            return false;
+        }
+        let due = self.standing_in.is_none_or(|(_, told)| now.since(told) >= refresh_ns);
+        if due {
+            self.standing_in = Some((since, now));
+        }
+        due
+    }
+
+    /// When to look again, after a look at this.
+    pub fn next_look(&self, pulse: Pulse, refresh_ns: Nanos) -> NextLook {
+        match (pulse, self.waiting_since) {
+            (Pulse::Asleep, None) => NextLook::WithFrames,
+            _ => NextLook::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
+        }
+    }
+
+    /// Times that the loop stood still, and the longest that it was seen to.
+    pub fn stalls(&self) -> (u64, Nanos) {
+        (self.stalls, self.longest_ns)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on; when the neighbours are
+    /// told, in half milliseconds. They are told again after 2 ms.
+    fn told(pulses: &[(Pulse, bool)]) -> Vec<usize> {
+        let mut vigil = Vigil::default();
+        let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
+            vigil.look(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
+        });
+        looks.map(|(n, _)| n).collect()
+    }
+
+    fn turned(half_ms: u64) -> (Pulse, bool) {
+        (Pulse::Turned(Instant(10 * MS + half_ms * MS / 2)), true)
+    }
+
+    #[test]
+    fn a_loop_that_turns_is_left_alone() {
+        let busy: Vec<_> = (0..20).map(turned).collect();
+        assert_eq!(told(&busy), []);
+        assert_eq!(told(&[(Pulse::Asleep, false); 20]), [], "nor one that sleeps, and nothing comes in");
+        assert_eq!(told(&[(Pulse::Ended, true); 20]), [], "nor one that has ended");
+    }
+
+    #[test]
+    fn a_loop_that_stands_still_is_stood_in_for_until_it_turns() {
+        let mut pulses = vec![turned(0); 12]; // it turned at 0, and never since
+        pulses.extend((12..20).map(turned));
+        assert_eq!(told(&pulses), [2, 6, 10], "after 1 ms, and each 2 ms from then on");
+    }
+
+    #[test]
+    fn a_sleeper_whom_frames_do_not_wake_is_stood_in_for() {
+        let mut pulses = vec![(Pulse::Asleep, false); 4];
+        pulses.extend([(Pulse::Asleep, true); 5]);
+        pulses.extend([(Pulse::Asleep, false), (Pulse::Asleep, true), (Pulse::Asleep, false)]);
+        assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
+    }
+
+    /// A neighbour at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
+    #[test]
+    fn a_short_pause_is_guarded_more_closely() {
+        let mut vigil = Vigil::default();
+        let turned = Pulse::Turned(Instant(10 * MS));
+        let mut look = |us: u64| vigil.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
+        let told: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
+        assert_eq!(told, [112, 224, 336, 448]);
+        assert_eq!(vigil.next_look(turned, 112_000), NextLook::After(112_000));
+        assert_eq!(vigil.next_look(turned, 1000), NextLook::After(SHORTEST_LOOK_NS));
+    }
+
+    #[test]
+    fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
+        let mut vigil = Vigil::default();
+        let mut next = |pulse, frames_wait| {
+            vigil.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
+            vigil.next_look(pulse, 2 * MS)
+        };
+        assert_eq!(next(Pulse::Turned(Instant(10 * MS)), false), NextLook::After(LOOK_NS));
+        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
+        assert_eq!(next(Pulse::Asleep, true), NextLook::After(LOOK_NS), "it should be awake by then");
+        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
+    }
+
+    #[test]
+    fn a_dead_loop_is_given_up() {
+        let mut vigil = Vigil::default();
+        let since = Pulse::Turned(Instant(0));
+        let last = (0..30_000).filter(|ms| vigil.look(since, || true, 2 * MS, Instant(ms * MS))).last();
+        assert_eq!(last, Some(9_999));
+        assert_eq!(vigil.stalls().0, 1);
+        assert!(
+            vigil.look(Pulse::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
+            "it lives"
+        );
+    }
+}

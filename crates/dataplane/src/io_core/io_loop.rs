@@ -1,0 +1,409 @@
+//! A line: the loop of a core that serves ports and does not switch. It takes frames in, looks at them and hands them to the switching
+//! core; it sends what that core gives it, with the marks and tags that it says. The other end of each port is a [`RemotePort`].
+//!
+//! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left; what came in, as long as the lane has
+//! room. A port that is not to take more in still posts frames, and says how many wait. A line knows nothing of cells, queues
+//! and pauses. Source: docs/cores.md; docs/architecture.md, "The way of a frame".
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use switch::{Arrival, FrameId, Instant, Looker, Memory, Nanos, Outgoing, Received};
+use wire::bitset::Set64;
+
+use crate::frame_batch::look_at_all;
+use crate::frame_batch::make_edits;
+use crate::guard::heartbeat::Heartbeat;
+use crate::io_core::doorbell::Doorbell;
+use crate::io_core::port_channel::{
+    Answer, FEW_FREE, FREE_BATCH, LEFT, LOST, Lane, MANY_FREE, Order, Report,
+};
+use crate::io_core::remote_port::RemotePort;
+use crate::poll_loop::idle_policy::Rest;
+use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
+use crate::port::Port;
+use crate::sleeper::Wait;
+
+/// A report is given after so many turns at the latest, though frames are moving.
+const REPORT_TURNS: u8 = 8;
+/// No sleep is longer: an interface that went away is found out when the loop turns.
+const LONGEST_SLEEP_NS: Nanos = 100_000_000;
+
+/// The loop of a line core, with its ports.
+#[derive(Debug)]
+pub struct Line<P: Port> {
+    ports: Vec<LinePort<P>>,
+    bell: Arc<Doorbell>,
+    heartbeat: Arc<Heartbeat>,
+    last_turn: Option<Instant>,
+    rest: Rest,
+    /// It has few free frames, and wants more.
+    is_short: bool,
+    /// Free frames have come or gone in this turn.
+    exchanged: bool,
+    // Otherwise empty, and kept to allocate nothing.
+    received: Vec<Received>,
+    arrivals: Vec<Arrival>,
+    frames: Vec<FrameId>,
+}
+
+/// A port and the line's end of its lane.
+#[derive(Debug)]
+pub struct LinePort<P: Port> {
+    port: P,
+    lane: Arc<Lane>,
+    is_open: bool,
+    /// How frames are looked at and whether checksums are finished, by rules of this number.
+    looker: Option<Box<(Looker, bool)>>,
+    rules: u32,
+    /// Taken off the lane, and not yet transmitted.
+    outgoing: Vec<Outgoing>,
+    /// What fits of it.
+    fitting: Vec<Outgoing>,
+    /// Come back, and not yet on the lane; and those that the kernel lost.
+    completed: Vec<FrameId>,
+    lost: Vec<FrameId>,
+    /// Never sent, as the port was closed.
+    unsent: Vec<FrameId>,
+    /// Where to say so, once all that did leave is on the lane.
+    closing: Option<Vec<FrameId>>,
+    /// A report is to be given, at the end of a turn; within so many turns.
+    report_within: u8,
+}
+
+/// Hands a port to a line, which says that it turns in `heartbeat`: the switching core's end, and the line's. Each wakes the other by these
+/// doorbells, the switching core's first.
+pub fn remote<P: Port>(
+    port: P,
+    core: &Arc<Doorbell>,
+    line: &Arc<Doorbell>,
+    heartbeat: &Arc<Heartbeat>,
+) -> (Box<RemotePort<P::Memory>>, LinePort<P>) {
+    let lane = Lane::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
+    let is_open = port.is_up();
+    let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
+    let of_line = LinePort {
+        port,
+        lane,
+        is_open,
+        looker: None,
+        rules: 0,
+        outgoing: Vec::with_capacity(TX_BATCH),
+        fitting: Vec::with_capacity(TX_BATCH),
+        completed: Vec::with_capacity(4096),
+        lost: Vec::with_capacity(4096),
+        unsent: Vec::with_capacity(4096),
+        closing: None,
+        report_within: 0,
+    };
+    (remote, of_line)
+}
+
+impl<P: Port> Line<P> {
+    /// A line with these ports, which is woken by `bell` and says in `heartbeat` that it turns.
+    pub fn new(ports: Vec<LinePort<P>>, bell: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Self {
+        Self {
+            ports,
+            bell,
+            heartbeat,
+            last_turn: None,
+            rest: Rest::new(Instant::default()),
+            is_short: false,
+            exchanged: false,
+            received: Vec::with_capacity(RX_BATCH),
+            arrivals: Vec::with_capacity(RX_BATCH),
+            frames: Vec::with_capacity(FREE_BATCH),
+        }
+    }
+
+    /// Turns until `ends` is set, sleeping in `waiter` when nothing moves. `memory` is where the ports' frames lie; the free ones in it
+    /// are this line's.
+    ///
+    /// # Errors
+    /// `waiter` cannot let it sleep.
+    pub fn run(
+        &mut self,
+        memory: &mut P::Memory,
+        clock: impl Fn() -> Instant,
+        waiter: &mut impl Wait,
+        ends: &AtomicBool,
+    ) -> io::Result<()> {
+        self.rest = Rest::new(clock());
+        let (mut watched, mut looks_long) = (Set64::EMPTY, false);
+        while !ends.load(Relaxed) {
+            let now = clock();
+            if watched != self.open_ports() {
+                watched = self.open_ports();
+                waiter.watch(watched.into_iter().map(|number| &self.ports[number].port));
+            }
+            if looks_long != self.rest.looks_long() {
+                looks_long = !looks_long;
+                waiter.set_weight(!looks_long);
+            }
+            let moved = self.turn(memory, now);
+            if self.rest.asks(now) {
+                self.rest.note_core(now, waiter.core_taken_ns());
+            }
+            if moved {
+                self.rest.note_move(now);
+            } else if self.may_sleep(now) {
+                self.bell.lie_down();
+                if !self.has_work() && !ends.load(Relaxed) {
+                    self.heartbeat.sleep();
+                    waiter.wait(LONGEST_SLEEP_NS)?;
+                    self.last_turn = None; // a sleep is no stall
+                }
+                self.bell.get_up();
+            }
+        }
+        self.heartbeat.end();
+        Ok(())
+    }
+
+    /// One turn. True if anything moved.
+    pub fn turn(&mut self, memory: &mut P::Memory, now: Instant) -> bool {
+        self.heartbeat.beat(now);
+        let after = self.last_turn.replace(now).map(|last| now.since(last));
+        self.heartbeat.times.note_turn(after);
+        if let Some(nanos) = after {
+            self.rest.note_turn(nanos);
+        }
+        let mut moved = false;
+        self.exchanged = false;
+        for number in 0..self.ports.len() {
+            moved |= self.serve(number, memory, now);
+        }
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            if port.report_within > 0 {
+                port.say_report(self.exchanged, if number == 0 { memory.free_frames() } else { 0 });
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// Serves one port. True if anything moved.
+    fn serve(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
+        let port = &mut self.ports[number];
+        let mut moved = false;
+        while let Some(order) = port.lane.orders.pop() {
+            moved = true;
+            port.obey(order, memory);
+        }
+        if port.is_open {
+            moved |= port.send(memory);
+            port.complete();
+        }
+        let mut has_news = moved | port.put_completed();
+        let has_few = memory.free_frames() <= MANY_FREE;
+        let has_told = port.has_told_all();
+        if let Some(unsent) = port.closing.take_if(|_| has_told && has_few) {
+            port.answer_closed(unsent);
+            has_news = true;
+        }
+        has_news |= self.exchange(number, memory);
+        if self.ports[number].is_open {
+            has_news |= self.receive(number, memory, now);
+        }
+        if has_news {
+            self.ports[number].lane.core.ring();
+        }
+        has_news
+    }
+
+    /// Takes free frames from the switching core, or gives some back. True if there were any.
+    #[inline]
+    fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
+        let LinePort { lane, is_open, closing, .. } = &self.ports[number];
+        let mut moved = false;
+        while memory.free_frames() < FEW_FREE && lane.fresh.take(&mut self.frames).is_some() {
+            self.frames.drain(..).for_each(|frame| memory.free(frame));
+            moved = true;
+        }
+        // The switching core takes nothing off the lane of a port that is closed; of one that is closing it takes what the rings held.
+        let is_taken = *is_open || closing.is_some();
+        while is_taken && memory.free_frames() > MANY_FREE && lane.spare.room() > 0 {
+            self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
+            lane.spare.put(0, &mut self.frames);
+            moved = true;
+        }
+        self.is_short = memory.free_frames() < FEW_FREE;
+        self.exchanged |= moved;
+        moved
+    }
+
+    /// Takes in what the lane has room for, and says what waits, and what the port has noticed. True if there is anything new.
+    fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
+        let LinePort { port, lane, looker, rules, .. } = &mut self.ports[number];
+        let max = if lane.arrivals.room() > 0 && looker.is_some() { RX_BATCH } else { 0 };
+        port.receive(memory, now, max, &mut self.received);
+        let mut has_news = !self.received.is_empty();
+        if let (true, Some(looker)) = (has_news, looker) {
+            let (looker, finish_checksums) = &**looker;
+            let look = |received, bytes: &[u8]| looker.look(received, bytes);
+            look_at_all(&mut self.received, memory, *finish_checksums, look, &mut self.arrivals);
+            let put = lane.arrivals.put(*rules, &mut self.arrivals);
+            debug_assert!(put, "there was room for a batch");
+        }
+        lane.waiting.store(port.rx_waiting(), Relaxed);
+        if let Some(dropped) = port.take_kernel_drops() {
+            lane.dropped.fetch_add(dropped, Relaxed);
+            lane.has_looked.store(true, Relaxed);
+            has_news |= dropped > 0;
+        }
+        let stray = port.take_stray();
+        if stray > 0 {
+            lane.stray.fetch_add(stray, Relaxed);
+            has_news = true;
+        }
+        while !lane.troubles.is_full()
+            && let Some(trouble) = port.take_trouble()
+        {
+            let _ = lane.troubles.push(trouble); // there is room
+            has_news = true;
+        }
+        if !port.is_up() && !lane.is_down.swap(true, Relaxed) {
+            has_news = true;
+        }
+        has_news
+    }
+
+    fn open_ports(&self) -> Set64 {
+        (0..self.ports.len()).filter(|&number| self.ports[number].is_open).collect()
+    }
+
+    /// Nothing moved lately, and the kernel has no frames of ours.
+    fn may_sleep(&mut self, now: Instant) -> bool {
+        let is_done = |port: &LinePort<P>| {
+            let is_closing = port.closing.is_some();
+            port.outgoing.is_empty() && port.has_told_all() && !is_closing && !port.port.must_kick()
+        };
+        self.rest.note_idle(now) && self.ports.iter().all(is_done)
+    }
+
+    fn has_work(&self) -> bool {
+        let has_work =
+            |port: &LinePort<P>| port.lane.has_work() || (self.is_short && !port.lane.fresh.is_empty());
+        self.ports.iter().any(has_work)
+    }
+}
+
+impl<P: Port> LinePort<P> {
+    /// Transmits what the switching core gave, and what there was no room for before. True if there was any.
+    fn send(&mut self, memory: &mut P::Memory) -> bool {
+        let mut moved = false;
+        while !self.outgoing.is_empty() || self.take_outgoing(memory) {
+            let room = self.port.transmit_room();
+            if room == 0 {
+                break;
+            }
+            moved = true;
+            if self.outgoing.len() <= room {
+                self.port.transmit(&mut self.outgoing);
+            } else {
+                self.fitting.extend(self.outgoing.drain(..room));
+                self.port.transmit(&mut self.fitting);
+            }
+        }
+        if self.port.must_kick() {
+            self.port.kick();
+        }
+        moved
+    }
+
+    /// Takes the next batch that the switching core gave, and makes its edits. False: there is none.
+    fn take_outgoing(&mut self, memory: &mut P::Memory) -> bool {
+        let is_there = self.lane.outgoing.take(&mut self.outgoing).is_some();
+        make_edits(&self.outgoing, memory);
+        is_there
+    }
+
+    /// Puts what has left on the lane. True if there was any.
+    fn put_completed(&mut self) -> bool {
+        let mut moved = false;
+        for (note, frames) in [(LEFT, &mut self.completed), (LOST, &mut self.lost)] {
+            while !frames.is_empty() && self.lane.completed.put(note, frames) {
+                moved = true;
+            }
+        }
+        moved
+    }
+
+    /// All that came back from the kernel is on the lane.
+    fn has_told_all(&self) -> bool {
+        self.completed.is_empty() && self.lost.is_empty()
+    }
+
+    /// Takes what the kernel is done with.
+    fn complete(&mut self) {
+        self.port.complete(&mut self.completed);
+        self.port.take_lost(&mut self.lost);
+    }
+
+    fn obey(&mut self, order: Order, memory: &mut P::Memory) {
+        match order {
+            Order::Rules(rules, looker) => (self.rules, self.looker) = (rules, Some(looker)),
+            Order::MinPosted(frames) => self.port.set_min_posted(frames),
+            Order::LetGo => {
+                self.stop();
+                if !self.port.let_go() {
+                    self.port.close(memory, &mut self.unsent);
+                }
+            }
+            Order::Reclaim(unsent) => {
+                self.port.reclaim(memory, &mut self.unsent);
+                self.closing = Some(unsent);
+            }
+            Order::Close(unsent) => {
+                self.stop();
+                self.port.close(memory, &mut self.unsent);
+                self.closing = Some(unsent);
+            }
+            Order::Reopen => {
+                self.is_open = self.port.reopen(memory) == Some(true);
+                self.lane.is_down.store(!self.is_open, Relaxed);
+                self.lane.answer(Answer::Reopened(self.is_open.then(|| self.port.transmit_room())));
+            }
+            Order::CountAnew => drop(self.port.count_anew()),
+            Order::Report => self.report_within = REPORT_TURNS,
+        }
+    }
+
+    /// Neither takes in nor sends any more.
+    fn stop(&mut self) {
+        if self.is_open {
+            self.complete();
+        }
+        self.is_open = false;
+        self.lane.waiting.store(0, Relaxed);
+    }
+
+    /// The port is closed, and all that left it is on the lane.
+    #[cold]
+    fn answer_closed(&mut self, mut unsent: Vec<FrameId>) {
+        unsent.append(&mut self.unsent);
+        while !self.outgoing.is_empty() || self.lane.outgoing.take(&mut self.outgoing).is_some() {
+            unsent.extend(self.outgoing.drain(..).map(|outgoing| outgoing.frame));
+        }
+        let report = self.report(0);
+        self.lane.answer(Answer::Closed(unsent, report));
+    }
+
+    /// Says how the port stands, once free frames have come to rest or it has been asked for long enough: then they are counted once.
+    #[cold]
+    fn say_report(&mut self, exchanged: bool, free: usize) {
+        self.report_within -= 1;
+        if !exchanged || self.report_within == 0 {
+            self.report_within = 0;
+            self.lane.answer(Answer::Report(self.report(free)));
+            self.lane.core.ring();
+        }
+    }
+
+    fn report(&self, free: usize) -> Report {
+        let back = self.completed.len() + self.lost.len() + self.unsent.len();
+        let held = self.port.frames_held() + self.outgoing.len() + back;
+        Report { kernel: self.port.kernel_counters(), held, free }
+    }
+}

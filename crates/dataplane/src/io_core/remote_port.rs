@@ -1,0 +1,415 @@
+//! A port that another core serves, as the switching core sees it. The other end is [`crate::io_core::io_loop`].
+//!
+//! Rule: what comes in has been looked at, and by the rules that are in force: what was looked at before they changed is looked at once
+//! more, so that each frame is treated by the rules of the turn that takes it, as with one core. Frames on the lane wait as those in
+//! an RX ring do. Source: docs/cores.md.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
+
+use crate::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
+use crate::io_core::port_channel::{Answer, FREE_BATCH, KEPT_FREE, LOST, Lane, LaneNews, Order, Report};
+use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
+use crate::port::{Port, Trouble};
+
+/// What the line was asked and has not answered.
+#[derive(Debug, Default)]
+enum Question<T> {
+    #[default]
+    None,
+    Asked,
+    Answered(T),
+}
+
+impl<T> Question<T> {
+    /// Whether it must be asked now: it is not open.
+    fn begin(&mut self) -> bool {
+        let is_new = matches!(self, Question::None);
+        if is_new {
+            *self = Question::Asked;
+        }
+        is_new
+    }
+
+    /// The answer, if it has come; then it can be asked anew.
+    fn take(&mut self) -> Option<T> {
+        match std::mem::take(self) {
+            Question::Answered(answer) => Some(answer),
+            open => {
+                *self = open;
+                None
+            }
+        }
+    }
+}
+
+/// The switching core's end of a lane.
+#[derive(Debug)]
+pub struct RemotePort<M> {
+    lane: Arc<Lane>,
+    is_up: bool,
+    /// How frames are looked at, under which number, and whether the line has still to be told.
+    looker: Option<Box<(Looker, bool)>>,
+    rules: u32,
+    is_untold: bool,
+    /// The fewest frames to be posted, if the line has still to be told.
+    min_posted: Option<u32>,
+    /// The batch that is being taken, and the rules that it was looked at by.
+    arrivals: Vec<Arrival>,
+    looked_at_by: u32,
+    /// Frames that the port has room for when none is outstanding.
+    room: usize,
+    /// Frames given to the line that have not come back.
+    outstanding: usize,
+    /// Batches given to the line so far; how many of them it has taken, and since when no more while some wait.
+    given: u64,
+    waits: Option<(u64, Instant)>,
+    is_stuck: bool,
+    /// Frames that the kernel lost, not yet taken.
+    lost: Vec<FrameId>,
+    /// There were more free frames than the line had room for.
+    has_frames: bool,
+    /// As the line last said; and frames that were on the lane when the port was closed.
+    report: Report,
+    closed_frames: u64,
+    closing: Question<Vec<FrameId>>,
+    opening: Question<Option<usize>>,
+    reporting: Question<()>,
+    /// Where the line says which frames were never sent.
+    unsent: Vec<FrameId>,
+    // Otherwise empty, and kept to allocate nothing.
+    frames: Vec<FrameId>,
+    again: Vec<Arrival>,
+    memory: PhantomData<fn(&mut M)>,
+}
+
+impl<M: Memory> RemotePort<M> {
+    /// The end of a lane, of a port that is open with room for so many frames to transmit, or closed.
+    pub(crate) fn new(lane: Arc<Lane>, is_up: bool, room: usize) -> Self {
+        Self {
+            lane,
+            is_up,
+            looker: None,
+            rules: 0,
+            is_untold: false,
+            min_posted: None,
+            arrivals: Vec::with_capacity(RX_BATCH),
+            looked_at_by: 0,
+            room,
+            outstanding: 0,
+            given: 0,
+            waits: None,
+            is_stuck: false,
+            lost: Vec::with_capacity(TX_BATCH),
+            has_frames: false,
+            report: Report::default(),
+            closed_frames: 0,
+            closing: Question::None,
+            opening: Question::None,
+            reporting: Question::None,
+            unsent: Vec::with_capacity(4096),
+            frames: Vec::with_capacity(TX_BATCH),
+            again: Vec::with_capacity(RX_BATCH),
+            memory: PhantomData,
+        }
+    }
+
+    /// Whether something is on the lane, for whoever watches that the switching core turns.
+    pub fn news(&self) -> LaneNews {
+        LaneNews(Arc::clone(&self.lane))
+    }
+
+    /// Tells the line what can wait, if there is room.
+    #[inline]
+    fn tell(&mut self) {
+        if (self.is_untold || self.min_posted.is_some()) && self.lane.has_room_for_settings() {
+            self.tell_now();
+        }
+    }
+
+    #[cold]
+    fn tell_now(&mut self) {
+        if let (true, Some(looker)) = (self.is_untold, &self.looker) {
+            self.lane.order(Order::Rules(self.rules, looker.clone()));
+            self.is_untold = false;
+        }
+        if let Some(frames) = self.min_posted.take() {
+            self.lane.order(Order::MinPosted(frames));
+        }
+    }
+
+    /// Hears what the line has answered.
+    fn hear(&mut self) {
+        while let Some(answer) = self.lane.answers.pop() {
+            match answer {
+                Answer::Closed(unsent, report) => {
+                    self.report = Report { free: self.report.free, ..report };
+                    self.closing = Question::Answered(unsent);
+                }
+                Answer::Reopened(room) => self.opening = Question::Answered(room),
+                Answer::Report(report) => {
+                    self.report = report;
+                    self.reporting = Question::Answered(());
+                }
+            }
+        }
+    }
+
+    /// Exchanges free frames: as many go to the line as the lane has room for.
+    #[inline]
+    fn exchange(&mut self, memory: &mut M) {
+        while self.lane.spare.take(&mut self.frames).is_some() {
+            self.frames.drain(..).for_each(|frame| memory.free(frame));
+        }
+        let mut gives = false;
+        while self.lane.fresh.room() > 0 && memory.free_frames() >= KEPT_FREE + FREE_BATCH {
+            self.frames.extend((0..FREE_BATCH).map_while(|_| memory.alloc()));
+            self.lane.fresh.put(0, &mut self.frames);
+            gives = true;
+        }
+        self.has_frames = memory.free_frames() >= KEPT_FREE + FREE_BATCH;
+        if gives {
+            self.lane.line.ring();
+        }
+    }
+
+    /// Finds out whether what the line was given waits for a line that stands still.
+    #[inline]
+    fn watch_line(&mut self, now: Instant) {
+        if self.lane.outgoing.is_empty() {
+            (self.waits, self.is_stuck) = (None, false);
+            return;
+        }
+        let taken = self.given - self.lane.outgoing.batches() as u64;
+        let since = match self.waits {
+            Some((before, since)) if before == taken => since,
+            _ => now,
+        };
+        self.waits = Some((taken, since));
+        let is_long = (STALL_NS..GIVE_UP_NS).contains(&now.since(since));
+        self.is_stuck = is_long && !self.lane.heartbeat.turns(now);
+    }
+
+    /// Looks once more at the batch that is being taken.
+    #[cold]
+    fn look_again(&mut self, memory: &M) {
+        let Some(looker) = &self.looker else { return };
+        for Arrival { frame, charge, .. } in self.arrivals.drain(..) {
+            let bytes = memory.bytes(&frame, charge.len.into());
+            self.again.push(looker.0.look(Received { frame, len: charge.len }, bytes));
+        }
+        std::mem::swap(&mut self.arrivals, &mut self.again);
+        self.looked_at_by = self.rules;
+    }
+
+    /// The line's port is closed, once it says so: what is left on the lane comes back. Until then so does what its rings held.
+    fn take_back(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+        self.exchange(memory);
+        self.hear();
+        let Some(mut never_sent) = self.closing.take() else { return false };
+        self.outstanding -= never_sent.len();
+        unsent.append(&mut never_sent);
+        self.unsent = never_sent;
+        while !self.arrivals.is_empty() || self.lane.arrivals.take(&mut self.arrivals).is_some() {
+            self.closed_frames += self.arrivals.len() as u64;
+            self.arrivals.drain(..).for_each(|arrival| memory.free(arrival.frame));
+        }
+        self.exchange(memory);
+        true
+    }
+}
+
+impl<M: Memory> Port for RemotePort<M> {
+    type Memory = M;
+
+    fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<Received>) {
+        self.watch_line(now);
+        self.tell();
+        self.exchange(memory);
+    }
+
+    #[inline]
+    fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<Arrival>) {
+        while out.len() < max {
+            if self.arrivals.is_empty() {
+                match self.lane.arrivals.take(&mut self.arrivals) {
+                    Some(rules) => self.looked_at_by = rules,
+                    None => break,
+                }
+            }
+            if self.looked_at_by != self.rules {
+                self.look_again(memory);
+            }
+            let room = max - out.len();
+            if self.arrivals.len() <= room {
+                out.append(&mut self.arrivals);
+            } else {
+                out.extend(self.arrivals.drain(..room));
+            }
+        }
+    }
+
+    fn look_by(&mut self, looker: Looker, finish_checksums: bool) {
+        self.looker = Some(Box::new((looker, finish_checksums)));
+        self.rules = self.rules.wrapping_add(1);
+        self.is_untold = true;
+        self.tell();
+    }
+
+    fn set_min_posted(&mut self, frames: u32) {
+        self.min_posted = Some(frames);
+        self.tell();
+    }
+
+    fn rx_waiting(&self) -> u32 {
+        (self.arrivals.len() + self.lane.arrivals.things()) as u32 + self.lane.waiting.load(Relaxed)
+    }
+
+    fn take_kernel_drops(&mut self) -> Option<u64> {
+        if !self.lane.has_looked.load(Relaxed) {
+            return None;
+        }
+        self.lane.has_looked.store(false, Relaxed);
+        Some(self.lane.dropped.swap(0, Relaxed))
+    }
+
+    fn transmit_room(&self) -> usize {
+        let frames = self.room.saturating_sub(self.outstanding);
+        match self.lane.outgoing.room() {
+            _ if !self.is_up => 0,
+            // The last batch is for PFC.
+            batches @ 0..=1 => frames.min(batches),
+            _ => frames,
+        }
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        self.outstanding += frames.len();
+        while !frames.is_empty() && self.lane.outgoing.put(0, frames) {
+            self.given += 1;
+        }
+        debug_assert!(frames.is_empty(), "more frames than there is room for");
+        self.lane.line.ring();
+    }
+
+    fn makes_edits(&self) -> bool {
+        true // the line does
+    }
+
+    fn must_kick(&self) -> bool {
+        false // the line does
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        let mut before = out.len();
+        while let Some(note) = self.lane.completed.take(out) {
+            self.outstanding -= out.len() - before;
+            if note == LOST {
+                self.lost.extend(out.drain(before..));
+            }
+            before = out.len();
+        }
+    }
+
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        out.append(&mut self.lost);
+    }
+
+    fn outstanding(&self) -> usize {
+        self.outstanding
+    }
+
+    fn is_up(&self) -> bool {
+        self.is_up && !self.lane.is_down.load(Relaxed)
+    }
+
+    fn has_news(&self) -> bool {
+        let Lane { fresh, spare, .. } = &*self.lane;
+        let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
+        !self.arrivals.is_empty()
+            || self.is_up != self.is_up()
+            || ((self.is_up || matches!(self.closing, Question::Asked)) && wants_frames)
+            || self.lane.has_news()
+    }
+
+    fn is_stuck(&self) -> bool {
+        self.is_stuck
+    }
+
+    fn take_stray(&mut self) -> u64 {
+        if self.lane.stray.load(Relaxed) == 0 { 0 } else { self.lane.stray.swap(0, Relaxed) }
+    }
+
+    fn take_trouble(&mut self) -> Option<Trouble> {
+        self.lane.troubles.pop()
+    }
+
+    fn let_go(&mut self) -> bool {
+        self.is_up = false;
+        self.lane.order(Order::LetGo);
+        true
+    }
+
+    fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+        if self.closing.begin() {
+            self.lane.order(Order::Reclaim(std::mem::take(&mut self.unsent)));
+        }
+        self.take_back(memory, unsent)
+    }
+
+    fn reopen(&mut self, memory: &mut M) -> Option<bool> {
+        self.tell();
+        self.exchange(memory);
+        if self.opening.begin() {
+            self.lane.order(Order::Reopen);
+        }
+        self.hear();
+        let room = self.opening.take()?;
+        if let Some(room) = room {
+            (self.room, self.is_up) = (room, true);
+        }
+        Some(room.is_some())
+    }
+
+    fn close(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
+        self.is_up = false;
+        if self.closing.begin() {
+            self.lane.order(Order::Close(std::mem::take(&mut self.unsent)));
+        }
+        self.take_back(memory, unsent)
+    }
+
+    fn count_anew(&mut self) -> KernelCounters {
+        let counted = self.kernel_counters();
+        (self.report.kernel, self.closed_frames) = (KernelCounters::default(), 0);
+        self.lane.order(Order::CountAnew);
+        counted
+    }
+
+    fn report(&mut self) -> bool {
+        if self.reporting.begin() {
+            self.lane.order(Order::Report);
+        }
+        self.hear();
+        self.reporting.take().is_some()
+    }
+
+    fn kernel_counters(&self) -> KernelCounters {
+        let mut counters = self.report.kernel;
+        counters.rx_closed_frames += self.closed_frames;
+        counters
+    }
+
+    fn frames_held(&self) -> usize {
+        let Lane { arrivals, outgoing, completed, .. } = &*self.lane;
+        let on_lane = arrivals.things() + outgoing.things() + completed.things();
+        self.report.held + self.arrivals.len() + on_lane
+    }
+
+    fn free_frames(&self) -> usize {
+        self.report.free + self.lane.fresh.things() + self.lane.spare.things()
+    }
+}

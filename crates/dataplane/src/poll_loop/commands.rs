@@ -1,0 +1,161 @@
+//! What the daemon tells the loop to do, between two turns.
+//!
+//! Rule: commands are carried out in their order. One whose answer needs a line's (what its ports count, what a closed port never sent)
+//! is tried again each turn until that has come; the turns go on meanwhile. Whatever changes the switch is recorded first, so that a replay does
+//! the same. Source: docs/architecture.md, "The way of a frame"; docs/cores.md.
+
+use crate::mailbox::{Command, Reply};
+use crate::poll_loop::Core;
+use crate::port::Port;
+use switch::{Instant, KernelCounters, Mark, Memory, Snapshot, SwitchSettings};
+use wire::bitset::Set64;
+
+impl<P: Port> Core<P> {
+    /// Carries out a command. Given back, it is to be tried again: a line has still to do its part.
+    pub(super) fn obey(&mut self, command: Command, now: Instant) -> Option<Command> {
+        match command {
+            Command::Snapshot { .. } if !self.hear_reports() => return Some(command),
+            Command::Snapshot { mut snapshot, read_watermarks } => {
+                self.reported = Set64::EMPTY;
+                self.snapshot(now, &mut snapshot);
+                if read_watermarks {
+                    self.mark_watermarks(Mark::Read);
+                }
+                self.mailbox.answer(Reply::Snapshot(snapshot));
+            }
+            Command::ClearWatermarks => {
+                self.mark_watermarks(Mark::Clear);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::Hold { port, held } => {
+                self.hold(port, held);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::RecoverStorms(port) => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.recover_storms(port, now);
+                }
+                self.switch.recover_storms(port, now, &mut self.memory);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::LiftStormLimit { port, priorities } => {
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.lift_storm_limit(port, priorities, now);
+                }
+                self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
+                self.mailbox.answer(Reply::Done);
+            }
+            Command::Apply(settings) => {
+                if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
+                    self.mailbox.answer(Reply::NotApplied(settings, port));
+                    return None;
+                }
+                self.make_places(&settings.switch, now);
+                if let Some(recorder) = self.turn.recorder() {
+                    recorder.apply(&settings.switch, now);
+                }
+                self.switch.apply(&settings.switch, now);
+                self.say_how_to_look(self.turn.open_ports());
+                for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
+                    port.set_min_posted(frames);
+                }
+                self.mailbox.answer(Reply::Applied(settings));
+            }
+            Command::Record(recorder) => {
+                self.end_recording(now);
+                let before = std::mem::replace(self.turn.recorder(), recorder);
+                self.mailbox.answer(Reply::Recorded(before));
+            }
+            Command::PortDown(port) => self.close(port, now),
+            Command::PortClosed(port) => {
+                if !self.reclaim(port, now) {
+                    return Some(command);
+                }
+            }
+            Command::PortUp { port, mac, finish_checksums } => {
+                let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
+                self.mailbox.answer(Reply::PortUp(port, is_up));
+            }
+            Command::Stop(snapshot) => self.stop = Some(snapshot),
+        }
+        None
+    }
+
+    /// Hears how each port stands that a line serves. False: some line has still to say.
+    pub(super) fn hear_reports(&mut self) -> bool {
+        for (number, port) in self.ports.iter_mut().enumerate() {
+            let has_reported = self.reported.contains(number) || port.report();
+            self.reported.set(number, has_reported);
+        }
+        self.reported == Set64::first_of(self.ports.len())
+    }
+
+    /// Closes the ports that these settings remove, and lets those count anew whose place others will have.
+    pub(super) fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
+        for port in Set64::first_of(self.switch.places()) {
+            if settings.ports[port].is_vacant() {
+                self.close(port, now);
+            }
+        }
+        for port in self.switch.added_by(settings) {
+            self.removed += self.ports[port].count_anew();
+        }
+    }
+
+    pub(super) fn mark_watermarks(&mut self, mark: Mark) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.watermarks(mark);
+        }
+        self.switch.mark_watermarks(mark);
+    }
+
+    pub(super) fn hold(&mut self, port: usize, on_hold: bool) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.hold(port, on_hold);
+        }
+        self.switch.hold(port, on_hold);
+    }
+
+    pub(super) fn end_recording(&mut self, now: Instant) {
+        let forwards = self.turn.forwards();
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.end(now, forwards, &self.switch);
+        }
+    }
+
+    pub(super) fn snapshot(&mut self, now: Instant, snapshot: &mut Snapshot) {
+        if let Some(recorder) = self.turn.recorder() {
+            recorder.snapshot(now);
+        }
+        self.switch.snapshot(now, snapshot);
+        let removed = &mut snapshot.removed_ports.kernel_dropped_frames;
+        *removed = dropped(&self.removed);
+        for (port, out) in self.ports.iter().zip(&mut snapshot.ports) {
+            out.kernel = port.kernel_counters();
+            if out.name.is_empty() {
+                *removed += dropped(&out.kernel);
+            }
+        }
+        snapshot.memory_frames = self.memory_frames as u64;
+        let elsewhere: usize = self.ports.iter().map(Port::free_frames).sum();
+        snapshot.memory_free_frames = (self.memory.free_frames() + elsewhere) as u64;
+        snapshot.memory_in_rings_frames = self.ports.iter().map(|port| port.frames_held() as u64).sum();
+        let mut times = self.heartbeat.times();
+        self.lines.iter().for_each(|line| times += line.times());
+        snapshot.loop_turns = times.turns;
+        snapshot.loop_worst_stall_ns = times.worst_stall_ns;
+        snapshot.loop_awake_ns = times.awake_ns;
+        snapshot.loop_turns_by_time = times.turns_by_time;
+        snapshot.events_lost += self.mailbox.lost;
+    }
+}
+
+/// Frames that the kernel had nowhere to put, that waited in an RX ring when it was closed, or that no port takes in.
+fn dropped(kernel: &KernelCounters) -> u64 {
+    kernel.rx_fill_ring_empty_frames
+        + kernel.rx_ring_full_frames
+        + kernel.rx_dropped_frames
+        + kernel.rx_missed_frames
+        + kernel.rx_closed_frames
+        + kernel.rx_too_long_frames
+}

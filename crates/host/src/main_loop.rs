@@ -1,0 +1,268 @@
+//! The shell around a host: its interface, the clock, signals, standard input and output.
+
+use crate::args::Args;
+use crate::host::{Host, HostSettings};
+use crate::report::{Line, Report};
+use crate::text_report;
+use anyhow::{Context, anyhow, bail};
+use dataplane::{Port, Wait};
+use nix::sys::signal::{SigSet, Signal};
+use nix::time::{ClockId, clock_gettime};
+use std::io::{BufRead, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::task::Waker;
+use std::time::Duration;
+use switch::{Instant, Nanos};
+use wire::MacAddr;
+use xdp::{MAX_POSTED, PortSetup, Umem, Waiter, XdpPort};
+
+/// Frames of a host's memory for each RX queue, a full fill ring and as much again in the RX ring …
+const FRAMES_OF_A_QUEUE: usize = 2 * MAX_POSTED;
+/// … and for what is on its way out.
+const OWN_FRAMES: usize = 4_096;
+/// How long a sender sends unless told otherwise.
+const DEFAULT_DURATION_NS: Nanos = 10_000_000_000;
+/// The longest sleep: the port looks after its interface when it is asked for frames.
+const LONGEST_SLEEP_NS: Nanos = 100_000_000;
+/// A shorter wait than this is not worth a system call.
+const SHORTEST_SLEEP_NS: Nanos = 2_000;
+
+/// Runs `sluice host`. Blocks SIGINT, SIGTERM and SIGUSR1 in the calling thread; a process that has other threads
+/// starts them after this, or blocks these signals there, too.
+///
+/// # Errors
+/// The options contradict each other, the interface cannot be used, or it goes while the host runs.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let waiter = Waiter::new().context("making the waiter")?;
+    let orders = Orders::new(args.wait, waiter.waker());
+    orders.watch_signals()?;
+    if args.wait {
+        orders.watch_input();
+    }
+    run_with(&args, waiter, &orders, &mut std::io::stdout())
+}
+
+/// Runs a host on the calling thread and in its network namespace, as `orders` say, which wake `waiter`; the report
+/// goes to `out`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn Write) -> anyhow::Result<()> {
+    args.check().map_err(|problem| anyhow!(problem))?;
+    if let Some(core) = args.core {
+        xdp::set_affinity(core).with_context(|| {
+            format!("--core {core}: `nproc` says how many cores there are; the first is 0")
+        })?;
+    }
+    xdp::set_timer_slack(1).context("setting the timer slack")?;
+
+    let frame_bytes = xdp::frame_bytes_for([args.interface.as_str()])?;
+    let frames = xdp::queues_of(&args.interface)? as usize * FRAMES_OF_A_QUEUE + OWN_FRAMES;
+    let mut memory = Umem::new(frames, frame_bytes)?;
+    // The host shares its core with others: what arrives while it is not running must find a frame.
+    // And PFC frames go to a group address, which a NIC takes in only if it is told to.
+    let setup = PortSetup { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortSetup::default() };
+    let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
+    let mut host = Host::new(settings(args)?, port, memory, frames, now());
+    waiter.watch([host.port()]);
+    let mut output = Output { out, json: args.json, before: Report::default() };
+    let is_up = drive(&mut host, &mut waiter, orders, &mut output, args.interval)?;
+
+    let at = now();
+    host.close();
+    output.print(Line::Final(host.report(at)))?;
+    if host.free_frames() != frames {
+        bail!("{} of {frames} frames came back: a mistake in the program", host.free_frames());
+    }
+    if !is_up {
+        bail!("interface {} went down or away while the host ran; `ip link` shows its state", args.interface);
+    }
+    Ok(())
+}
+
+fn settings(args: &Args) -> anyhow::Result<HostSettings> {
+    let mac = match args.mac {
+        Some(mac) => mac,
+        None => interface_mac(&args.interface)?,
+    };
+    if args.flows.iter().any(|flow| flow.to == mac) {
+        bail!(
+            "--flow to={mac}: this is the host's own address; name another host's, or give this one another by --mac"
+        );
+    }
+    let sends = !args.flows.is_empty() || !args.storm.is_empty();
+    Ok(HostSettings {
+        interface: args.interface.clone(),
+        mac,
+        flows: args.flows.clone(),
+        speed_bps: args.speed,
+        obeyed: args.obeyed(),
+        obeys_pause: args.flow_control,
+        stormed: args.stormed(),
+        reacts: args.react_to_ecn,
+        reaction_delay_ns: args.reaction_delay,
+        duration_ns: args.duration.or(sends.then_some(DEFAULT_DURATION_NS)),
+        linger_ns: args.linger,
+        run: std::process::id() ^ now().0 as u32,
+    })
+}
+
+/// The loop: turn after turn, asleep in between, until the host is done. Returns whether its interface is still up.
+fn drive(
+    host: &mut Host<XdpPort>,
+    waiter: &mut Waiter,
+    orders: &Orders,
+    output: &mut Output,
+    interval_ns: Nanos,
+) -> anyhow::Result<bool> {
+    let mut report_at = Instant::NEVER;
+    let mut announced = false;
+    while !host.is_done() {
+        let at = host.receive(now);
+        host.send(at);
+
+        if !announced && host.is_ready() {
+            announced = true;
+            output.print(Line::Ready { mac: host.report(at).mac })?;
+        }
+        if host.is_waiting() && announced && orders.may_begin() {
+            host.begin(at);
+            report_at = if interval_ns == 0 { Instant::NEVER } else { at + interval_ns };
+        }
+        if at >= report_at {
+            output.print(Line::Progress(host.report(at)))?;
+            report_at = report_at + interval_ns;
+        }
+        if orders.must_stop() || !host.is_up() {
+            host.stop(at);
+        }
+        sleep(host, waiter, host.next_turn(at).min(report_at))?;
+    }
+    Ok(host.is_up())
+}
+
+/// Sleeps until `until`, a frame, or an order.
+fn sleep(host: &Host<XdpPort>, waiter: &mut Waiter, until: Instant) -> anyhow::Result<()> {
+    let left_ns = until.since(now()).min(LONGEST_SLEEP_NS);
+    if left_ns < SHORTEST_SLEEP_NS {
+        return Ok(());
+    }
+    if host.port().outstanding() > 0 {
+        // Polling would send frames behind the port's back; this is short, and rare.
+        std::thread::sleep(Duration::from_nanos(left_ns));
+    } else {
+        waiter.wait(left_ns).context("waiting for frames")?;
+    }
+    Ok(())
+}
+
+/// CLOCK_MONOTONIC, the same for all processes of the machine, so that one host's timestamp means something to another.
+fn now() -> Instant {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("every Linux has this clock");
+    Instant(time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+}
+
+/// What the user tells a running host. Clones tell the same host.
+#[derive(Debug, Clone)]
+pub struct Orders {
+    begin: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+    waker: Waker,
+}
+
+impl Orders {
+    /// Orders for the host that sleeps in the waiter of `waker`; unless it is to `wait`, it may begin.
+    pub fn new(wait: bool, waker: Waker) -> Self {
+        Self { begin: Arc::new(AtomicBool::new(!wait)), stop: Arc::new(AtomicBool::new(false)), waker }
+    }
+
+    /// Begin to send.
+    pub fn begin(&self) {
+        self.begin.store(true, Relaxed);
+        self.waker.wake_by_ref();
+    }
+
+    /// Send no more, report and end.
+    pub fn stop(&self) {
+        self.stop.store(true, Relaxed);
+        self.waker.wake_by_ref();
+    }
+
+    fn may_begin(&self) -> bool {
+        self.begin.load(Relaxed)
+    }
+
+    fn must_stop(&self) -> bool {
+        self.stop.load(Relaxed)
+    }
+
+    /// SIGUSR1 begins, SIGINT and SIGTERM stop. A thread takes them, so that no handler interrupts the loop.
+    fn watch_signals(&self) -> anyhow::Result<()> {
+        let mut signals = SigSet::empty();
+        for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR1] {
+            signals.add(signal);
+        }
+        signals.thread_block().context("blocking signals")?;
+        let orders = self.clone();
+        std::thread::spawn(move || {
+            while let Ok(signal) = signals.wait() {
+                if signal == Signal::SIGUSR1 { orders.begin() } else { orders.stop() }
+            }
+        });
+        Ok(())
+    }
+
+    /// A line on standard input begins. At its end without a line, only SIGUSR1 is left.
+    fn watch_input(&self) {
+        let orders = self.clone();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            if std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0) {
+                orders.begin();
+            }
+        });
+    }
+}
+
+/// Where the report goes, and how it looks.
+struct Output<'a> {
+    out: &'a mut dyn Write,
+    json: bool,
+    /// The report before, for what changed since.
+    before: Report,
+}
+
+impl Output<'_> {
+    fn print(&mut self, line: Line) -> anyhow::Result<()> {
+        let mut text = if self.json { serde_json::to_string(&line)? } else { self.for_people(&line) };
+        text.push('\n');
+        self.out.write_all(text.as_bytes()).and_then(|()| self.out.flush()).context("writing the report")?;
+        if let Line::Progress(report) = line {
+            self.before = report;
+        }
+        Ok(())
+    }
+
+    fn for_people(&self, line: &Line) -> String {
+        match line {
+            Line::Ready { mac } => format!("ready as {mac}"),
+            Line::Progress(report) => text_report::progress(&self.before, report),
+            Line::Final(report) => text_report::report(report).trim_end().into(),
+        }
+    }
+}
+
+/// The address of `interface` in this network namespace.
+fn interface_mac(interface: &str) -> anyhow::Result<MacAddr> {
+    let addresses = nix::ifaddrs::getifaddrs().context("listing the interfaces")?;
+    addresses
+        .filter(|address| address.interface_name == interface)
+        .find_map(|address| Some(MacAddr(address.address?.as_link_addr()?.addr()?)))
+        .filter(|mac| !mac.is_zero())
+        .with_context(|| {
+            format!(
+                "interface {interface} has no MAC address; give the host one, such as --mac 02:00:00:00:00:01"
+            )
+        })
+}

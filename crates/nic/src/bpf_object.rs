@@ -1,0 +1,142 @@
+//! The BPF object (`bpf/nic.bpf.c`): loaded for one interface, its qdisc registered for as long as it takes to use it, its
+//! program hung at ingress, and found there again.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions, ProgramInfo};
+use libbpf_rs::{
+    ErrorKind, Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, PrintLevel, TC_EGRESS, TC_INGRESS,
+    TcHook, TcHookBuilder,
+};
+
+use crate::clsact::{self, FILTER_HANDLE, FILTER_PRIORITY};
+use crate::error::Error;
+use crate::settings::{PRIORITIES, Settings};
+
+/// The compiled programs.
+static OBJECT: &[u8] = include_bytes!(env!("NIC_BPF"));
+
+/// What `tc qdisc show` calls the qdisc. The kernel allows letters, digits, `_` and `.` in it.
+pub const KIND: &str = "sluice_nic";
+
+const OPERATIONS: &str = "sluice_nic";
+const PROGRAM: &str = "sluice_nic_pfc";
+
+/// How long a registration of another process is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Programs and maps of one interface, loaded.
+pub(crate) struct Loaded {
+    object: Object,
+}
+
+impl Loaded {
+    /// Loads them with these settings.
+    pub(crate) fn new(settings: &Settings, ifindex: u32, made_clsact: bool) -> Result<Self, Error> {
+        log_what_libbpf_says();
+        let mut open = ObjectBuilder::default().open_memory(OBJECT).map_err(|error| refusal(&error))?;
+        for mut map in open.maps_mut() {
+            if map.name() == "nic_slots" {
+                map.set_max_entries(settings.slots() * PRIORITIES as u32).map_err(|error| refusal(&error))?;
+            }
+        }
+        let object = open.load().map_err(|error| refusal(&error))?;
+        let map = object.maps().find(|map| map.name() == "nic_settings").expect("it is in the object");
+        let bytes = settings.to_bytes(ifindex, made_clsact);
+        map.update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).map_err(|error| refusal(&error))?;
+        Ok(Self { object })
+    }
+
+    /// Makes the qdisc's kind known to the kernel until the answer is dropped. One process at a time can.
+    pub(crate) fn register(&mut self) -> Result<Link, Error> {
+        let until = Instant::now() + PATIENCE;
+        let mut operations =
+            self.object.maps_mut().find(|map| map.name() == OPERATIONS).expect("it is in the object");
+        loop {
+            match operations.attach_struct_ops() {
+                Ok(link) => return Ok(link),
+                Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(refusal(&error)),
+                Err(_) if Instant::now() >= until => return Err(Error::Busy { seconds: PATIENCE.as_secs() }),
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Hangs the program at ingress of an interface, in the place of an earlier one of ours; makes clsact too if
+    /// `with_clsact`.
+    pub(crate) fn hang(&self, ifindex: u32, with_clsact: bool) -> Result<(), Error> {
+        let program = self.object.progs().find(|program| program.name() == PROGRAM).expect("in the object");
+        let action = "adding the program at ingress (modules sch_ingress, cls_bpf)";
+        clsact::hang(ifindex, program.as_fd(), PROGRAM, with_clsact).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotPermitted { action: action.to_owned() },
+            _ => Error::system(action, error),
+        })
+    }
+}
+
+/// Takes the program off.
+pub(crate) fn unhang(ifindex: u32) -> Result<(), Error> {
+    let nothing = io::stdin(); // a descriptor that is not used: what hangs is known by its numbers
+    let failed = |error| Error::system("taking the program off", error);
+    builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).detach().map_err(failed)
+}
+
+/// Removes clsact with all that hangs there.
+pub(crate) fn remove_clsact(ifindex: u32) -> Result<(), Error> {
+    let nothing = io::stdin();
+    let mut clsact = TcHook::new(nothing.as_fd());
+    clsact.ifindex(ifindex as i32).attach_point(TC_INGRESS | TC_EGRESS);
+    clsact.destroy().map_err(|error| Error::system("removing clsact", error))
+}
+
+/// The program that hangs at ingress, if it is ours.
+pub(crate) fn hanging(ifindex: u32) -> Option<ProgramInfo> {
+    let nothing = io::stdin();
+    let id = builder(nothing.as_fd(), ifindex).hook(TC_INGRESS).query().ok()?;
+    let options = ProgInfoQueryOptions::default().include_map_ids(true);
+    let mut all = ProgInfoIter::with_query_opts(options);
+    all.find(|program| program.id == id && program.name.to_bytes() == PROGRAM.as_bytes())
+}
+
+/// The one value of the map `name` of a program.
+pub(crate) fn value_of(program: &ProgramInfo, name: &str) -> Result<Vec<u8>, Error> {
+    let failed = |error: libbpf_rs::Error| match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted { action: "reading what is counted".to_owned() },
+        _ => Error::system("reading what is counted", error),
+    };
+    for id in &program.map_ids {
+        let map = MapHandle::from_map_id(*id).map_err(failed)?;
+        if map.name() == name {
+            let flags = if name == "nic_pauses" { MapFlags::LOCK } else { MapFlags::ANY };
+            let value = map.lookup(&0u32.to_ne_bytes(), flags).map_err(failed)?;
+            return value.ok_or_else(|| Error::system("reading what is counted", "the map is empty"));
+        }
+    }
+    Err(Error::system("reading what is counted", format!("no map {name}: another version of Sluice?")))
+}
+
+fn builder(fd: std::os::fd::BorrowedFd<'_>, ifindex: u32) -> TcHookBuilder<'_> {
+    log_what_libbpf_says();
+    let mut builder = TcHookBuilder::new(fd);
+    builder.ifindex(ifindex as i32).replace(true).handle(FILTER_HANDLE).priority(FILTER_PRIORITY);
+    builder
+}
+
+/// What libbpf's error means to a person.
+fn refusal(error: &libbpf_rs::Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => Error::NotPermitted { action: "loading the BPF programs".to_owned() },
+        _ => Error::Load(format!("{error:#}")),
+    }
+}
+
+/// It would write to standard error, also of what is no mistake here: that nothing hangs at an interface.
+fn log_what_libbpf_says() {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
+}
+
+fn log_libbpf(_level: PrintLevel, message: String) {
+    tracing::debug!(target: "libbpf", "{}", message.trim_end());
+}

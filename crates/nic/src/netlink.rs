@@ -1,0 +1,189 @@
+//! What rtnetlink says of interfaces and their qdiscs, and the root qdisc made and removed.
+
+use futures::{StreamExt, TryStreamExt};
+use rtnetlink::packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
+use rtnetlink::packet_route::RouteNetlinkMessage;
+use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
+use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
+use tokio::runtime::Runtime;
+
+use crate::bpf_object::KIND;
+use crate::clsact;
+use crate::error::Error;
+
+/// A connection to the kernel's tables, in the network namespace of the thread that made it.
+pub struct Links {
+    runtime: Runtime,
+    handle: rtnetlink::Handle,
+}
+
+/// An interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// Its number in its namespace.
+    pub index: u32,
+    /// The number of the other end of a veth, in the namespace of that.
+    pub peer: Option<u32>,
+}
+
+/// The root qdisc of an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Root {
+    /// What the kernel gave it.
+    Default,
+    /// Ours.
+    Ours,
+    /// One that somebody chose, of this kind.
+    Foreign(String),
+}
+
+/// What of traffic control an interface has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Qdiscs {
+    pub(crate) root: Root,
+    /// It has a place for programs at ingress.
+    pub(crate) has_clsact: bool,
+    /// A number (the major half of a handle) that none of its qdiscs has.
+    pub(crate) free_number: u16,
+}
+
+/// The first number that is tried for our qdisc.
+const FIRST_NUMBER: u16 = 0x5c1c;
+
+impl Links {
+    /// Connects.
+    ///
+    /// # Errors
+    /// The system refuses a socket.
+    pub fn connect() -> Result<Self, Error> {
+        let failed = |error: std::io::Error| Error::system("a netlink socket", error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+        let (connection, handle, _) =
+            runtime.block_on(async { rtnetlink::new_connection() }).map_err(failed)?;
+        runtime.spawn(connection);
+        Ok(Self { runtime, handle })
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn all(&self) -> Result<Vec<Interface>, Error> {
+        let links = self.runtime.block_on(self.handle.link().get().execute().try_collect::<Vec<_>>());
+        let links = links.map_err(|error| Error::system("listing interfaces", error))?;
+        let interface = |link: LinkMessage| {
+            let (mut name, mut peer) = (None, None);
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(text) => name = Some(text),
+                    LinkAttribute::Link(index) => peer = Some(index),
+                    _ => {}
+                }
+            }
+            Some(Interface { name: name?, index: link.header.index, peer })
+        };
+        Ok(links.into_iter().filter_map(interface).collect())
+    }
+
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(&self, device: &str) -> Result<Interface, Error> {
+        let all = self.all()?;
+        if let Some(found) = all.iter().find(|interface| interface.name == device) {
+            return Ok(found.clone());
+        }
+        let others = all.into_iter().map(|interface| interface.name).filter(|name| name != "lo").collect();
+        Err(Error::NoInterface { device: device.to_owned(), others })
+    }
+
+    pub(crate) fn qdiscs(&self, index: u32) -> Result<Qdiscs, Error> {
+        let request = self.handle.qdisc().get().index(index as i32).execute();
+        let all = self.runtime.block_on(request.try_collect::<Vec<TcMessage>>());
+        let all = all.map_err(|error| Error::system("listing qdiscs", error))?;
+        let mut qdiscs = Qdiscs { root: Root::Default, has_clsact: false, free_number: FIRST_NUMBER };
+        let here: Vec<&TcMessage> = all.iter().filter(|qdisc| qdisc.header.index == index as i32).collect();
+        while here.iter().any(|qdisc| qdisc.header.handle.major == qdiscs.free_number) {
+            qdiscs.free_number += 1;
+        }
+        for qdisc in here {
+            let kind = kind(qdisc);
+            match qdisc.header.parent {
+                TcHandle::ROOT if kind == KIND => qdiscs.root = Root::Ours,
+                // What the kernel chose by itself has no number.
+                TcHandle::ROOT if qdisc.header.handle.major != 0 => {
+                    qdiscs.root = Root::Foreign(kind.to_owned());
+                }
+                _ if kind == "clsact" || kind == "ingress" => qdiscs.has_clsact = true,
+                _ => {}
+            }
+        }
+        Ok(qdiscs)
+    }
+
+    /// How many programs and filters of others hang at clsact, at both ends.
+    pub(crate) fn others(&self, index: u32) -> Result<usize, Error> {
+        let mut count = 0;
+        let at = || self.handle.traffic_filter(index as i32).get();
+        for (request, is_ingress) in [(at().ingress(), true), (at().egress(), false)] {
+            let found = self.runtime.block_on(request.execute().try_collect::<Vec<TcMessage>>());
+            let found = found.map_err(|error| Error::system("listing filters", error))?;
+            count += found.iter().filter(|filter| !(is_ingress && clsact::is_ours(filter))).count();
+        }
+        Ok(count)
+    }
+
+    /// Puts a qdisc of our kind, which must be registered, in the place of the root qdisc, whatever that is. `number` is
+    /// one that no qdisc of the interface has: a qdisc of the same kind would else be changed, which cannot be done.
+    pub(crate) fn set_root(&self, index: u32, number: u16) -> Result<(), Error> {
+        let mut message = TcMessage::with_index(index as i32);
+        message.header.parent = TcHandle::ROOT;
+        message.header.handle = TcHandle { major: number, minor: 0 };
+        message.attributes.push(TcAttribute::Kind(KIND.to_owned()));
+        let mut request = NetlinkMessage::from(RouteNetlinkMessage::NewQueueDiscipline(message));
+        request.header.flags = NLM_F_REQUEST | NLM_F_ACK | NLM_F_CREATE | NLM_F_REPLACE;
+        let mut handle = self.handle.clone();
+        self.runtime.block_on(async {
+            let answers = handle.request(request);
+            let mut answers = answers.map_err(|error| Error::system("adding the qdisc", error))?;
+            while let Some(answer) = answers.next().await {
+                if let NetlinkPayload::Error(error) = answer.payload
+                    && error.code.is_some()
+                {
+                    return Err(match error.to_io().raw_os_error() {
+                        Some(EPERM) => Error::NotPermitted { action: "adding the qdisc".to_owned() },
+                        _ => Error::system("adding the qdisc", error.to_io()),
+                    });
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes the root qdisc; the kernel puts its default back.
+    pub(crate) fn remove_root(&self, index: u32) -> Result<(), Error> {
+        let mut request = self.handle.qdisc().del(index as i32);
+        request.message_mut().header.parent = TcHandle::ROOT;
+        self.runtime.block_on(request.execute()).map_err(|error| match &error {
+            rtnetlink::Error::NetlinkError(said) if said.to_io().raw_os_error() == Some(EPERM) => {
+                Error::NotPermitted { action: "removing the qdisc".to_owned() }
+            }
+            _ => Error::system("removing the qdisc", error),
+        })
+    }
+}
+
+const EPERM: i32 = nix::Error::EPERM as i32;
+
+fn kind(qdisc: &TcMessage) -> &str {
+    let kinds = qdisc.attributes.iter().find_map(|attribute| match attribute {
+        TcAttribute::Kind(kind) => Some(kind.as_str()),
+        _ => None,
+    });
+    kinds.unwrap_or_default()
+}

@@ -1,0 +1,235 @@
+//! A host: it sends the frames of its flows as they fall due, obeys pauses priority by priority, and answers marks with CNPs.
+//!
+//! Rule: of several ports the first whose link is up sends, and all receive. Whenever its line is free and not paused as a whole (802.3x PAUSE), the next priority in turn that has a frame due and
+//! is not paused sends one; the flows of a priority take turns. PFC of a storm goes first, CNPs next.
+
+use std::collections::VecDeque;
+
+use switch::pfc::link_pause::LinkPause;
+use switch::pfc::rx::{Pauses, quanta_ns};
+use switch::settings::PRIORITIES;
+use switch::{Instant, Nanos};
+use wire::bitset::Set8;
+use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
+
+use crate::event_queue::Event;
+use crate::flow::Flow;
+use crate::link::{Line, Wires};
+use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
+use crate::scenario::HostNode;
+use crate::time::{NS, Picos, instant, of_ns, picos};
+
+/// Pause time of a storm's frames.
+const STORM_QUANTA: u16 = 65_535;
+
+/// A host.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) node: usize,
+    pub(crate) ports: Vec<HostPort>,
+    /// The port that sends.
+    sender: usize,
+    /// Flows with a frame that is due, by priority.
+    ready: [VecDeque<u32>; 8],
+    /// Bit p: `ready[p]` is not empty.
+    ready_mask: u8,
+    /// The priority that has sent last.
+    last: u32,
+    /// Flows whose senders are to be told of marks.
+    cnps: VecDeque<u32>,
+    storms: Vec<Storm>,
+    pub(crate) sent_frames: u64,
+    pub(crate) sent_control: u64,
+    pub(crate) received_frames: u64,
+    pub(crate) received_control: u64,
+    pub(crate) foreign_frames: u64,
+}
+
+/// A port of a host.
+#[derive(Debug)]
+pub(crate) struct HostPort {
+    /// The line that leaves it.
+    pub(crate) line: usize,
+    /// What its neighbour has paused.
+    pub(crate) pauses: Pauses,
+    /// … of the whole link, if the host obeys 802.3x PAUSE.
+    link_pause: Option<LinkPause>,
+}
+
+#[derive(Debug)]
+struct Storm {
+    priorities: u8,
+    until: Picos,
+    next: Picos,
+}
+
+impl Host {
+    /// The host that is node `node` and has links, obeying pauses as `settings` say.
+    pub(crate) fn new(node: usize, settings: HostNode, wires: &Wires) -> Self {
+        let port = |line: &Line| HostPort {
+            line: line.number,
+            pauses: Pauses::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
+            link_pause: settings.obeys_pause.then(|| LinkPause::new(line.speed_bps())),
+        };
+        let mut lines: Vec<&Line> = wires.lines.iter().filter(|line| line.from.node == node).collect();
+        lines.sort_unstable_by_key(|line| line.from.port);
+        Self {
+            node,
+            ports: lines.into_iter().map(port).collect(),
+            sender: 0,
+            ready: Default::default(),
+            ready_mask: 0,
+            last: 7,
+            cnps: VecDeque::new(),
+            storms: Vec::new(),
+            sent_frames: 0,
+            sent_control: 0,
+            received_frames: 0,
+            received_control: 0,
+            foreign_frames: 0,
+        }
+    }
+
+    /// A flow that has frames is to send when its next one is due.
+    pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Wires) {
+        flow.sender.is_listed = match flow.next_due() {
+            Some(due) if due <= wires.now => {
+                self.ready(number, flow.look.priority);
+                true
+            }
+            Some(due) => {
+                wires.queue.plan(due, Event::Due(number));
+                true
+            }
+            None => false,
+        };
+    }
+
+    /// A frame of a flow is due.
+    #[inline]
+    pub(crate) fn ready(&mut self, flow: usize, priority: u8) {
+        self.ready[usize::from(priority & 7)].push_back(flow as u32);
+        self.ready_mask |= 1 << (priority & 7);
+    }
+
+    /// Sends the next frame, if the line is free and there is one.
+    #[inline]
+    pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Wires) {
+        let line = self.line();
+        if !wires.lines[line].is_idle() {
+            return;
+        }
+        if let Some(packet) = self.next_of_storm(wires) {
+            self.sent_control += 1;
+            wires.send(line, packet.len, &packet.bytes);
+            return;
+        }
+        let now = instant(wires.now);
+        let port = &mut self.ports[self.sender];
+        if let Some(link) = &mut port.link_pause
+            && link.is_paused(now)
+        {
+            wires.wake(line, picos(link.ends_at()));
+            return;
+        }
+        let paused = port.pauses.paused(now).bits();
+        if !self.cnps.is_empty() && paused & 1 << CNP_PRIORITY == 0 {
+            let Some(flow) = self.cnps.pop_front() else { return };
+            self.sent_frames += 1;
+            let cnp = Packet::cnp(&flows[flow as usize].look);
+            wires.send(line, cnp.len, &cnp.bytes);
+            return;
+        }
+        let free = self.ready_mask & !paused;
+        if free == 0 {
+            if self.ready_mask != 0 || !self.cnps.is_empty() {
+                wires.wake(line, picos(port.pauses.next_end()));
+            }
+            return;
+        }
+        let after = free.rotate_right((self.last + 1) & 7); // bit 0: the priority after the last
+        let priority = (self.last + 1 + after.trailing_zeros()) & 7;
+        self.last = priority;
+        let ready = &mut self.ready[priority as usize];
+        let Some(number) = ready.pop_front() else { return };
+        if ready.is_empty() {
+            self.ready_mask &= !(1 << priority);
+        }
+        self.sent_frames += 1;
+        let flow = &mut flows[number as usize];
+        flow.take(wires.now);
+        self.list(number as usize, flow, wires);
+        wires.send(line, flow.packet.len, &flow.packet.bytes);
+    }
+
+    /// From now on, for `duration`, it pauses these priorities of its neighbour.
+    pub(crate) fn storm(&mut self, priorities: u8, duration: Picos, now: Picos) {
+        self.storms.push(Storm { priorities, until: now + duration, next: now });
+    }
+
+    /// The PFC frame of a storm that is due. What another storm pauses too is not let go.
+    fn next_of_storm(&mut self, wires: &mut Wires) -> Option<Packet> {
+        let due = |storm: &Storm| storm.next.min(storm.until);
+        let (first, at) = self.storms.iter().map(due).enumerate().min_by_key(|(_, at)| *at)?;
+        if at > wires.now {
+            wires.wake(self.line(), at);
+            return None;
+        }
+        let pfc = if self.storms[first].until <= wires.now {
+            let over = self.storms.remove(first);
+            let others = self.storms.iter().fold(0, |mask, storm| mask | storm.priorities);
+            Pfc { enable: over.priorities & !others, quanta: [0; 8] }
+        } else {
+            let refresh = of_ns(quanta_ns(STORM_QUANTA, wires.lines[self.line()].speed_bps()) / 3);
+            let storm = &mut self.storms[first];
+            storm.next = wires.now + refresh.max(NS);
+            Pfc { enable: storm.priorities, quanta: [STORM_QUANTA; 8] }
+        };
+        let mut bytes = [0; CARRIED_BYTES];
+        pfc.encode(host_mac(self.node), bytes.first_chunk_mut().expect("room for a PFC frame"));
+        Some(Packet { len: FRAME_BYTES as u16, bytes })
+    }
+
+    /// Obeys a PFC, or PAUSE, frame that came to one of its ports, by the port's number among those with links.
+    pub(crate) fn obey(&mut self, port: usize, packet: &Packet, now: Instant) {
+        self.received_control += 1;
+        let port = &mut self.ports[port];
+        match (decode(&packet.bytes[..FRAME_BYTES]), &mut port.link_pause) {
+            (Ok(Control::Pfc(pfc)), _) => port.pauses.apply(&pfc, now),
+            (Ok(Control::Pause { quanta }), Some(link)) => link.apply(quanta, now),
+            _ => {}
+        }
+    }
+
+    /// The line of the port that sends.
+    pub(crate) fn line(&self) -> usize {
+        self.ports[self.sender].line
+    }
+
+    /// The cable of a port was cut or mended: pauses that came over it are over, and another port may have to send.
+    pub(crate) fn link_changed(&mut self, port: usize, wires: &Wires) {
+        let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
+        let now = instant(wires.now);
+        pauses.clear(now);
+        link_pause.iter_mut().for_each(|link| link.clear(now));
+        self.sender = self.ports.iter().position(|port| wires.lines[port.line].up).unwrap_or(0);
+    }
+
+    /// Times that a neighbour's pause began, and how long it lasted: of all its ports together.
+    pub(crate) fn pause_history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
+        let mut all = ([0; PRIORITIES], [0; PRIORITIES]);
+        for port in &self.ports {
+            let (pauses, paused_ns) = port.pauses.history(now);
+            (0..PRIORITIES).for_each(|p| {
+                all.0[p] += pauses[p];
+                all.1[p] += paused_ns[p];
+            });
+        }
+        all
+    }
+
+    /// The sender of `flow` is to be told of marks.
+    pub(crate) fn tell(&mut self, flow: usize) {
+        self.cnps.push_back(flow as u32);
+    }
+}

@@ -1,0 +1,73 @@
+//! What a scenario may say, but what cannot keep a no-drop priority lossless: a cable that a switch's headroom is too short
+//! for. The rule is [`switch::buffer::headroom`]'s; a link is judged if somebody says how long it is.
+
+use config::headroom_shortage;
+use config::read::document::{Place, Report};
+use switch::buffer::cell::CellSize;
+use switch::buffer::headroom;
+use switch::settings::PRIORITIES;
+
+use super::links::Links;
+use super::types::{Link, Node, NodeKind, Traffic};
+
+/// The longest frame, in bytes without FCS, of a priority that nobody sends.
+const DEFAULT_MTU_BYTES: u16 = 1518;
+
+/// A cause, and the ports for which it holds.
+struct Warning<'s> {
+    place: &'s Place,
+    priority: usize,
+    what: String,
+    cure: String,
+    /// The first of them.
+    port: String,
+    ports: usize,
+}
+
+/// Warns of each cause once, whatever number of ports it is wrong for.
+pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], report: &mut Report) {
+    let mut warnings: Vec<Warning> = Vec::new();
+    for (link, place) in links.list.iter().zip(&links.cables) {
+        let Some(place) = place else { continue };
+        for (port, priority, what, cure) in shortages(link, nodes, traffic) {
+            // The links of an entry follow each other.
+            let mut of_entry = warnings.iter_mut().rev().take_while(|it| it.place.span == place.span);
+            match of_entry.find(|it| (it.priority, &it.what, &it.cure) == (priority, &what, &cure)) {
+                Some(warning) => warning.ports += 1,
+                None => warnings.push(Warning { place, priority, what, cure, port, ports: 1 }),
+            }
+        }
+    }
+    for Warning { place, priority, what, cure, port, ports } in warnings {
+        let whose = match ports {
+            1 => port,
+            _ => format!("{port} and {} more ports", ports - 1),
+        };
+        report.add(place, format!("{what} (priority {priority} of {whose})"), cure);
+    }
+}
+
+/// The no-drop priorities at either end whose headroom is too short: port, priority, what is wrong, the cure.
+fn shortages(link: &Link, nodes: &[Node], traffic: &[Traffic]) -> Vec<(String, usize, String, String)> {
+    let mut shortages = Vec::new();
+    for end in link.ends {
+        let node = &nodes[end.node];
+        let NodeKind::Switch(device) = &node.kind else { continue };
+        let cell = CellSize::new(device.settings.buffer.cell_bytes);
+        let port = &device.settings.ports[end.port];
+        for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
+            let of_priority = traffic.iter().filter(|traffic| usize::from(traffic.priority) == priority);
+            let longest = of_priority.map(|traffic| traffic.frame_bytes).max().unwrap_or(DEFAULT_MTU_BYTES);
+            let of_link = headroom::Link {
+                speed_bps: link.speed_bps,
+                cable_m: u64::from(link.cable_m),
+                mtu_bytes: u64::from(longest.min(link.mtu_bytes)),
+            };
+            let cells = port.groups[priority].headroom_cells;
+            if let Some((what, cure)) = headroom_shortage(of_link, cell, cells) {
+                shortages.push((format!("{}.{}", node.name, port.name), priority, what, cure));
+            }
+        }
+    }
+    shortages
+}

@@ -1,0 +1,98 @@
+//! What the network must be as a whole. It is examined once all that it is made of is right.
+
+use config::read::document::{Place, Report};
+
+use super::network::Network;
+use super::traffic::{TrafficTable, Way};
+use super::types::{Link, Node};
+use crate::routes::Routes;
+
+/// A link reaches each switch, and each port of a host.
+pub(super) fn all_linked(network: Network, report: &mut Report) {
+    let Network { nodes, links, .. } = network;
+    let mut linked = vec![0; nodes.len()];
+    links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] += 1);
+    // One mistake for all nodes of a table: by its place, the first of them and how many there are.
+    let mut missing: Vec<(&Place, usize, usize)> = Vec::new();
+    for node in (0..nodes.len()).filter(|node| linked[*node] < nodes.least_links(*node)) {
+        let place = nodes.place(node);
+        match missing.last_mut() {
+            Some((last, _, count)) if last.span == place.span => *count += 1,
+            _ => missing.push((place, node, 1)),
+        }
+    }
+    for (place, first, count) in missing {
+        let name = nodes.name(first);
+        let what = match count {
+            1 if linked[first] > 0 => {
+                format!("{name} has {} ports, and {} of them a link", nodes.least_links(first), linked[first])
+            }
+            1 => format!("no link reaches {name}"),
+            _ => format!("no link reaches {name} and {} more", count - 1),
+        };
+        report.add(place, what, "join it to another node with a [[link]], or leave it out");
+    }
+}
+
+/// Learning floods, and in a loop that never ends: each link joins parts that were apart.
+pub(super) fn no_loop(links: &[Link], nodes: usize, place: &Place, report: &mut Report) {
+    // Of each node, another of the same part; of one of them, itself.
+    let mut another: Vec<usize> = (0..nodes).collect();
+    for link in links {
+        let [a, b] = link.ends.map(|end| part(&mut another, end.node));
+        if a == b {
+            let what = format!("{} closes a loop, in which flooded frames circle for ever", link.name);
+            report.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
+            return;
+        }
+        another[a] = b;
+    }
+}
+
+/// The node that stands for a node's part. The way to it is halved by the way.
+fn part(another: &mut [usize], mut node: usize) -> usize {
+    while another[node] != node {
+        another[node] = another[another[node]];
+        node = another[node];
+    }
+    node
+}
+
+/// Each flow has a way, and its frames fit through. By traffic: its ways together.
+pub(super) fn ways(
+    traffics: &[TrafficTable],
+    nodes: &[Node],
+    links: &[Link],
+    routes: &Routes,
+    report: &mut Report,
+) -> Vec<Way> {
+    traffics.iter().map(|traffic| way(traffic, nodes, links, routes, report)).collect()
+}
+
+fn way(traffic: &TrafficTable, nodes: &[Node], links: &[Link], routes: &Routes, report: &mut Report) -> Way {
+    let mut all = Way { mtu_bytes: u16::MAX, line_bps: 0 };
+    let mut narrowest = None;
+    for (from, to) in &traffic.flows {
+        let Some(path) = routes.path(*from, *to) else {
+            let what = format!("there is no way from {} to {}", nodes[*from].name, nodes[*to].name);
+            report.add(traffic.place(), what, "join them by links, or leave one of them out");
+            return all;
+        };
+        if let Some(first) = path.first() {
+            all.line_bps = all.line_bps.max(links[*first].speed_bps);
+        }
+        for link in path {
+            if links[link].mtu_bytes < all.mtu_bytes {
+                all.mtu_bytes = links[link].mtu_bytes;
+                narrowest = Some(&links[link].name);
+            }
+        }
+    }
+    if let (Some(bytes), Some(link)) = (&traffic.frame_bytes, narrowest)
+        && bytes.value > all.mtu_bytes
+    {
+        let what = format!("{} bytes are more than the MTU of {link}, {}", bytes.value, all.mtu_bytes);
+        report.add(&bytes.place, what, "send shorter frames, or raise the link's mtu");
+    }
+    all
+}

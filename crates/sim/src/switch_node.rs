@@ -1,0 +1,419 @@
+//! A switch in the network: the daemon's switch, memory for headers, and what is around it in the daemon.
+//!
+//! A chip acts at once: a frame that has arrived is switched, and whenever a line is free the next frame goes out. A
+//! software switch looks at its ports once a turn, takes what came in since, hands each line what may leave, and sees then
+//! which frames have left: it takes the daemon's own turn ([`Turn`]), over lines. Of either kind, a frame gets its marks and tags as it goes
+//! out on a line.
+
+use std::collections::VecDeque;
+
+use dataplane::{Port, RX_BATCH, Turn};
+use switch::{
+    FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed,
+};
+
+use crate::event_queue::Event;
+use crate::link::{Line, Wires};
+use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
+use crate::scenario::{Scenario, SwitchNode};
+use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
+
+/// A chip looks at thresholds that others have moved so often, if frames move.
+const TICK: Picos = 100 * NS;
+/// Bytes of a frame of memory: what is carried, and a whole cache line.
+const MEMORY_BYTES: usize = 64;
+/// Frames of memory for those that come in and are refused: a software loop takes a batch before it looks at any.
+const SPARE_FRAMES: usize = RX_BATCH;
+
+/// A switch.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) number: usize,
+    pub(crate) switch: Switch,
+    memory: HeapMemory,
+    memory_frames: usize,
+    ports: Vec<PortLine>,
+    /// `None`: a chip.
+    software: Option<Software>,
+    /// When the last turn, or tick, was.
+    looked_at: Picos,
+    /// A turn, or tick, is planned.
+    will_look: bool,
+    /// A watchdog has been told to look then; never, where there is none.
+    watch_at: Picos,
+    has_watchdog: bool,
+    /// What its watchdogs told.
+    pub(crate) told: Vec<(Instant, switch::Event)>,
+    outgoing: Vec<Outgoing>,
+    /// Frames that came in, PFC included.
+    pub(crate) received: u64,
+}
+
+/// The lines that leave a node.
+fn lines_from(node: usize, wires: &Wires) -> impl Iterator<Item = &Line> {
+    wires.lines.iter().filter(move |line| line.from.node == node)
+}
+
+/// The settings of the switch that is node `node`.
+fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Wires) -> SwitchSettings {
+    let mut settings = settings.settings.clone();
+    settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
+    // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
+    settings.bridge.max_entries = settings.bridge.max_entries.min(scenario.nodes.len()); // its limit a port stays
+    for line in lines_from(node, wires) {
+        let port = &mut settings.ports[line.from.port];
+        // The cable keeps the rate. A port that was given no speed counts pause quanta at that of its cable.
+        port.speed_bps.get_or_insert(line.speed_bps());
+        port.keeps_rate = false;
+    }
+    settings
+}
+
+/// What a software switch has and a chip has not.
+#[derive(Debug)]
+struct Software {
+    turn: Turn,
+    /// Time from one turn to the next.
+    every: Picos,
+}
+
+/// What is between a port of the switch and its cable.
+#[derive(Debug, Default)]
+struct PortLine {
+    /// The line that leaves it, if it is linked.
+    line: Option<usize>,
+    /// The frame that the line is sending.
+    sending: Option<Outgoing>,
+    /// Of a software switch: frames that are with the line too, frames that came in, and frames that have left since the
+    /// last turn.
+    with_line: VecDeque<Outgoing>,
+    arrived: VecDeque<Packet>,
+    landed: Vec<Outgoing>,
+}
+
+impl Device {
+    /// Switch number `number` of the network, node `node` of the scenario; ports without a line are down.
+    pub(crate) fn new(
+        number: usize,
+        node: usize,
+        settings: &SwitchNode,
+        scenario: &Scenario,
+        wires: &Wires,
+    ) -> Self {
+        let every = of_ns(settings.turn_ns);
+        let settings = switch_settings(node, settings, scenario, wires);
+        let memory_frames = frames_needed(&settings, usize::MAX) + SPARE_FRAMES;
+        let macs: Vec<_> = (0..settings.ports.len()).map(|port| port_mac(node, port)).collect();
+        let mut ports: Vec<_> = macs.iter().map(|_| PortLine::default()).collect();
+        lines_from(node, wires).for_each(|line| ports[line.from.port].line = Some(line.number));
+        let mut switch = Switch::new(&settings, &macs, 0);
+        let mut memory = HeapMemory::new(memory_frames, MEMORY_BYTES);
+        for port in (0..ports.len()).filter(|&port| ports[port].line.is_none()) {
+            switch.port_down(port, Instant(0), &mut memory);
+        }
+        Self {
+            number,
+            switch,
+            memory,
+            memory_frames,
+            software: (every > 0).then(|| Software { turn: Turn::new(vec![false; ports.len()]), every }),
+            ports,
+            looked_at: 0,
+            will_look: false,
+            watch_at: NEVER,
+            has_watchdog: settings.wants_waking(),
+            told: Vec::new(),
+            outgoing: Vec::new(),
+            received: 0,
+        }
+    }
+
+    /// A frame has come in on `port`, or a PFC frame is obeyed there now; [`Device::act`] follows.
+    #[inline]
+    pub(crate) fn receive(&mut self, port: usize, packet: &Packet, now: Picos) {
+        self.received += 1;
+        if self.software.is_none() {
+            if let Some(received) = put(packet, &mut self.memory) {
+                self.switch.receive(port, received, instant(now), &mut self.memory);
+            }
+        } else {
+            self.ports[port].arrived.push_back(*packet);
+        }
+    }
+
+    /// A line that leaves the switch has sent its frame.
+    #[inline]
+    pub(crate) fn line_free(&mut self, port: usize, wires: &mut Wires) {
+        let Some(sent) = self.ports[port].sending.take() else { return };
+        if self.software.is_none() {
+            self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
+            self.transmit(port, wires);
+        } else {
+            self.ports[port].landed.push(sent);
+            self.send_next(port, wires);
+        }
+        self.act(wires);
+    }
+
+    /// A time that [`Switch::deadline_of`] gave has come.
+    pub(crate) fn wake(&mut self, port: usize, wires: &mut Wires) {
+        if self.software.is_none() {
+            self.transmit(port, wires);
+        }
+        self.act(wires);
+    }
+
+    /// Something has happened at a port. A chip: ports that have something new to send do so; thresholds that moved are
+    /// looked at, but not each time. A software switch: its loop turns once more.
+    #[inline]
+    pub(crate) fn act(&mut self, wires: &mut Wires) {
+        if self.software.is_some() {
+            return self.plan_turn(wires);
+        }
+        self.transmit_fresh(wires);
+        self.plan_watch(wires);
+        if self.switch.is_watching() && !self.will_look {
+            self.will_look = true;
+            wires.queue.plan((self.looked_at + TICK).max(wires.now), Event::Tick(self.number));
+        }
+    }
+
+    /// A watchdog must look in time, whatever else happens.
+    #[inline]
+    fn plan_watch(&mut self, wires: &mut Wires) {
+        if self.has_watchdog {
+            let of_watchdog = |(_, event): &(Instant, switch::Event)| {
+                matches!(
+                    event,
+                    switch::Event::StormBegan { .. }
+                        | switch::Event::StormEnded { .. }
+                        | switch::Event::RecoveryPending { .. }
+                        | switch::Event::StormLimitReached { .. }
+                        | switch::Event::EarlyWarning { .. }
+                        | switch::Event::EarlyWarningCleared { .. }
+                )
+            };
+            self.told.extend(self.switch.drain_events().filter(of_watchdog));
+            let at = picos(self.switch.due_at());
+            if at < self.watch_at {
+                self.watch_at = at;
+                wires.queue.plan(at.max(wires.now), Event::Watch(self.number));
+            }
+        }
+    }
+
+    /// A watchdog looks: a chip's at once, that of a software switch in its next turn.
+    pub(crate) fn look(&mut self, wires: &mut Wires) {
+        self.watch_at = NEVER;
+        if self.software.is_some() {
+            return self.plan_turn(wires);
+        }
+        self.switch.tick(instant(wires.now), &mut self.memory);
+        self.act(wires);
+    }
+
+    /// A chip looks at thresholds that others have moved.
+    pub(crate) fn tick(&mut self, wires: &mut Wires) {
+        (self.will_look, self.looked_at) = (false, wires.now);
+        self.switch.tick(instant(wires.now), &mut self.memory);
+        self.transmit_fresh(wires);
+        self.plan_watch(wires);
+    }
+
+    /// A chip's ports that have something new to send do so.
+    #[inline]
+    fn transmit_fresh(&mut self, wires: &mut Wires) {
+        let mut ports = self.switch.take_fresh();
+        while ports != 0 {
+            self.transmit(ports.trailing_zeros() as usize, wires);
+            ports &= ports - 1;
+        }
+    }
+
+    /// A chip's port sends its next frame, if its line is free.
+    #[inline]
+    fn transmit(&mut self, port: usize, wires: &mut Wires) {
+        let Some(line) = self.ports[port].line else { return };
+        if !wires.lines[line].is_idle() {
+            return;
+        }
+        let now = instant(wires.now);
+        self.switch.transmit(port, 1, now, &mut self.memory, &mut self.outgoing);
+        match self.outgoing.pop() {
+            Some(outgoing) => self.send(port, line, outgoing, wires),
+            None => {
+                let deadline = self.switch.deadline_of(port, now);
+                wires.wake(line, picos(deadline).max(wires.now + NS));
+            }
+        }
+    }
+
+    #[inline]
+    fn send(&mut self, port: usize, line: usize, outgoing: Outgoing, wires: &mut Wires) {
+        outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
+        wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
+        self.ports[port].sending = Some(outgoing);
+    }
+
+    /// The first frame that is with a line of a software switch goes out, if the line is free.
+    fn send_next(&mut self, port: usize, wires: &mut Wires) {
+        let PortLine { line: Some(line), with_line, .. } = &mut self.ports[port] else { return };
+        let line = *line;
+        if wires.lines[line].is_idle()
+            && let Some(outgoing) = with_line.pop_front()
+        {
+            self.send(port, line, outgoing, wires);
+        }
+    }
+
+    /// A software switch turns once more, a turn after the last.
+    fn plan_turn(&mut self, wires: &mut Wires) {
+        if let (Some(Software { every, .. }), false) = (&self.software, self.will_look) {
+            self.will_look = true;
+            wires.queue.plan((self.looked_at + every).max(wires.now), Event::Turn(self.number));
+        }
+    }
+
+    /// A turn of a software switch.
+    pub(crate) fn turn(&mut self, wires: &mut Wires) {
+        (self.will_look, self.looked_at) = (false, wires.now);
+        let now = instant(wires.now);
+        let Some(Software { turn, .. }) = &mut self.software else { return };
+        turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
+        for port in 0..self.ports.len() {
+            self.send_next(port, wires);
+        }
+        let has_more = |port: &PortLine| !port.arrived.is_empty() || !port.landed.is_empty();
+        if self.ports.iter().any(has_more) || self.switch.is_watching() {
+            self.plan_turn(wires);
+        }
+        self.plan_watch(wires);
+        for port in 0..self.ports.len() {
+            let deadline = self.switch.deadline_of(port, now);
+            if let Some(line) = self.ports[port].line {
+                wires.wake(line, picos(deadline).max(wires.now + NS));
+            }
+        }
+    }
+
+    /// A port's cable is cut: what waits for it, and is with its line, is dropped.
+    pub(crate) fn port_down(&mut self, port: usize, wires: &mut Wires) {
+        let now = instant(wires.now);
+        self.switch.port_down(port, now, &mut self.memory);
+        // The frame that is being sent has left the switch: it is lost on the cable.
+        for unsent in self.ports[port].with_line.drain(..) {
+            self.switch.unsent(port, unsent.frame, now, &mut self.memory);
+        }
+        self.act(wires);
+    }
+
+    /// … and mended.
+    pub(crate) fn port_up(&mut self, port: usize, wires: &mut Wires) {
+        self.switch.port_up(port, None, instant(wires.now));
+        self.act(wires);
+    }
+
+    /// Frames that it holds: in queues, with lines, and not yet looked at.
+    pub(crate) fn frames_held(&self) -> u64 {
+        let arrived: usize = self.ports.iter().map(|port| port.arrived.len()).sum();
+        (self.switch.frames_held() + arrived) as u64
+    }
+
+    /// Data frames that the switch has counted as received and not as gone: those that lines are sending are among them.
+    pub(crate) fn data_frames_held(&self) -> u64 {
+        let mut frames = 0;
+        self.for_each_used(|_, bytes| frames += u64::from(!is_control(bytes)));
+        frames
+    }
+
+    /// Every frame that it holds and no line is sending.
+    pub(crate) fn for_each_held(&self, mut look: impl FnMut(&[u8; CARRIED_BYTES])) {
+        let left = self.ports.iter().flat_map(|port| port.sending.iter().chain(&port.landed));
+        let left: Vec<usize> = left.map(|sent| sent.frame.index()).collect();
+        self.for_each_used(|index, bytes| {
+            if !left.contains(&index) {
+                look(bytes);
+            }
+        });
+        self.ports.iter().flat_map(|port| &port.arrived).for_each(|packet| look(&packet.bytes));
+    }
+
+    /// Every frame of its memory that is not free.
+    fn for_each_used(&self, mut look: impl FnMut(usize, &[u8; CARRIED_BYTES])) {
+        for index in self.memory.taken() {
+            look(index, carried(&self.memory, &FrameId::new(index as u32)));
+        }
+    }
+
+    /// The system had no memory for a frame that came in, or for a copy of one: what the switch did since is wrong.
+    pub(crate) fn is_refused_memory(&self) -> bool {
+        self.memory.is_refused()
+    }
+
+    /// Frames of its memory that are neither free nor held: 0, or a frame was lost or is twice there.
+    pub(crate) fn frames_astray(&self) -> i64 {
+        let used = self.memory_frames - self.memory.free_frames();
+        used as i64 - self.switch.frames_held() as i64
+    }
+}
+
+impl Port for PortLine {
+    type Memory = HeapMemory;
+
+    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+        let batch = max.min(self.arrived.len());
+        out.extend(self.arrived.drain(..batch).filter_map(|packet| put(&packet, memory)));
+    }
+
+    /// What is with a line is bounded by the switch, in bytes.
+    fn transmit_room(&self) -> usize {
+        usize::MAX
+    }
+
+    /// They leave one by one, as the line is free.
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        self.with_line.extend(frames.drain(..));
+    }
+
+    /// Edits are made as a frame leaves.
+    fn makes_edits(&self) -> bool {
+        true
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        out.extend(self.landed.drain(..).map(|sent| sent.frame));
+    }
+
+    fn outstanding(&self) -> usize {
+        usize::from(self.sending.is_some()) + self.with_line.len() + self.landed.len()
+    }
+
+    fn close(&mut self, _memory: &mut HeapMemory, unsent: &mut Vec<FrameId>) -> bool {
+        self.complete(unsent);
+        unsent.extend(self.sending.take().into_iter().chain(self.with_line.drain(..)).map(|sent| sent.frame));
+        self.arrived.clear();
+        true
+    }
+}
+
+/// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run must end.
+#[inline]
+fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<Received> {
+    let Some(frame) = memory.alloc() else {
+        // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
+        assert!(memory.is_refused(), "memory for every cell");
+        return None;
+    };
+    let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
+    *bytes.expect("frames of memory have room for that") = packet.bytes;
+    Some(Received { frame, len: packet.len })
+}
+
+/// What a frame of memory carries.
+#[inline]
+fn carried<'m>(memory: &'m HeapMemory, frame: &FrameId) -> &'m [u8; CARRIED_BYTES] {
+    memory.bytes(frame, CARRIED_BYTES).first_chunk().expect("frames of memory have room for that")
+}
+
+#[cfg(test)]
+mod tests;

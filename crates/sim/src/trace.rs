@@ -1,0 +1,286 @@
+//! What is noted while the network runs: arrivals, completions, pauses, and a point of each series every so often.
+
+use std::collections::HashMap;
+
+use switch::settings::{GroupSettings, POOLS, PRIORITIES};
+use switch::{PortSettings, Switch};
+use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
+
+use crate::link::{Line, Wires};
+use crate::packet::Packet;
+use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
+use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
+use crate::switch_node::Device;
+use crate::time::{NEVER, NS, Picos, of_ns};
+use switch::pfc::rx::quanta_ns;
+
+/// Spans of each kind kept for plots; totals know all.
+const MOST_SPANS: usize = 1 << 20;
+
+/// All of it.
+#[derive(Debug)]
+pub(crate) struct Record {
+    pub(crate) traffic: Vec<TrafficRecord>,
+    pub(crate) pauses: PauseLog,
+    pub(crate) series: Series,
+    sampled_at: Picos,
+    /// Places in `series.groups` by device, port and priority.
+    group_series: HashMap<(usize, usize, usize), usize>,
+    devices: Vec<KnownDevice>,
+}
+
+/// A device as series call it.
+#[derive(Debug)]
+struct KnownDevice {
+    name: String,
+    ports: Vec<PortSettings>,
+    /// Free cells of its pools at ingress, by point.
+    free_cells: Vec<[u32; POOLS]>,
+}
+
+/// What has arrived of one traffic.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TrafficRecord {
+    pub(crate) begun_at: Option<Picos>,
+    /// Bytes without FCS, and of line.
+    pub(crate) bytes: u64,
+    pub(crate) line_bytes: u64,
+    /// Of these, those since the last point of the series.
+    fresh_line_bytes: u64,
+    pub(crate) last_arrival: Option<Picos>,
+    /// Completion times of messages.
+    pub(crate) completions: Vec<Picos>,
+    /// Messages that all there is come to; 0: there is no end to them.
+    finite_messages: usize,
+}
+
+impl Record {
+    /// Nothing has happened.
+    pub(crate) fn new(scenario: &Scenario, wires: &Wires) -> Self {
+        let traffic = scenario.traffic.iter().map(|traffic| TrafficRecord {
+            begun_at: match traffic.start {
+                Start::At(at_ns) => Some(of_ns(at_ns)),
+                Start::After(_) => None,
+            },
+            finite_messages: match traffic.pattern {
+                Pattern::Finite { .. } => traffic.flows.len(),
+                _ => 0,
+            },
+            ..TrafficRecord::default()
+        });
+        let devices = scenario.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Switch(device) => {
+                let ports = device.settings.ports.clone();
+                Some(KnownDevice { name: node.name.clone(), ports, free_cells: Vec::new() })
+            }
+            NodeKind::Host(_) => None,
+        });
+        let series = Series { traffic_bps: vec![Vec::new(); scenario.traffic.len()], ..Series::default() };
+        Self {
+            traffic: traffic.collect(),
+            pauses: PauseLog::new(scenario, wires),
+            series,
+            sampled_at: 0,
+            group_series: HashMap::new(),
+            devices: devices.collect(),
+        }
+    }
+
+    /// A frame of `bytes`, which took `line_bytes` of its line, has arrived at its host.
+    #[inline]
+    pub(crate) fn arrived(&mut self, traffic: usize, bytes: u16, line_bytes: u64, now: Picos) {
+        let traffic = &mut self.traffic[traffic];
+        traffic.bytes += u64::from(bytes);
+        traffic.line_bytes += line_bytes;
+        traffic.fresh_line_bytes += line_bytes;
+        traffic.last_arrival = Some(now);
+    }
+
+    /// A message is whole. True: it was the last of its traffic.
+    pub(crate) fn completed(&mut self, traffic: usize, begun_at: Picos, now: Picos) -> bool {
+        if self.series.completions.len() < MOST_SPANS {
+            let (from_ns, to_ns) = (begun_at / NS, now / NS);
+            self.series.completions.push(MessageSpan { traffic, from_ns, to_ns });
+        }
+        let record = &mut self.traffic[traffic];
+        record.completions.push(now - begun_at);
+        record.completions.len() == record.finite_messages
+    }
+
+    /// A traffic that waited for another begins.
+    pub(crate) fn begun(&mut self, traffic: usize, now: Picos) {
+        self.traffic[traffic].begun_at = Some(now);
+    }
+
+    /// Takes a point of each series.
+    pub(crate) fn sample(&mut self, now: Picos, devices: &mut [Device]) {
+        let step = (now - self.sampled_at).max(1);
+        self.sampled_at = now;
+        self.series.at_ns.push(now / NS);
+        for (traffic, bps) in self.traffic.iter_mut().zip(&mut self.series.traffic_bps) {
+            bps.push(traffic.fresh_line_bytes as f64 * 8e12 / step as f64);
+            traffic.fresh_line_bytes = 0;
+        }
+        for device in devices {
+            self.sample_groups(&mut device.switch, device.number);
+        }
+        // Groups that have no point yet at this time are all there are now: each was given one just now.
+        let points = self.series.at_ns.len();
+        debug_assert!(self.series.groups.iter().all(|group| group.shared_cells.len() == points));
+    }
+
+    /// Takes a point of a device's groups; one that holds something for the first time gets the points before, too.
+    fn sample_groups(&mut self, switch: &mut Switch, device: usize) {
+        let KnownDevice { name, ports, free_cells } = &mut self.devices[device];
+        free_cells.push(switch.free_cells());
+        for (p, port) in ports.iter().enumerate() {
+            for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
+                let group = switch.read_group(p, priority);
+                let key = (device, p, priority);
+                let is_empty = group.shared.peak_read_cells == 0 && group.headroom.peak_read_cells == 0;
+                if is_empty && !self.group_series.contains_key(&key) {
+                    continue;
+                }
+                let settings = &port.groups[priority];
+                let threshold = |free: &[u32; POOLS]| settings.xoff.cells(free[usize::from(settings.pool)]);
+                let before = free_cells.len() - 1;
+                let series = *self.group_series.entry(key).or_insert_with(|| {
+                    let xoff_cells: Vec<u32> = free_cells[..before].iter().map(threshold).collect();
+                    self.series.groups.push(GroupSeries {
+                        switch: name.clone(),
+                        port: port.name.clone(),
+                        priority: priority as u8,
+                        shared_cells: vec![0; before],
+                        headroom_cells: vec![0; before],
+                        xon_cells: xoff_cells.iter().map(|&xoff| xon_cells(xoff, settings)).collect(),
+                        xoff_cells,
+                        headroom_size_cells: group.headroom_size_cells,
+                    });
+                    self.series.groups.len() - 1
+                });
+                let series = &mut self.series.groups[series];
+                series.shared_cells.push(group.shared.peak_read_cells);
+                series.headroom_cells.push(group.headroom.peak_read_cells);
+                series.xoff_cells.push(group.threshold_cells);
+                series.xon_cells.push(xon_cells(group.threshold_cells, settings));
+            }
+        }
+    }
+
+    /// The run is over.
+    pub(crate) fn end(&mut self, now: Picos) {
+        for line in 0..self.pauses.lines.len() {
+            self.pauses.forget(line, now);
+        }
+        self.series.pauses = std::mem::take(&mut self.pauses.spans);
+        self.series
+            .pauses
+            .sort_by(|a, b| (a.from_ns, &a.port, a.priority).cmp(&(b.from_ns, &b.port, b.priority)));
+    }
+}
+
+/// Where XON comes for an XOFF threshold, in shared cells.
+fn xon_cells(threshold_cells: u32, settings: &GroupSettings) -> u32 {
+    threshold_cells.saturating_sub(settings.xon_offset_cells).max(settings.resume_cells)
+}
+
+/// The pauses that each port heard of and obeyed, as spans.
+#[derive(Debug)]
+pub(crate) struct PauseLog {
+    lines: Vec<PausedPort>,
+    spans: Vec<PauseSpan>,
+}
+
+/// The port at the end of a line.
+#[derive(Debug)]
+struct PausedPort {
+    name: String,
+    honoured: u8,
+    obeys_pause: bool,
+    speed_bps: u64,
+    /// When each priority's pause began and when it ends by itself; none: [`NEVER`].
+    since: [Picos; PRIORITIES],
+    until: [Picos; PRIORITIES],
+}
+
+impl PauseLog {
+    fn new(scenario: &Scenario, wires: &Wires) -> Self {
+        let port = |line: &Line| PausedPort {
+            name: scenario.end_name(line.to),
+            honoured: honoured(scenario, line.to),
+            obeys_pause: obeys_pause(scenario, line.to),
+            speed_bps: pause_speed_bps(scenario, line),
+            since: [NEVER; PRIORITIES],
+            until: [NEVER; PRIORITIES],
+        };
+        Self { lines: wires.lines.iter().map(port).collect(), spans: Vec::new() }
+    }
+
+    /// A PFC, or PAUSE, frame that came over a line is obeyed. A PAUSE is one of every priority.
+    pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
+        let port = &self.lines[line];
+        let (pfc, honoured) = match decode(&packet.bytes[..FRAME_BYTES]) {
+            Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honoured),
+            Ok(Control::Pause { quanta }) if port.obeys_pause => {
+                (Pfc { enable: 0xff, quanta: [quanta; PRIORITIES] }, 0xff)
+            }
+            _ => return,
+        };
+        for p in (0..PRIORITIES).filter(|p| honoured & 1 << p != 0) {
+            let port = &self.lines[line];
+            let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
+            let time = of_ns(quanta_ns(pfc.quanta[p], port.speed_bps));
+            if ends {
+                self.end(line, p, now);
+            }
+            if pfc.quanta[p] != 0 {
+                let port = &mut self.lines[line];
+                port.since[p] = port.since[p].min(now);
+                port.until[p] = now + time;
+            }
+        }
+    }
+
+    /// All pauses that came over a line end.
+    pub(crate) fn forget(&mut self, line: usize, now: Picos) {
+        (0..PRIORITIES).for_each(|p| self.end(line, p, now));
+    }
+
+    fn end(&mut self, line: usize, p: usize, now: Picos) {
+        let port = &mut self.lines[line];
+        let (since, until) = (std::mem::replace(&mut port.since[p], NEVER), port.until[p].min(now));
+        port.until[p] = NEVER;
+        if since != NEVER && self.spans.len() < MOST_SPANS {
+            let (from_ns, to_ns) = (since / NS, until / NS);
+            self.spans.push(PauseSpan { port: port.name.clone(), priority: p as u8, from_ns, to_ns });
+        }
+    }
+}
+
+/// Priorities whose pauses a port obeys.
+fn honoured(scenario: &Scenario, end: End) -> u8 {
+    match &scenario.nodes[end.node].kind {
+        NodeKind::Switch(device) => {
+            let pfc = device.settings.ports[end.port].pfc;
+            if pfc.rx { pfc.no_drop } else { 0 }
+        }
+        NodeKind::Host(host) => host.no_drop,
+    }
+}
+
+/// Whether a port obeys PAUSE.
+fn obeys_pause(scenario: &Scenario, end: End) -> bool {
+    match &scenario.nodes[end.node].kind {
+        NodeKind::Switch(device) => device.settings.ports[end.port].flow_control.obeys(),
+        NodeKind::Host(host) => host.obeys_pause,
+    }
+}
+
+/// The speed that the port at the end of a line counts quanta at.
+fn pause_speed_bps(scenario: &Scenario, line: &Line) -> u64 {
+    let own = match &scenario.nodes[line.to.node].kind {
+        NodeKind::Switch(device) => device.settings.ports[line.to.port].speed_bps,
+        NodeKind::Host(_) => None,
+    };
+    own.unwrap_or(line.speed_bps())
+}

@@ -1,0 +1,55 @@
+//! The text of a configuration or a scenario, read whole unless it is longer than any that is taken.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use config::read::document::MAX_FILE_BYTES;
+
+/// What is in a file.
+pub enum Text {
+    /// All of it.
+    Whole(String),
+    /// More than is taken: how many bytes, if the file has an end that is known.
+    TooLong(Option<u64>),
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// It cannot be read, or is no text.
+pub fn read(file: &Path) -> io::Result<Text> {
+    let file = File::open(file)?;
+    let size = file.metadata()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        return Ok(Text::TooLong(size.is_file().then_some(size.len())));
+    }
+    let text = String::from_utf8(bytes);
+    text.map(Text::Whole).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_files_are_not_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("long.toml");
+        // Two bytes a letter: it is cut off inside one.
+        let long = "é".repeat(MAX_FILE_BYTES as usize);
+        for (text, bytes) in [(&long[..], Some(2 * MAX_FILE_BYTES)), (&long[..MAX_FILE_BYTES as usize], None)]
+        {
+            std::fs::write(&file, text).unwrap();
+            match read(&file).unwrap() {
+                Text::Whole(whole) => assert_eq!((whole.as_str(), None), (text, bytes)),
+                Text::TooLong(size) => assert_eq!(size, bytes),
+            }
+        }
+        let Ok(Text::TooLong(None)) = read(Path::new("/dev/zero")) else { panic!("it has no end") };
+        std::fs::write(&file, [0xff]).unwrap();
+        assert_eq!(read(&file).err().unwrap().to_string(), "it is not UTF-8 text");
+    }
+}

@@ -1,0 +1,115 @@
+//! `sluice show loop`: whether the poll loops keep up, and how long they stood still.
+
+use control::v1::{Loop, Snapshot};
+
+use super::format::{self, grouped, tenths};
+
+/// For people: the turns by the time that each began after the one before. With a snapshot from before, those since then.
+pub fn table(now: &Snapshot, before: Option<&Snapshot>) -> String {
+    let turns = turns(now, before);
+    let all: u64 = turns.iter().sum();
+    let shown = turns.iter().rposition(|&turns| turns > 0).map_or(0, |last| last + 1);
+    let first = turns.iter().position(|&turns| turns > 0).unwrap_or(0);
+    let mut table = format::table(&["Turn began after", "Turns", "Share\n%", "As long or longer\n%"], 1);
+    for (place, &number) in turns.iter().enumerate().take(shown).skip(first) {
+        let longer: u64 = turns[place..].iter().sum();
+        let percent = |turns: u64| format!("{:.4}", turns as f64 * 100.0 / all as f64);
+        table.add_row([range(place, turns.len()), grouped(number), percent(number), percent(longer)]);
+    }
+    let since = if before.is_some() { "since the last look" } else { "since the start" };
+    let summary = format!(
+        "Turns {since}, sleep apart: {}. The longest stall since the start: {}.",
+        grouped(all),
+        time(now.loop_worst_stall_ns as f64 / 1e3)
+    );
+    let loops = loops(&now.loops).map(|table| format!("\n\n{table}")).unwrap_or_default();
+    if shown == 0 { format!("{summary}{loops}") } else { format!("{}\n\n{summary}{loops}", table.trim_fmt()) }
+}
+
+/// Which of several loops took which part in that, since the start.
+fn loops(loops: &[Loop]) -> Option<String> {
+    let [_, _, ..] = loops else { return None };
+    let mut table = format::table(&["Loop on core", "Turns", "Awake", "Longest stall"], 1);
+    for Loop { core, turns, worst_stall_ns, awake_ns } in loops {
+        let [awake, stall] = [awake_ns, worst_stall_ns].map(|nanos| time(*nanos as f64 / 1e3));
+        table.add_row([core.to_string(), grouped(*turns), awake, stall]);
+    }
+    Some(table.trim_fmt())
+}
+
+/// Turns by time, since the start or since the snapshot from before.
+fn turns(now: &Snapshot, before: Option<&Snapshot>) -> Vec<u64> {
+    let earlier = |place| before.and_then(|before| before.loop_turns_by_time.get(place)).copied();
+    let turns = now.loop_turns_by_time.iter().enumerate();
+    turns.map(|(place, turns)| turns.saturating_sub(earlier(place).unwrap_or(0))).collect()
+}
+
+/// The times of a place of so many, as `switch::monitor::counters::turn_time` has it.
+fn range(place: usize, places: usize) -> String {
+    let from = |place: usize| if place == 0 { 0.0 } else { (1_u64 << (place - 1)) as f64 };
+    match place {
+        0 => format!("less than {}", time(1.0)),
+        _ if place + 1 == places => format!("{} and more", time(from(place))),
+        _ => format!("{} to {}", time(from(place)), time(from(place + 1))),
+    }
+}
+
+/// Microseconds as people say them.
+fn time(micros: f64) -> String {
+    match micros {
+        _ if micros >= 1e6 => format!("{} s", tenths(micros / 1e6)),
+        _ if micros >= 1e3 => format!("{} ms", tenths(micros / 1e3)),
+        _ => format!("{micros:.0} µs"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn table_of_totals() {
+        insta::assert_snapshot!(table(&sample::snapshot(), None));
+    }
+
+    #[test]
+    fn with_two_looks_the_turns_between_them() {
+        insta::assert_snapshot!(table(&sample::later(), Some(&sample::snapshot())));
+    }
+
+    #[test]
+    fn of_several_loops_each() {
+        let of = |core, turns, worst_stall_ns| Loop { core, turns, worst_stall_ns, awake_ns: 4_500_000_000 };
+        let loops = vec![of(2, 3_000_000, 21_000), of(0, 141_592, 317_000)];
+        insta::assert_snapshot!(table(&Snapshot { loops, ..sample::snapshot() }, None));
+    }
+
+    #[test]
+    fn a_loop_that_has_not_turned_yet() {
+        let text = table(&Snapshot::default(), None);
+        assert_eq!(text, "Turns since the start, sleep apart: 0. The longest stall since the start: 0 µs.");
+    }
+
+    /// The headings say what the loop counts.
+    #[test]
+    fn ranges_are_those_of_the_loop() {
+        use switch::monitor::counters::{TURN_TIMES, turn_time};
+        let ranges: Vec<(u64, &str)> = vec![
+            (0, "less than 1 µs"),
+            (999, "less than 1 µs"),
+            (1_000, "1 µs to 2 µs"),
+            (1_999, "1 µs to 2 µs"),
+            (2_000, "2 µs to 4 µs"),
+            (317_000, "256 µs to 512 µs"),
+            (1_023_999, "512 µs to 1.0 ms"),
+            (1_024_000, "1.0 ms to 2.0 ms"),
+            (4_194_303_999, "2.1 s to 4.2 s"),
+            (4_194_304_000, "4.2 s and more"),
+            (u64::MAX, "4.2 s and more"),
+        ];
+        for (nanos, expected) in ranges {
+            assert_eq!(range(turn_time(nanos), TURN_TIMES), expected, "{nanos} ns");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The configuration file, as it is read at the start and for each reload.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use config::read::document::{MAX_FILE_BYTES, too_long};
+use config::{Config, Mistakes};
+use tracing::warn;
+
+/// Why there is no configuration in a file.
+#[derive(Debug)]
+pub enum Wrong {
+    /// The system says no.
+    Unreadable(String),
+    /// There are mistakes in it.
+    Mistakes(Mistakes),
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Wrong::Unreadable(why) => f.write_str(why),
+            Wrong::Mistakes(mistakes) => mistakes.fmt(f),
+        }
+    }
+}
+
+/// Reads a file whole and checks it.
+pub fn read(file: &Path) -> Result<Config, Wrong> {
+    let name = file.display().to_string();
+    let unreadable = |error: io::Error| Wrong::Unreadable(format!("cannot read {name}: {error}"));
+    let file = File::open(file).map_err(unreadable)?;
+    let size = file.metadata().map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE_BYTES {
+        let bytes = size.is_file().then_some(size.len());
+        return Err(Wrong::Mistakes(too_long(&name, bytes)));
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
+    config::parse(&name, &text).map_err(Wrong::Mistakes)
+}
+
+/// Logs what is right in a file, but not lossless.
+pub fn log_warnings(config: &Config) {
+    config.warnings.to_string().lines().for_each(|warning| warn!("{warning}"));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("lab.toml");
+        let wrong = |text: &[u8]| {
+            std::fs::write(&file, text).unwrap();
+            read(&file).unwrap_err().to_string()
+        };
+        assert!(wrong(b"[port.a]\n").contains("lab.toml:1:7: port.a: no interface"));
+        assert!(wrong(&[0xff]).contains("cannot read ") && wrong(&[0xff]).contains("UTF-8"));
+        // A file without end is read no further than it takes to refuse it.
+        let endless = read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(endless.contains("the file has more than 1 MiB; 1 MiB is the most"), "{endless}");
+        let long = wrong(&vec![b'#'; 100 << 20]);
+        assert!(long.contains("lab.toml:1:1: the file has 100 MiB; 1 MiB is the most"), "{long}");
+        let missing = read(Path::new("/nowhere/lab.toml")).unwrap_err().to_string();
+        assert!(missing.starts_with("cannot read /nowhere/lab.toml: No such file"), "{missing}");
+    }
+}

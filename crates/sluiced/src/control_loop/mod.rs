@@ -1,0 +1,483 @@
+//! What happens beside the poll loop, on the daemon's first thread: clients' requests go to the loop and the answers come
+//! back, changes of interfaces become commands, events go to the journal and the log, and signals reload the file or end it all.
+//!
+//! The loop never waits for this thread: the mailbox between them is two bounded rings. The loop does not wake this
+//! thread either; replies are looked for every few milliseconds.
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use control::server::{MAX_REQUESTS, Reader, Request};
+use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
+use dataplane::{Command, Handle, Reply, Trouble};
+use switch::settings::MAX_PORTS;
+use switch::{Description, Event, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+
+use crate::control_loop::commands::Step;
+use crate::control_loop::running_config::Live;
+use crate::event_log::Events;
+use crate::flight_recorder::Recording;
+use crate::log::Log;
+use crate::loop_threads::Machine;
+use crate::pfc_probe;
+use crate::ports::link_monitor::{Links, Notice};
+use crate::ports::supervisor::Lives;
+use crate::stall_check::Stalls;
+use crate::watermark_readers::Watermarks;
+
+pub(crate) mod commands;
+mod reload;
+pub(crate) mod running_config;
+
+/// How often replies are looked for while one is expected …
+const BUSY_PACE: Duration = Duration::from_millis(1);
+/// … and otherwise, for events.
+const IDLE_PACE: Duration = Duration::from_millis(20);
+/// How long the loop may take to stop: it drains for 2 s at most.
+const STOP_PATIENCE: Duration = Duration::from_secs(10);
+
+/// SIGINT and SIGTERM, which end it, and SIGHUP, which has the file read again.
+pub struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+/// What a signal says.
+enum Told {
+    /// Its name.
+    Stop(&'static str),
+    Reload,
+}
+
+impl Signals {
+    /// From now on they are ours.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Told {
+        tokio::select! {
+            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
+            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
+            _ = self.hangup.recv() => Told::Reload,
+        }
+    }
+
+    /// Waits for one that ends it.
+    pub async fn stop(&mut self) {
+        while !matches!(self.next().await, Told::Stop(_)) {}
+    }
+}
+
+/// How it ended.
+#[derive(Debug)]
+pub enum End {
+    /// The loop has stopped, and these are its totals.
+    Stopped(Box<v1::Snapshot>),
+    /// A second signal came.
+    Forced,
+}
+
+/// Somebody who waits for a snapshot.
+struct Wish {
+    reader: Reader,
+    read_watermarks: bool,
+    answer: oneshot::Sender<v1::Snapshot>,
+}
+
+/// An order, and who waits for its outcome; nobody does where a signal gave it.
+struct Asked {
+    order: Order,
+    answer: Option<oneshot::Sender<Outcome>>,
+}
+
+/// An order that is being carried out.
+struct UnderWay {
+    /// Nobody has asked where interfaces have become others.
+    asked: Option<Asked>,
+    changes: Vec<String>,
+    live: Option<Live>,
+    stage: Stage,
+}
+
+/// How far it is.
+enum Stage {
+    /// The ports that it adds are being opened; then the loop is told.
+    Opening(Command),
+    /// The loop has been told.
+    Told,
+    /// The loop has obeyed; ports at these places are still on their way in or out.
+    Settling(Vec<usize>),
+}
+
+/// Both ways to the loop, and who waits for what.
+pub struct Conductor {
+    handle: Handle,
+    /// The ports and their interfaces.
+    lives: Lives,
+    /// What the kernel says of the interfaces; nothing any more if it does not say it.
+    links: Option<Links>,
+    log: Log,
+    events: Events,
+    recording: Recording,
+    /// What the loop runs with, after all that it has answered so far.
+    live: Live,
+    /// For how long it was held up.
+    stalls: Stalls,
+    /// Whether PFC frames get out and in.
+    pfc_test: pfc_probe::Test,
+    /// Commands that found the ring full.
+    commands: VecDeque<Command>,
+    /// The one snapshot that goes to and fro; `None` while the loop has it.
+    snapshot: Option<Box<Snapshot>>,
+    /// What each reader has not seen of them.
+    watermarks: Watermarks,
+    /// Who gets the snapshot that the loop is filling.
+    asked: Vec<Wish>,
+    /// Who came later: theirs must be taken later, too.
+    waiting: Vec<Wish>,
+    /// Orders that wait their turn: one at a time is carried out.
+    orders: VecDeque<Asked>,
+    under_way: Option<UnderWay>,
+    /// What was last said of MTUs: the kind of event, the port's place, the message.
+    mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
+    stopped: Option<Box<Snapshot>>,
+}
+
+impl Conductor {
+    /// For a loop that runs with `live`.
+    pub fn new(
+        handle: Handle,
+        live: Live,
+        (lives, links): (Lives, Links),
+        log: Log,
+        (stalls, pfc_test): (Stalls, pfc_probe::Test),
+        events: Events,
+    ) -> Self {
+        Self {
+            handle,
+            lives,
+            links: Some(links),
+            log,
+            events,
+            recording: Recording::new(live.config().recorder, MAX_PORTS),
+            live,
+            stalls,
+            pfc_test,
+            commands: VecDeque::new(),
+            snapshot: Some(Box::default()),
+            watermarks: Watermarks::default(),
+            asked: Vec::new(),
+            waiting: Vec::new(),
+            orders: VecDeque::new(),
+            under_way: None,
+            mtu_warnings: Vec::new(),
+            stopped: None,
+        }
+    }
+
+    /// Serves until a signal comes, then stops the loop.
+    ///
+    /// # Errors
+    /// The loop ended by itself, or does not stop.
+    pub async fn run(
+        mut self,
+        mut requests: mpsc::Receiver<Request>,
+        machine: &Machine,
+        signals: &mut Signals,
+    ) -> Result<End> {
+        loop {
+            self.exchange().await;
+            if machine.has_ended() {
+                bail!("the poll loop ended by itself");
+            }
+            let (has_room, pace) = (self.has_room(), self.pace());
+            tokio::select! {
+                Some(request) = requests.recv(), if has_room => self.accept(request),
+                notice = next_notice(&mut self.links) => match notice {
+                    Ok(notice) => self.lives.note(notice),
+                    Err(error) => {
+                        error!("changes of interfaces go unnoticed from now on: {error:#}");
+                        self.links = None;
+                    }
+                },
+                told = signals.next() => match told {
+                    Told::Reload if has_room => {
+                        self.orders.push_back(Asked { order: Order::Reload, answer: None });
+                    }
+                    Told::Reload => warn!("SIGHUP: too much to do; send it again"),
+                    Told::Stop(name) => {
+                        info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
+                        break;
+                    }
+                },
+                () = tokio::time::sleep(pace) => {}
+            }
+        }
+        drop(requests); // whoever still asks is told that the switch is stopping
+        self.stop(machine, signals).await
+    }
+
+    async fn stop(mut self, machine: &Machine, signals: &mut Signals) -> Result<End> {
+        self.waiting.clear();
+        self.orders.clear();
+        self.lives.wind_up();
+        self.commands.push_back(Command::Stop(Box::default()));
+        let asked = Instant::now();
+        loop {
+            // Whatever a loop said before it ended is in the mailbox, so look for its end first.
+            let has_ended = machine.has_ended();
+            self.exchange().await;
+            if let Some(totals) = self.stopped.take() {
+                return Ok(End::Stopped(Box::new(self.message(&totals))));
+            }
+            if has_ended {
+                bail!("the poll loop ended without its totals");
+            }
+            if asked.elapsed() > STOP_PATIENCE {
+                bail!("the poll loop does not stop");
+            }
+            tokio::select! {
+                () = signals.stop() => return Ok(End::Forced),
+                () = tokio::time::sleep(BUSY_PACE) => {}
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.waiting.len() + self.orders.len() < MAX_REQUESTS
+    }
+
+    fn accept(&mut self, request: Request) {
+        match request {
+            Request::Snapshot { reader, read_watermarks, answer } => {
+                self.waiting.push(Wish { reader, read_watermarks, answer });
+            }
+            Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
+            Request::Order { order, answer } => {
+                self.orders.push_back(Asked { order, answer: Some(answer) });
+            }
+        }
+    }
+
+    fn pace(&self) -> Duration {
+        let idle = self.asked.is_empty()
+            && self.waiting.is_empty()
+            && self.orders.is_empty()
+            && self.under_way.is_none()
+            && self.commands.is_empty()
+            && !self.lives.is_busy();
+        if idle { IDLE_PACE } else { BUSY_PACE }
+    }
+
+    /// Takes what the loop said, and tells it what there is to tell.
+    async fn exchange(&mut self) {
+        while let Some(reply) = self.handle.receive() {
+            match reply {
+                Reply::Snapshot(snapshot) => self.hand_out(snapshot),
+                Reply::Done => self.finish_order(),
+                Reply::Recorded(_) => self.recording.ended(),
+                Reply::Applied(settings) => {
+                    self.lives.apply(&settings.switch);
+                    self.finish_order();
+                }
+                Reply::NotApplied(_, port) => self.refuse_order(port),
+                Reply::Event(at, event) => self.note_event(at, event),
+                Reply::PortUp(port, is_up) => self.lives.note_posted(port, is_up),
+                Reply::Trouble(port, trouble) => self.note_trouble(port, trouble),
+                Reply::Stopped(totals) => self.stopped = Some(totals),
+            }
+        }
+        self.lives.proceed(|| self.live.settings().switch);
+        self.go_on();
+        self.commands.extend(self.lives.commands());
+        for event in self.lives.events() {
+            self.events.note_now(event);
+        }
+        let now = Instant::now();
+        let looks = self.snapshot.is_some() && (self.stalls.is_due(now) || self.pfc_test.is_due(now));
+        if (looks || !self.waiting.is_empty())
+            && let Some(snapshot) = self.snapshot.take()
+        {
+            self.asked.append(&mut self.waiting);
+            let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
+            self.commands.push_back(Command::Snapshot { snapshot, read_watermarks });
+        }
+        if self.under_way.is_none() && self.lives.take_altered() {
+            self.take_on_interfaces();
+        }
+        while self.under_way.is_none()
+            && let Some(asked) = self.orders.pop_front()
+        {
+            self.begin_order(asked).await;
+        }
+        self.commands.extend(self.recording.proceed(Instant::now()));
+        while let Some(command) = self.commands.pop_front() {
+            if let Err(command) = self.handle.send(command) {
+                self.commands.push_front(command);
+                break;
+            }
+        }
+    }
+
+    fn hand_out(&mut self, snapshot: Box<Snapshot>) {
+        self.events.note_lost(snapshot.events_lost);
+        self.stalls.look(|| self.live.settings().switch);
+        if let Some(event) = self.pfc_test.see(&snapshot, Instant::now()) {
+            self.events.note_now(event);
+        }
+        let mut message = convert::snapshot(&snapshot, &self.facts());
+        let readers: Vec<Reader> =
+            self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
+        for wish in std::mem::take(&mut self.asked) {
+            let mut told = message.clone();
+            self.watermarks.look(wish.reader, &mut told);
+            self.list_ports(&mut told);
+            let _ = wish.answer.send(told); // a client that is gone needs none
+        }
+        if !readers.is_empty() {
+            self.watermarks.begin_anew(&mut message, &readers);
+        }
+        self.snapshot = Some(snapshot);
+    }
+
+    /// What clients are told of a snapshot that the loop has just filled.
+    fn message(&self, snapshot: &Snapshot) -> v1::Snapshot {
+        let mut message = convert::snapshot(snapshot, &self.facts());
+        self.list_ports(&mut message);
+        message
+    }
+
+    fn facts(&self) -> DaemonFacts {
+        DaemonFacts {
+            pfc_enabled: self.live.config().pfc_enabled,
+            log: self.log.counts(),
+            loops: self.stalls.loops(),
+        }
+    }
+
+    /// The ports in the order of the file, without vacant places. One that the loop has not heard of yet is none.
+    fn list_ports(&self, message: &mut v1::Snapshot) {
+        let known = message.ports.len();
+        let places = self.live.places().of_file().iter().filter(|&&place| place < known);
+        let facts: Vec<_> = places.filter_map(|&place| Some((place, self.lives.facts(place)?))).collect();
+        convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
+    }
+
+    async fn begin_order(&mut self, asked: Asked) {
+        if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
+            return; // it waited so long that its client was told that it failed
+        }
+        match commands::plan(&asked.order, &self.live) {
+            Ok(Some(Step { command, changes, live })) => {
+                let mut begun = UnderWay { asked: Some(asked), changes, live, stage: Stage::Told };
+                match self.open_added(&mut begun).await {
+                    Ok(true) => self.under_way = Some(begun),
+                    Ok(false) => {
+                        self.commands.push_back(command);
+                        self.under_way = Some(begun);
+                    }
+                    Err(error) => conclude(begun.asked, Err(unusable(&error.to_string()))),
+                }
+            }
+            Ok(None) => conclude(asked, Ok(Vec::new())),
+            Err(refusal) => conclude(asked, Err(refusal)),
+        }
+    }
+
+    /// The loop has done what it was told.
+    fn finish_order(&mut self) {
+        let Some(UnderWay { asked, changes, live, .. }) = self.under_way.take() else { return };
+        let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
+        if let Some(asked) = &asked {
+            self.events.keep_order(&asked.order, &changes);
+        }
+        if moved.is_empty() {
+            conclude(asked, Ok(changes));
+        } else {
+            self.under_way = Some(UnderWay { asked, changes, live: None, stage: Stage::Settling(moved) });
+        }
+    }
+
+    /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
+    fn refuse_order(&mut self, port: usize) {
+        let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
+        self.lives.give_up();
+        let name = self.live.places().name(port).unwrap_or_default();
+        let message = format!(
+            "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
+             a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
+             can be changed"
+        );
+        conclude(asked, Err(Refusal { reason: Reason::Precondition, message }));
+    }
+
+    fn note_trouble(&self, port: usize, trouble: Trouble) {
+        let error = io::Error::from_raw_os_error;
+        let (kind, what) = match trouble {
+            Trouble::Down(errno) => {
+                ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
+            }
+            Trouble::QdiscStays(errno) => {
+                let what = "the queueing discipline of the port stays on its interface";
+                ("qdisc_stays", format!("{what}: {}", error(errno)))
+            }
+            Trouble::TooLong { frames, longest_bytes } => {
+                ("frames_too_long", too_long(frames, longest_bytes))
+            }
+        };
+        let interface = self.live.places().interface(port).unwrap_or("a removed port");
+        let message = format!("{interface}: {what}");
+        self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
+    }
+
+    fn note_event(&mut self, at: switch::Instant, event: Event) {
+        if event.is_no_drop_loss() {
+            self.recording.note_loss(Instant::now());
+        }
+        self.events.note(at, event.describe());
+    }
+}
+
+/// What came in that is longer than any line carries, and what helps.
+fn too_long(frames: u64, longest_bytes: u32) -> String {
+    let (frames, were) =
+        if frames == 1 { ("a frame".to_owned(), "was") } else { (format!("{frames} frames"), "were") };
+    format!(
+        "{frames} of up to {longest_bytes} bytes came in and {were} dropped, as no port takes in more than {LONGEST_RECEIVED_BYTES}: \
+         an MTU above 9216, frames that a device merged (`ethtool -K DEVICE gro off lro off`, below a macvlan on its lower \
+         device), or segments that a guest left to its tap (QEMU's `host_tso4=off,host_tso6=off,host_ufo=off`)"
+    )
+}
+
+/// Why a port cannot be added.
+fn unusable(why: &str) -> Refusal {
+    Refusal { reason: Reason::Precondition, message: format!("nothing was changed: {why}") }
+}
+
+/// The next change of an interface; never, if the kernel does not report them.
+async fn next_notice(links: &mut Option<Links>) -> Result<Notice> {
+    match links {
+        Some(links) => links.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Logs the outcome of an order and tells whoever waits for it.
+fn conclude(asked: impl Into<Option<Asked>>, outcome: Outcome) {
+    let Some(Asked { order, answer }) = asked.into() else { return };
+    commands::log(&order, &outcome);
+    if let Some(answer) = answer {
+        let _ = answer.send(outcome); // a client that is gone needs none
+    }
+}

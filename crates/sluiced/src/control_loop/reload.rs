@@ -1,0 +1,133 @@
+//! Ports that a reload adds and removes, and interfaces that become others: what the conductor does about them, in which order.
+//!
+//! Rule: what is added is opened first, and where that fails nothing has changed; then the loop takes on all settings at once; then
+//! ports come and go, and the order is done when they have.
+//! Source: docs/law.md, "Ports that are added and removed", "MTUs".
+
+use anyhow::{Context, Result};
+use dataplane::Command;
+use switch::{Description, Severity};
+use tracing::info;
+
+use super::{Conductor, Stage, UnderWay, conclude, unusable};
+use crate::control_loop::running_config::Live;
+use crate::ports::link_monitor::look_up;
+
+impl Conductor {
+    /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
+    pub(super) fn take_on_interfaces(&mut self) {
+        let mut live = self.live.clone();
+        let mut mtus = Vec::new();
+        let mut warnings = Vec::new();
+        let config = self.live.config();
+        let links = config.switch.ports.iter().zip(&config.links);
+        for (&place, (port, link)) in self.live.places().of_file().iter().zip(links) {
+            if let Some(interface) = self.lives.interface(place) {
+                live.set_interface(place, interface);
+                mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
+                let warning =
+                    config::headroom_mtu_warning(port, link, interface.mtu).filter(|_| config.pfc_enabled);
+                warnings.extend(warning.map(|text| ("mtu_beyond_headroom", Some(place), text)));
+            }
+        }
+        warnings.extend(config::mtu_warning(mtus).map(|text| ("mtus_differ", None, text)));
+        for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
+            let event =
+                Description { port: *port, ..Description::new(kind, Severity::Warning, text.clone()) };
+            self.events.note_now(event);
+        }
+        self.mtu_warnings = warnings;
+        if live.places() != self.live.places() {
+            let command = Command::Apply(Box::new(live.settings()));
+            self.commands.push_back(command);
+            self.under_way =
+                Some(UnderWay { asked: None, changes: Vec::new(), live: Some(live), stage: Stage::Told });
+        }
+    }
+
+    /// Begins to open the ports that an order adds. True if there are any: the loop is told once they are open.
+    pub(super) async fn open_added(&mut self, order: &mut UnderWay) -> Result<bool> {
+        let Some(live) = &mut order.live else { return Ok(false) };
+        let added = live.places().added_to(self.live.places());
+        if added.is_empty() {
+            return Ok(false);
+        }
+        let names: Vec<String> =
+            added.iter().filter_map(|&place| live.places().interface(place).map(str::to_owned)).collect();
+        let interfaces = look_up(&names).await?;
+        let mut free = live.queues_set_aside().saturating_sub(self.lives.queues());
+        let mut queues_of_added = Vec::with_capacity(added.len());
+        for (&place, interface) in added.iter().zip(&interfaces) {
+            let queues = xdp::queues_of(&interface.name)?;
+            queues_of_added.push(queues);
+            free = free.checked_sub(queues as usize).with_context(|| {
+                format!(
+                    "interface {} has {queues} RX queues, and memory is set aside for {free} more: `ethtool -L {} rx N` gives it \
+                     fewer; dataplane.spare_ports sets aside more at the next start",
+                    interface.name, interface.name
+                )
+            })?;
+            live.set_interface(place, interface);
+        }
+        let settings = live.settings();
+        for ((&place, interface), queues) in added.iter().zip(interfaces).zip(queues_of_added) {
+            self.lives.prepare(place, interface, (queues, settings.min_posted[place]));
+        }
+        order.stage = Stage::Opening(Command::Apply(Box::new(settings)));
+        Ok(true)
+    }
+
+    /// Goes on with an order that waits for ports.
+    pub(super) fn go_on(&mut self) {
+        let Some(mut order) = self.under_way.take() else { return };
+        match (order.stage, self.lives.prepared()) {
+            (Stage::Opening(command), Some(Ok(()))) => {
+                self.commands.push_back(command);
+                order.stage = Stage::Told;
+            }
+            (Stage::Opening(_), Some(Err((place, why)))) => {
+                self.lives.give_up();
+                let name = order.live.as_ref().and_then(|live| live.places().name(place)).unwrap_or_default();
+                return conclude(order.asked, Err(unusable(&format!("port.{name}: {why}"))));
+            }
+            (Stage::Settling(places), _) if self.lives.are_settled(&places) => {
+                return conclude(order.asked, Ok(order.changes));
+            }
+            (stage, _) => order.stage = stage,
+        }
+        self.under_way = Some(order);
+    }
+
+    /// The loop runs with this from now on. The places of ports that came or went.
+    pub(super) fn take_on(&mut self, live: Live) -> Vec<usize> {
+        let before = std::mem::replace(&mut self.live, live);
+        self.stalls.forget();
+        let now = self.live.places();
+        let (added, removed) = (now.added_to(before.places()), before.places().added_to(now));
+        for &place in &removed {
+            let name = before.places().name(place).unwrap_or_default();
+            let message =
+                "the port was removed: what it counted goes on in the sum of removed ports".to_owned();
+            self.events.note_now(Description::new("port_removed", Severity::Info, message).of_port(place));
+            info!(port = name, "removed");
+            if let Some(links) = &mut self.links {
+                links.forget(place);
+            }
+        }
+        for &place in &added {
+            self.events.set_name(place, now.name(place).unwrap_or_default());
+            self.watermarks.forget_place(place);
+            let interface = now.interface(place).unwrap_or_default();
+            let message = format!("the port was added, on interface {interface}");
+            self.events.note_now(Description::new("port_added", Severity::Info, message).of_port(place));
+        }
+        let settings = self.live.settings().switch;
+        for (place, interface) in self.lives.coming() {
+            if let Some(links) = &mut self.links {
+                links.add(place, interface);
+            }
+        }
+        self.lives.settle(&removed, &settings);
+        [added, removed].concat()
+    }
+}

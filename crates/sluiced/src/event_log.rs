@@ -1,0 +1,241 @@
+//! What happened, told in two places: a numbered journal for clients of the control API, and the log.
+//!
+//! Rule: an event of the loop carries the loop's time and has one text, the switch's own (`switch::monitor::event`). Severities are the
+//! log's levels. XOFF and XON come by the thousand and are only logged.
+//! Source: docs/events.md.
+
+use std::time::SystemTime;
+
+use control::{Journal, Order, v1};
+use switch::{Description, Instant, Severity};
+use tracing::{debug, error, info, warn};
+
+/// Where events go.
+pub struct Events {
+    journal: Journal,
+    /// Names of the ports by their places; one that was removed still has events to be told.
+    ports: Vec<String>,
+    /// When the loop's clock began.
+    started: std::time::Instant,
+    /// Events that the loop had no room for, so far.
+    lost: u64,
+}
+
+impl Events {
+    /// Of a switch with these ports, whose clock began at `started`.
+    pub fn new(journal: Journal, ports: Vec<String>, started: std::time::Instant) -> Self {
+        Self { journal, ports, started, lost: 0 }
+    }
+
+    /// From now on the port at this place is called so.
+    pub fn set_name(&mut self, place: usize, name: &str) {
+        if self.ports.len() <= place {
+            self.ports.resize(place + 1, String::new());
+        }
+        self.ports[place] = name.to_owned();
+    }
+
+    /// Something happened in the loop at `at`.
+    pub fn note(&self, at: Instant, mut event: Description) {
+        let port = event.port.map(|port| self.ports[port].as_str());
+        if let Some(name) = port {
+            event.message = event.message.replace(switch::monitor::event_text::PORT, name);
+        }
+        let Description { kind, priority, message, .. } = &event;
+        match event.severity {
+            Severity::Debug => debug!(port, priority, "{message}"),
+            Severity::Info => info!(kind, port, priority, "{message}"),
+            Severity::Warning => warn!(kind, port, priority, "{message}"),
+            Severity::Error => error!(kind, port, priority, "{message}"),
+        }
+        if event.severity > Severity::Debug {
+            self.keep(at, event);
+        }
+    }
+
+    /// Something happened just now, beside the loop.
+    pub fn note_now(&self, event: Description) {
+        self.note(self.now(), event);
+    }
+
+    /// An order that has been carried out; the log has had its own words.
+    pub fn keep_order(&self, order: &Order, changes: &[String]) {
+        if let Some(event) = self.of_order(order, changes) {
+            self.keep(self.now(), event);
+        }
+    }
+
+    /// The loop has had no room for so many events since the start.
+    pub fn note_lost(&mut self, lost: u64) {
+        let more = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
+        if more > 0 {
+            let message = format!("{more} events were lost: too many came at once; counters have them all");
+            let event = Description::new("events_lost", Severity::Warning, message);
+            self.note_now(event.with("events", more));
+        }
+    }
+
+    fn of_order(&self, order: &Order, changes: &[String]) -> Option<Description> {
+        let of = |kind, severity, message: String| Description::new(kind, severity, message);
+        let event = match order {
+            Order::ClearWatermarks => return None,
+            Order::HoldPort { port, held } => {
+                let number = self.ports.iter().position(|name| name == port)?;
+                let event = if *held {
+                    of("port_held", Severity::Warning, "transmission is held, as for tests".to_owned())
+                } else {
+                    of("port_released", Severity::Info, "transmission is released".to_owned())
+                };
+                event.of_port(number)
+            }
+            Order::SetPfc { enabled: true } => {
+                of("pfc_on", Severity::Info, "PFC is on, as the ports have it".to_owned())
+            }
+            Order::SetPfc { enabled: false } => {
+                of("pfc_off", Severity::Warning, "PFC is off on all ports".to_owned())
+            }
+            Order::RecoverStorms { port } => {
+                let number = self.ports.iter().position(|name| name == port)?;
+                of(
+                    "storms_recovered",
+                    Severity::Info,
+                    "storms that waited for it are ended by hand".to_owned(),
+                )
+                .of_port(number)
+            }
+            Order::LiftStormLimit { port, priority } => {
+                let number = self.ports.iter().position(|name| name == port)?;
+                let event =
+                    of("storm_limit_lifted", Severity::Info, "the limit of storms is lifted".to_owned());
+                match priority {
+                    Some(priority) => event.of_port(number).of_priority((*priority).into()),
+                    None => event.of_port(number),
+                }
+            }
+            Order::Reload => of("reloaded", Severity::Info, format!("reload: {}", changes.join("; "))),
+        };
+        Some(event)
+    }
+
+    fn keep(&self, at: Instant, event: Description) {
+        let age = self.started.elapsed().saturating_sub(std::time::Duration::from_nanos(at.0));
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        self.journal.note(v1::Event {
+            number: 0, // the journal's business
+            at_ns: at.0,
+            unix_ns: u64::try_from(unix.saturating_sub(age).as_nanos()).unwrap_or(u64::MAX),
+            kind: event.kind.to_owned(),
+            severity: event.severity.name().to_owned(),
+            port: event.port.map(|port| self.ports[port].clone()),
+            port_number: event.port.map(|port| port as u32 + 1),
+            priority: event.priority.map(|priority| priority as u32),
+            queue: event.queue.map(|queue| queue as u32),
+            values: event.values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+            message: event.message,
+        });
+    }
+
+    fn now(&self) -> Instant {
+        Instant(u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use switch::Event;
+    use switch::frame::meta::Cast;
+    use switch::monitor::counters::Count;
+    use switch::monitor::event::AlarmPlace;
+    use switch::monitor::event::Telling;
+    use switch::settings::AlarmKind;
+
+    fn events() -> (Events, Journal) {
+        let journal = Journal::default();
+        let ports = vec!["a".to_owned(), "b".to_owned()];
+        (Events::new(journal.clone(), ports, std::time::Instant::now()), journal)
+    }
+
+    /// What the journal has, a line each.
+    fn lines(journal: &Journal) -> String {
+        let line = |event: v1::Event| {
+            let v1::Event { number, kind, severity, port, priority, queue, values, message, .. } = event;
+            let place = (port.unwrap_or_default(), priority.or(queue));
+            format!("{number} {kind} {severity} {place:?} {values:?}: {message}\n")
+        };
+        journal.read(0).events.into_iter().map(line).collect()
+    }
+
+    /// Every event of the switch, and what orders change.
+    #[test]
+    fn events_and_orders_are_in_the_journal() {
+        let (mut events, journal) = events();
+        let of_port = |kind, number| AlarmPlace::Port { port: 1, kind, number };
+        let telling = Telling { raised: true, most: (90, 100), crossings: 4, percent: 70 };
+        for (at, event) in (1_u64..).zip([
+            Event::XoffBegan { port: 0, priority: 3 },
+            Event::XoffEnded { port: 0, priority: 3 },
+            Event::NoDropLost { port: 1, priority: 3 },
+            Event::KernelDropped { port: 1, frames: 7 },
+            Event::KernelLost { port: 1, frames: 5, no_drop_frames: 2, pfc_frames: 1 },
+            Event::BridgeFull { frames: 3 },
+            Event::PortDown { port: 0 },
+            Event::PortUp { port: 0 },
+            Event::StormBegan { port: 0, priority: 5 },
+            Event::StormEnded { port: 0, priority: 5 },
+            Event::RecoveryPending { port: 0, priority: 5 },
+            Event::StormLimitReached { port: 0, priority: 5, local_precedence: 2, times: 10 },
+            Event::EarlyWarning { port: 1, priority: 5, sent: false, pps: 10_001 },
+            Event::EarlyWarningCleared { port: 1, priority: 5, sent: true, pps: 70 },
+            Event::StrayFrames { port: 0, frames: 2 },
+            Event::AddressLimit { port: 1 },
+            Event::FloodLimit { port: 1, cast: Cast::UnknownUnicast, frames: 30, no_drop_frames: 2 },
+            Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
+            Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
+            Event::Alarm {
+                place: AlarmPlace::Pool { kind: AlarmKind::Ingress, number: 1 },
+                telling: Telling { raised: false, ..telling },
+            },
+            Event::DropAlarm {
+                place: of_port(AlarmKind::Egress, 2),
+                dropped: Count { frames: 9, bytes: 600 },
+            },
+        ]) {
+            events.note(Instant(at), event.describe());
+        }
+        let hold = |held| Order::HoldPort { port: "b".to_owned(), held };
+        for (order, changes) in [
+            (hold(true), Vec::<String>::new()),
+            (hold(false), vec![]),
+            (Order::SetPfc { enabled: false }, vec![]),
+            (Order::SetPfc { enabled: true }, vec![]),
+            (Order::Reload, vec!["port a: speed 1G → 2G".to_owned(), "port b: no_drop 3 → 4".to_owned()]),
+            (Order::ClearWatermarks, vec![]),
+        ] {
+            events.keep_order(&order, &changes);
+        }
+        events.note_lost(0);
+        events.note_lost(40);
+        events.note_lost(40);
+        insta::assert_snapshot!(lines(&journal));
+        let page = std::fs::read_to_string("../../docs/events.md").unwrap();
+        let missing: Vec<_> = (journal.read(0).events.into_iter())
+            .filter(|event| !page.contains(&format!("| `{}` | {} |", event.kind, event.severity)))
+            .collect();
+        assert!(missing.is_empty(), "docs/events.md has every kind: {missing:?}");
+        assert_eq!(journal.read(0).events[0].at_ns, 3, "the loop's own time");
+    }
+
+    #[test]
+    fn the_time_of_day_is_that_of_the_event() {
+        let journal = Journal::default();
+        let hour = std::time::Duration::from_secs(3600);
+        let started = std::time::Instant::now().checked_sub(hour).expect("this machine has run for an hour");
+        let events = Events::new(journal.clone(), vec!["a".to_owned()], started);
+        events.note(Instant(0), Event::PortDown { port: 0 }.describe());
+        events.note_now(Description::new("x", Severity::Info, ""));
+        let [first, second] = &journal.read(0).events[..] else { panic!("two events") };
+        let apart_ns = second.unix_ns - first.unix_ns;
+        assert_eq!(apart_ns / 1_000_000_000, 3600, "{apart_ns} ns");
+    }
+}

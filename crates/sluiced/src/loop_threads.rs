@@ -1,0 +1,192 @@
+//! The poll loop on its thread: pinned to its core, ended by a command, never waited for without bound.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
+use std::task::Waker;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+
+use config::Scheduling;
+use dataplane::{Core, CorePort};
+use tracing::warn;
+use xdp::{Waiter, XdpPort};
+
+use crate::ports::core_assignment::NewLine;
+
+/// How late a sleep of the loop may end: its deadlines are pause times and shapers.
+const TIMER_SLACK_NS: u64 = 1_000;
+
+/// Real-time priority of a loop: below the guard's, which must see it stand still.
+const FIFO_PRIORITY: u32 = 40;
+
+/// Fails if this process may not use `core`.
+pub fn check_core(core: usize) -> Result<()> {
+    let cores = xdp::cores().context("asking which cores there are")?;
+    if cores.contains(&core) {
+        return Ok(());
+    }
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+    bail!("dataplane.cores: there is no core {core} for this process; it may use {}", cores.join(", "))
+}
+
+/// Where the loops on these cores are watched from: two cores, others than theirs as far as this process may use as many.
+pub fn guard_cores(loops: &[usize]) -> Result<Vec<usize>> {
+    let cores = xdp::cores().context("asking which cores there are")?;
+    let others = cores.into_iter().filter(|core| !loops.contains(core));
+    Ok(others.chain(loops.iter().rev().copied()).take(2).collect())
+}
+
+/// What the kernel is asked for.
+fn as_asked(scheduling: Scheduling) -> xdp::Scheduling {
+    match scheduling {
+        Scheduling::Normal => xdp::Scheduling::Normal,
+        Scheduling::ShortSlices => xdp::Scheduling::ShortSlices,
+        Scheduling::Fifo => xdp::Scheduling::Fifo(FIFO_PRIORITY),
+    }
+}
+
+/// The longest time for which others hold up a thread on `core`, scheduled as a loop: it looks at the clock for `duration`.
+pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) -> Result<Duration> {
+    let scheduling = as_asked(scheduling);
+    let look = move || -> io::Result<Duration> {
+        xdp::set_affinity(core)?;
+        let _ = xdp::set_scheduling(scheduling); // a refusal is told of when the loop itself asks
+        Ok(xdp::longest_gap(duration))
+    };
+    let thread = Builder::new().name(format!("trial-{core}")).spawn(look).context("starting a trial")?;
+    let longest = thread.join().map_err(|_| anyhow!("the trial of the loop's core panicked"))?;
+    longest.context("a trial of the loop's core")
+}
+
+/// The running loops.
+#[derive(Debug)]
+pub struct Machine {
+    thread: JoinHandle<io::Result<()>>,
+    lines: Vec<(JoinHandle<io::Result<()>>, Waker)>,
+    /// The lines are to end.
+    ends: Arc<AtomicBool>,
+}
+
+impl Machine {
+    /// Starts the lines, and the loop on `core`, on this clock.
+    pub fn start(
+        mut loop_of_core: Core<CorePort<XdpPort>>,
+        waiter: Waiter,
+        core: usize,
+        lines: Vec<NewLine>,
+        scheduling: Scheduling,
+        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let scheduling = as_asked(scheduling);
+        let ends = Arc::new(AtomicBool::new(false));
+        let mut started = Vec::new();
+        for NewLine { core, mut line, mut memory, waiter } in lines {
+            let (waker, ends, clock) = (waiter.waker(), Arc::clone(&ends), clock.clone());
+            let run = move |waiter: &mut Waiter| line.run(&mut memory, clock, waiter, &ends);
+            started.push((start(format!("line-{core}"), core, scheduling, waiter, run)?, waker));
+        }
+        let run = move |waiter: &mut Waiter| loop_of_core.run(clock, waiter);
+        let thread = start(format!("poll-{core}"), core, scheduling, waiter, run)?;
+        Ok(Self { thread, lines: started, ends })
+    }
+
+    /// The loop is at its end, for better or worse; or a line is, which no other does the work of.
+    pub fn has_ended(&self) -> bool {
+        self.thread.is_finished() || self.lines.iter().any(|(line, _)| line.is_finished())
+    }
+
+    /// Waits for the end of the threads; what one died of, if it did.
+    pub fn join(self) -> Result<()> {
+        let failed_line = self.lines.iter().position(|(line, _)| line.is_finished());
+        let mut lines = self.lines;
+        if let Some(number) = failed_line {
+            // The switching core waits for it in vain: it ends with the process.
+            return joined(lines.swap_remove(number).0);
+        }
+        let end = joined(self.thread);
+        self.ends.store(true, Relaxed);
+        for (line, waker) in lines {
+            waker.wake();
+            joined(line)?;
+        }
+        end
+    }
+}
+
+/// Starts the thread of a loop on its core.
+fn start(
+    name: String,
+    core: usize,
+    scheduling: xdp::Scheduling,
+    mut waiter: Waiter,
+    run: impl FnOnce(&mut Waiter) -> io::Result<()> + Send + 'static,
+) -> Result<JoinHandle<io::Result<()>>> {
+    let (tell, told) = mpsc::sync_channel(1);
+    let run = move || {
+        xdp::set_affinity(core)?;
+        xdp::set_timer_slack(TIMER_SLACK_NS)?;
+        if scheduling == xdp::Scheduling::ShortSlices {
+            waiter.schedule(xdp::Scheduling::Modest, scheduling);
+        }
+        let _ = tell.send(xdp::set_scheduling(scheduling));
+        run(&mut waiter)
+    };
+    let thread = Builder::new().name(name).spawn(run).context("starting the poll loop")?;
+    // The loop goes on as it is where the kernel refuses, and says nothing itself. An error here: it has ended.
+    if let Ok(Err(error)) = told.recv() {
+        warn!(%error, "the loop is scheduled as any other thread: {scheduling:?} was refused (CAP_SYS_NICE)");
+    }
+    Ok(thread)
+}
+
+/// Waits for the end of a loop's thread; what it died of, if it did.
+fn joined(thread: JoinHandle<io::Result<()>>) -> Result<()> {
+    match thread.join() {
+        Ok(end) => end.context("the poll loop failed"),
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            Err(anyhow!("the poll loop panicked: {text}"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sched::CpuSet;
+    use std::time::Instant;
+
+    #[test]
+    fn a_trial_is_no_longer_than_it_takes() {
+        let core = xdp::cores().unwrap()[0];
+        let start = Instant::now();
+        let longest = longest_stall(core, Scheduling::Normal, Duration::from_millis(10)).unwrap();
+        assert!(!longest.is_zero() && longest <= start.elapsed());
+        assert!(longest_stall(CpuSet::count() - 1, Scheduling::Normal, Duration::ZERO).is_err());
+    }
+
+    #[test]
+    fn a_loop_is_watched_from_other_cores_as_far_as_there_are_any() {
+        let cores = xdp::cores().unwrap();
+        for &core in &cores {
+            let posts = guard_cores(&[core]).unwrap();
+            assert_eq!(posts.len(), cores.len().min(2));
+            assert_eq!(posts.contains(&core), cores.len() < 3, "{posts:?}");
+            assert!(posts.iter().all(|post| cores.contains(post)));
+        }
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused_with_those_that_are() {
+        let core = xdp::cores().unwrap()[0];
+        check_core(core).unwrap();
+        let missing = check_core(CpuSet::count() - 1).unwrap_err().to_string();
+        assert!(
+            missing.contains(&format!("no core {} for this process; it may use {core}", CpuSet::count() - 1))
+        );
+    }
+}

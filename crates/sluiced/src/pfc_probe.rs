@@ -1,0 +1,286 @@
+//! Whether PFC frames get past the NICs, as far as that can be known from here.
+//!
+//! Rule: some NICs refuse to send PFC frames of software, and some eat those that come in. So one port after the other sends a PFC frame
+//! that is for no priority and stops nobody. Where another port of this switch, or the same one, hears such a frame within
+//! [`PATIENCE`], there is a cable between them, or a loop, and both interfaces let PFC through. Where none does, nobody can know; of a
+//! NIC that is said. A frame that the kernel does not take is an alarm.
+//! Source: docs/law.md, "PFC and NICs".
+
+use std::collections::VecDeque;
+use std::io;
+use std::time::{Duration, Instant};
+
+use config::PfcTest;
+use switch::monitor::counters::PfcCount;
+use switch::{Description, Severity, Snapshot, SwitchSettings};
+use wire::mac::MacAddr;
+use wire::pause::{FRAME_BYTES, Pfc};
+use xdp::PacketSocket;
+
+use crate::ports::link_monitor::{Interface, Kind};
+
+/// How long a frame may take to be heard and counted.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How often to look.
+const PACE: Duration = Duration::from_millis(20);
+
+/// A port that is to send a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Sender {
+    place: usize,
+    interface: String,
+    mac: MacAddr,
+    is_nic: bool,
+    /// It only is to be said that nothing is known.
+    is_silent: bool,
+}
+
+/// What came of it.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// The kernel did not take the frame.
+    Refused(String),
+    /// The ports at these places have heard it.
+    Heard(Vec<usize>),
+    Unknown,
+}
+
+/// A frame that is under way.
+#[derive(Debug)]
+struct UnderWay {
+    sender: Sender,
+    before: Vec<PfcCount>,
+    deadline: Instant,
+}
+
+/// The ports whose turn is yet to come.
+#[derive(Debug)]
+pub struct Test {
+    waiting: VecDeque<Sender>,
+    under_way: Option<UnderWay>,
+    next_look: Instant,
+}
+
+impl Test {
+    /// Of ports with no-drop priorities that send PFC, as they are at the start.
+    pub fn new(wanted: PfcTest, settings: &SwitchSettings, interfaces: &[Interface]) -> Self {
+        let ports = settings.ports.iter().zip(interfaces).enumerate();
+        let senders = ports.filter(|(_, (port, _))| port.pfc.no_drop != 0 && port.pfc.tx);
+        let sender = |(place, (_, interface)): (usize, (_, &Interface))| Sender {
+            place,
+            interface: interface.name.clone(),
+            mac: interface.mac,
+            is_nic: interface.kind == Kind::Hardware,
+            is_silent: wanted == PfcTest::Off,
+        };
+        let waiting = senders.map(sender).filter(|sender| sender.is_nic || wanted == PfcTest::All).collect();
+        Self { waiting, under_way: None, next_look: Instant::now() }
+    }
+
+    /// Whether to look at the counters now.
+    pub fn is_due(&mut self, now: Instant) -> bool {
+        let is_due = (self.under_way.is_some() || !self.waiting.is_empty()) && now >= self.next_look;
+        if is_due {
+            self.next_look = now + PACE;
+        }
+        is_due
+    }
+
+    /// Sends the next frame, or looks who has heard the last one; what there is to tell.
+    pub fn see(&mut self, snapshot: &Snapshot, now: Instant) -> Option<Description> {
+        self.proceed(snapshot, now, send).map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
+    }
+
+    fn proceed(
+        &mut self,
+        snapshot: &Snapshot,
+        now: Instant,
+        send: impl FnOnce(&Sender) -> io::Result<()>,
+    ) -> Option<(Sender, Outcome)> {
+        let counts = || snapshot.ports.iter().map(|port| port.pfc_received).collect::<Vec<_>>();
+        if let Some(UnderWay { sender, before, deadline }) = self.under_way.take() {
+            let heard = heard(&before, &counts());
+            return match (heard.is_empty(), now >= deadline) {
+                (false, _) => Some((sender, Outcome::Heard(heard))),
+                (true, true) => Some((sender, Outcome::Unknown)),
+                (true, false) => {
+                    self.under_way = Some(UnderWay { sender, before, deadline });
+                    None
+                }
+            };
+        }
+        let sender = self.waiting.pop_front()?;
+        if sender.is_silent {
+            return Some((sender, Outcome::Unknown));
+        }
+        match send(&sender) {
+            Ok(()) => {
+                self.under_way = Some(UnderWay { sender, before: counts(), deadline: now + PATIENCE });
+                None
+            }
+            Err(error) => Some((sender, Outcome::Refused(error.to_string()))),
+        }
+    }
+}
+
+/// The ports that have received PFC frames for no priority, and none for any: those of neighbours are for some.
+fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
+    let told = |count: &PfcCount| {
+        count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)
+    };
+    let changes = before.iter().zip(now).enumerate();
+    let heard = changes.filter(|(_, (before, now))| now.frames > before.frames && told(now) == told(before));
+    heard.map(|(place, _)| place).collect()
+}
+
+fn send(sender: &Sender) -> io::Result<()> {
+    let mut frame = [0; FRAME_BYTES];
+    Pfc::default().encode(sender.mac, &mut frame);
+    PacketSocket::open(&sender.interface).map_err(io::Error::other)?.send(&frame)
+}
+
+fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> Description {
+    let Sender { interface, place, is_nic, .. } = sender;
+    let (kind, severity, message) = match outcome {
+        Outcome::Refused(why) => (
+            "pfc_refused",
+            Severity::Error,
+            format!(
+                "{interface} does not send PFC frames, so its neighbour cannot be paused and no-drop frames may be lost: {why}"
+            ),
+        ),
+        Outcome::Heard(places) => {
+            let names: Vec<&str> = places.iter().map(|&place| &*snapshot.ports[place].name).collect();
+            let names = names.join(" and ");
+            (
+                "pfc_proved",
+                Severity::Info,
+                format!("a PFC frame sent by {interface} was heard on port {names}"),
+            )
+        }
+        Outcome::Unknown if *is_nic => (
+            "pfc_unproved",
+            Severity::Warning,
+            format!(
+                "whether PFC frames get out of {interface} and in cannot be known from here, and some NICs refuse to send or swallow \
+                 them: check that `ethtool -a {interface}` and `dcb pfc show dev {interface}` say off, and that XOFF frames leave and \
+                 arrive (`sluice show pfc`); a cable to another port of this switch proves both at the next start"
+            ),
+        ),
+        Outcome::Unknown => (
+            "pfc_unproved",
+            Severity::Info,
+            format!(
+                "no port of this switch heard the PFC frame sent by {interface}; virtual interfaces let them through"
+            ),
+        ),
+    };
+    Description::new(kind, severity, message).of_port(*place)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ports::carrier::Seen;
+    use switch::monitor::counters::PortSnapshot;
+
+    fn interface(name: &str, kind: Kind) -> Interface {
+        Interface {
+            name: name.to_owned(),
+            index: 1,
+            mac: MacAddr::default(),
+            mtu: 1500,
+            kind,
+            speed_bps: None,
+            seen: Seen::Carrier,
+        }
+    }
+
+    const FILE: &str = "[port-defaults.pfc]\nmode = \"on\"\n[port.a]\ninterface = \"e0\"\n\
+        [port.b]\ninterface = \"e1\"\npfc.no_drop = [3]\n[port.c]\ninterface = \"v0\"\npfc.no_drop = [3]\n";
+
+    /// Three ports: a lossy one on a NIC, a no-drop one on a NIC, a no-drop one on a veth.
+    fn test(wanted: PfcTest) -> Test {
+        let settings = config::parse("test.toml", FILE).unwrap().switch;
+        let kinds = [Kind::Hardware, Kind::Hardware, Kind::Software("veth".to_owned())];
+        let interfaces: Vec<_> =
+            ["e0", "e1", "v0"].into_iter().zip(kinds).map(|(n, k)| interface(n, k)).collect();
+        Test::new(wanted, &settings, &interfaces)
+    }
+
+    /// PFC frames received by each port, and times that they stopped a priority.
+    fn snapshot(counts: [(u64, u64); 3]) -> Snapshot {
+        let port = |(frames, xoff)| {
+            let mut count = PfcCount { frames, ..PfcCount::default() };
+            count.xoff_frames[3] = xoff;
+            PortSnapshot { name: "x".to_owned(), pfc_received: count, ..PortSnapshot::default() }
+        };
+        Snapshot { ports: counts.map(port).into(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn who_sends() {
+        for (wanted, expected) in
+            [(PfcTest::Off, &["e1"][..]), (PfcTest::Nics, &["e1"]), (PfcTest::All, &["e1", "v0"])]
+        {
+            let names: Vec<_> = test(wanted).waiting.into_iter().map(|sender| sender.interface).collect();
+            assert_eq!(names, expected, "{wanted:?}");
+        }
+        let mut off = test(PfcTest::Off);
+        let (sender, outcome) =
+            off.proceed(&snapshot([(0, 0); 3]), Instant::now(), |_| panic!("sends")).unwrap();
+        assert_eq!((sender.interface.as_str(), outcome), ("e1", Outcome::Unknown));
+    }
+
+    #[test]
+    fn a_frame_is_heard_refused_or_lost_from_sight() {
+        let start = Instant::now();
+        let quiet = snapshot([(5, 9), (0, 0), (7, 7)]);
+        let mut all = test(PfcTest::All);
+        assert_eq!(all.proceed(&quiet, start, |_| Ok(())), None);
+        // What stops a priority is another's.
+        let others = snapshot([(6, 10), (0, 0), (7, 7)]);
+        assert_eq!(all.proceed(&others, start, |_| panic!("sends")), None);
+        let here = snapshot([(6, 10), (1, 0), (8, 7)]);
+        let (sender, outcome) = all.proceed(&here, start, |_| panic!("sends")).unwrap();
+        assert_eq!((sender.place, outcome), (1, Outcome::Heard(vec![1, 2])));
+        assert_eq!(all.proceed(&here, start, |_| Ok(())), None);
+        assert_eq!(all.proceed(&here, start + PATIENCE / 2, |_| panic!("sends")), None);
+        let (sender, outcome) = all.proceed(&here, start + PATIENCE, |_| panic!("sends")).unwrap();
+        assert_eq!((sender.place, outcome), (2, Outcome::Unknown));
+        assert!(!all.is_due(start + PATIENCE), "all have had their turn");
+
+        let mut nics = test(PfcTest::Nics);
+        assert!(nics.is_due(start + PATIENCE));
+        let (_, outcome) =
+            nics.proceed(&quiet, start, |_| Err(io::ErrorKind::PermissionDenied.into())).unwrap();
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    }
+
+    #[test]
+    fn what_is_said() {
+        let of = |is_nic, outcome| {
+            let sender = Sender {
+                place: 1,
+                interface: "e1".to_owned(),
+                mac: MacAddr::default(),
+                is_nic,
+                is_silent: false,
+            };
+            let Description { kind, severity, message, .. } =
+                describe(&sender, &outcome, &snapshot([(0, 0); 3]));
+            (kind, severity, message)
+        };
+        let (kind, severity, message) = of(true, Outcome::Unknown);
+        assert_eq!((kind, severity), ("pfc_unproved", Severity::Warning));
+        assert!(message.contains("`ethtool -a e1`"), "{message}");
+        let (kind, severity, _) = of(false, Outcome::Unknown);
+        assert_eq!((kind, severity), ("pfc_unproved", Severity::Info));
+        let (kind, severity, message) = of(true, Outcome::Heard(vec![2]));
+        assert_eq!((kind, severity), ("pfc_proved", Severity::Info));
+        assert_eq!(message, "a PFC frame sent by e1 was heard on port x");
+        let (kind, severity, message) = of(true, Outcome::Refused("no".to_owned()));
+        assert_eq!((kind, severity), ("pfc_refused", Severity::Error));
+        assert!(message.ends_with("may be lost: no"), "{message}");
+    }
+}

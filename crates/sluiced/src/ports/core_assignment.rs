@@ -1,0 +1,189 @@
+//! Which core serves which port, and what serves them.
+//!
+//! Rule: a port is served by the core that the file names, for as long as the daemon runs. The others are handed out in the order of
+//! the file, each to the core that serves the fewest RX queues by then, the earlier of two in `dataplane.cores`; so are the places
+//! of ports that may be added later, each as if it had one queue. The first core switches, and serves ports too unless the file says
+//! otherwise; what the others serve it sees as ports like any other. Source: docs/cores.md.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use anyhow::{Context, Result};
+use config::{Config, Dataplane};
+use dataplane::{CorePort, Doorbell, Heartbeat, Line, LinePort, remote};
+use switch::settings::MAX_PORTS;
+use wire::bitset::Set64;
+use xdp::{Umem, Waiter, XdpPort};
+
+use crate::stall_guard::Watched;
+
+/// Which core serves the port at each place of the switch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Servers {
+    /// CPUs; the first is the switching core.
+    cores: Vec<usize>,
+    /// For each place, which of them.
+    of_places: Vec<usize>,
+}
+
+impl Servers {
+    /// At the start, for the ports of the file, which have so many RX queues.
+    pub fn new(config: &Config, queues: &[u32]) -> Self {
+        let Dataplane { cores, switch_core_serves, .. } = &config.dataplane;
+        let asked = |place: usize| {
+            let core = config.port_cores.get(place).copied().flatten()?;
+            cores.iter().position(|&known| known == core)
+        };
+        let queues = |place: usize| queues.get(place).map_or(1, |&queues: &u32| queues.max(1));
+        let mut serves = vec![0; cores.len()];
+        for (place, server) in (0..MAX_PORTS).filter_map(|place| Some((place, asked(place)?))) {
+            serves[server] += queues(place);
+        }
+        let serving = usize::from(!switch_core_serves)..cores.len();
+        let mut hand_out = |place| {
+            let least = serving.clone().min_by_key(|&server| serves[server]).unwrap_or(0);
+            serves[least] += queues(place);
+            least
+        };
+        let of_places = (0..MAX_PORTS).map(|place| asked(place).unwrap_or_else(|| hand_out(place)));
+        Self { cores: cores.clone(), of_places: of_places.collect() }
+    }
+
+    /// The core that serves this place.
+    pub fn core(&self, place: usize) -> usize {
+        self.cores[self.of_places[place]]
+    }
+
+    /// The places that one of the cores serves, by its number among them.
+    fn places_of(&self, server: usize) -> Set64 {
+        (0..MAX_PORTS).filter(|&place| self.of_places[place] == server).collect()
+    }
+}
+
+/// A line that has not started yet, with all that is its own.
+pub struct NewLine {
+    /// Its core.
+    pub core: usize,
+    /// The loop.
+    pub line: Line<XdpPort>,
+    /// Its part of the memory.
+    pub memory: Umem,
+    /// How it sleeps.
+    pub waiter: Waiter,
+}
+
+/// The ports as the switching core has them, and what serves them.
+pub struct SharedOut {
+    /// In their places.
+    pub ports: Vec<CorePort<XdpPort>>,
+    /// One for each core but the first.
+    pub lines: Vec<NewLine>,
+    /// What lines wake the switching core by.
+    pub bell: Arc<Doorbell>,
+}
+
+/// The loops that a guard watches, the switching core's first; `heartbeats` are theirs, in the order of the cores.
+pub fn watched(
+    servers: &Servers,
+    heartbeats: &[Arc<Heartbeat>],
+    ports: &[CorePort<XdpPort>],
+) -> Vec<Watched> {
+    let lanes: Vec<_> = ports
+        .iter()
+        .filter_map(|port| if let CorePort::Remote(port) = port { Some(port.news()) } else { None })
+        .collect();
+    let of_core = |(number, heartbeat): (usize, &Arc<Heartbeat>)| {
+        let serves = servers.places_of(number);
+        let (pauses, lanes) =
+            if number == 0 { (Set64::first_of(MAX_PORTS), lanes.clone()) } else { (serves, Vec::new()) };
+        Watched { heartbeat: Arc::clone(heartbeat), serves, pauses, lanes }
+    };
+    heartbeats.iter().enumerate().map(of_core).collect()
+}
+
+/// Hands the ports out to their servers, the first of which switches and is woken by `waker`.
+///
+/// # Errors
+/// No descriptor is left for a line to sleep on.
+pub fn share_out(
+    ports: Vec<XdpPort>,
+    memory: &Umem,
+    servers: &Servers,
+    heartbeats: &[Arc<Heartbeat>],
+    waker: Waker,
+) -> Result<SharedOut> {
+    let Servers { cores, of_places } = servers;
+    let bell = Arc::new(Doorbell::new(waker));
+    let mut waiters = Vec::new();
+    for _ in 1..cores.len() {
+        let waiter = Waiter::new().context("a way for a line to sleep")?;
+        waiters.push((Arc::new(Doorbell::new(waiter.waker())), waiter));
+    }
+    let mut of_lines: Vec<Vec<LinePort<XdpPort>>> = waiters.iter().map(|_| Vec::new()).collect();
+    let place = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
+        None => CorePort::Own(port),
+        Some(line) => {
+            let (port, of_line) = remote(port, &bell, &waiters[line].0, &heartbeats[line + 1]);
+            of_lines[line].push(of_line);
+            CorePort::Remote(port)
+        }
+    };
+    let ports = ports.into_iter().zip(of_places).map(place).collect();
+    let lines = of_lines.into_iter().zip(waiters).enumerate();
+    let lines = lines.map(|(number, (ports, (bell, waiter)))| NewLine {
+        core: cores[number + 1],
+        line: Line::new(ports, bell, Arc::clone(&heartbeats[number + 1])),
+        memory: memory.share(),
+        waiter,
+    });
+    Ok(SharedOut { ports, lines: lines.collect(), bell })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of ports with these cores, or 9 for none, and so many RX queues.
+    fn servers(dataplane: &str, ports: &[(usize, u32)]) -> Servers {
+        let mut text = format!("[dataplane]\n{dataplane}\n");
+        for (number, (core, _)) in ports.iter().enumerate() {
+            text += &format!("[port.p{number}]\ninterface = \"v{number}\"\n");
+            text += &if *core == 9 { String::new() } else { format!("core = {core}\n") };
+        }
+        let queues: Vec<u32> = ports.iter().map(|(_, queues)| *queues).collect();
+        Servers::new(&config::parse("x.toml", &text).unwrap(), &queues)
+    }
+
+    fn first(servers: &Servers, places: usize) -> Vec<usize> {
+        (0..places).map(|place| servers.core(place)).collect()
+    }
+
+    #[test]
+    fn ports_go_to_their_cores_and_the_others_where_there_are_fewest_queues() {
+        let any = 9;
+        for (dataplane, ports, cores) in [
+            ("cores = [3]", &[(any, 1), (any, 8)][..], &[3, 3, 3][..]),
+            ("cores = [2, 0, 1]", &[(any, 1); 4], &[2, 0, 1, 2, 0, 1, 2]),
+            ("cores = [0, 1]", &[(1, 1), (any, 1), (any, 1), (1, 1)], &[1, 0, 0, 1, 0, 1]),
+            ("cores = [0, 1]", &[(any, 4), (any, 1), (any, 1)], &[0, 1, 1, 1, 1, 0, 1]),
+            (
+                "cores = [0, 1, 2]\nswitch_core_serves = false",
+                &[(any, 1), (2, 1), (any, 1)],
+                &[1, 2, 1, 2, 1],
+            ),
+        ] {
+            assert_eq!(first(&servers(dataplane, ports), cores.len()), cores, "{dataplane}, {ports:?}");
+        }
+    }
+
+    /// Every place has one server, and each of the cores serves some.
+    #[test]
+    fn all_places_are_watched() {
+        let heartbeats: Vec<_> = (0..3).map(|_| Arc::new(Heartbeat::default())).collect();
+        let loops = watched(&servers("cores = [0, 1, 2]", &[(9, 1)]), &heartbeats, &[]);
+        let served: Vec<usize> = loops.iter().map(|watched| watched.serves.into_iter().count()).collect();
+        assert_eq!((served.iter().sum::<usize>(), served.iter().min()), (MAX_PORTS, Some(&21)));
+        assert!(loops[1].serves.contains(4) && loops[1].pauses == loops[1].serves);
+        assert_eq!(loops[0].pauses, Set64::first_of(MAX_PORTS), "while the switching core stands still");
+    }
+}

@@ -1,0 +1,319 @@
+//! What rtnetlink says of interfaces: their address, MTU and kind before ports are opened on them, and from then on every
+//! change that matters to a port.
+
+use std::collections::VecDeque;
+
+use anyhow::{Context, Result, bail};
+use futures::StreamExt;
+use futures::TryStreamExt;
+use futures::channel::mpsc::UnboundedReceiver;
+use rtnetlink::packet_core::{NetlinkMessage, NetlinkPayload};
+use rtnetlink::packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::{AddressFamily, RouteNetlinkMessage};
+use rtnetlink::sys::SocketAddr;
+use rtnetlink::{MulticastGroup, new_multicast_connection};
+use wire::mac::MacAddr;
+
+use crate::ports::carrier::{Carrier, Change, Seen};
+
+/// An interface as the kernel describes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Number, which a new interface of the same name does not have.
+    pub index: u32,
+    /// Its address.
+    pub mac: MacAddr,
+    /// Its MTU in bytes.
+    pub mtu: u32,
+    /// What it is made of.
+    pub kind: Kind,
+    /// Speed of its link in bit/s, if the driver tells it.
+    pub speed_bps: Option<u64>,
+    /// Whether it carries frames.
+    pub seen: Seen,
+}
+
+/// What an interface is made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kind {
+    /// Software: `veth`, `tun`, …
+    Software(String),
+    /// A NIC that a hypervisor emulates.
+    Virtio,
+    /// A NIC.
+    Hardware,
+}
+
+impl Kind {
+    /// The other end is a Linux stack on the same machine, which may leave checksums open.
+    pub fn is_virtual(&self) -> bool {
+        !matches!(self, Kind::Hardware)
+    }
+
+    /// The kind's name for the log.
+    pub fn name(&self) -> &str {
+        match self {
+            Kind::Software(kind) => kind,
+            Kind::Virtio => "virtio",
+            Kind::Hardware => "NIC",
+        }
+    }
+}
+
+/// The speed that the driver of an interface tells, in bit/s; a link that is down, and some drivers, tell none.
+fn speed_bps(interface: &str) -> Option<u64> {
+    let text = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed")).ok()?;
+    let mbps = text.trim().parse::<u64>().ok()?; // −1: not known
+    (mbps > 0 && mbps < u64::from(u32::MAX)).then_some(mbps * 1_000_000)
+}
+
+/// A change of a port's interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Notice {
+    /// Port number.
+    pub port: usize,
+    /// What happened.
+    pub change: Change,
+    /// The interface, if it is there: another than before, perhaps.
+    pub interface: Option<Interface>,
+}
+
+type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
+
+/// Watches the interfaces of all ports.
+pub struct Links {
+    handle: rtnetlink::Handle,
+    messages: Messages,
+    /// By their places; some are vacant.
+    ports: Vec<Option<Port>>,
+    notices: VecDeque<Notice>,
+    /// The places of ports whose interfaces must be looked at anew, from this one on.
+    ask_from: Option<usize>,
+}
+
+struct Port {
+    interface: String,
+    index: u32,
+    /// MTU in bytes, and speed in bit/s.
+    link: (u32, Option<u64>),
+    carrier: Carrier,
+}
+
+impl Port {
+    /// A port on this interface; `None`: it is down, or gone.
+    fn on(interface: &Interface) -> Option<Self> {
+        let Interface { name, index, mtu, speed_bps, .. } = interface;
+        let carrier = Carrier::new(interface.seen)?;
+        Some(Self { interface: name.clone(), index: *index, link: (*mtu, *speed_bps), carrier })
+    }
+}
+
+/// Looks these interfaces up by name.
+///
+/// # Errors
+/// One of them does not exist, or the kernel does not answer.
+pub async fn look_up(names: &[String]) -> Result<Vec<Interface>> {
+    let (handle, _messages) = connect()?;
+    let mut interfaces = Vec::with_capacity(names.len());
+    for name in names {
+        match by_name(&handle, name).await? {
+            Some(interface) => interfaces.push(interface),
+            None => {
+                bail!("interface {name}: there is no such interface here; `ip link` lists those there are")
+            }
+        }
+    }
+    Ok(interfaces)
+}
+
+impl Links {
+    /// Watches from now on. `names` are the interfaces of the ports in their order.
+    ///
+    /// # Errors
+    /// One of them is gone or down by now, or the kernel does not answer.
+    pub async fn watch(names: &[String]) -> Result<Self> {
+        // Subscribe first, ask then: what changes in between is reported.
+        let (handle, messages) = connect()?;
+        let mut ports = Vec::with_capacity(names.len());
+        for name in names {
+            let interface = by_name(&handle, name).await?;
+            let Some(port) = interface.as_ref().and_then(Port::on) else {
+                bail!("interface {name} went away, or down, while it was being opened");
+            };
+            ports.push(Some(port));
+        }
+        Ok(Self { handle, messages, ports, notices: VecDeque::new(), ask_from: None })
+    }
+
+    /// Watches the interface of one port more, which was as `interface` says when it was looked up. False: there can be no port on it.
+    pub fn add(&mut self, place: usize, interface: &Interface) -> bool {
+        let Some(port) = Port::on(interface) else { return false };
+        if self.ports.len() <= place {
+            self.ports.resize_with(place + 1, || None);
+        }
+        self.ports[place] = Some(port);
+        // What has changed since it was looked up nobody has reported.
+        self.ask_from = Some(self.ask_from.map_or(place, |from| from.min(place)));
+        true
+    }
+
+    /// Watches the interface of this port no more.
+    pub fn forget(&mut self, place: usize) {
+        self.ports[place] = None;
+        self.notices.retain(|notice| notice.port != place);
+    }
+
+    /// The port's interface has had no carrier since the start.
+    pub fn is_waiting(&self, port: usize) -> bool {
+        self.ports[port].as_ref().is_some_and(|port| port.carrier == Carrier::Waiting)
+    }
+
+    /// Waits for the next change. It may be given up at any time, and is taken up where it was.
+    ///
+    /// # Errors
+    /// The kernel does not report them any more.
+    pub async fn next(&mut self) -> Result<Notice> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Ok(notice);
+            }
+            if let Some(place) = self.ask_from {
+                self.ask(place).await?;
+                self.ask_from = Some(place + 1).filter(|&next| next < self.ports.len());
+                continue;
+            }
+            let message = self.messages.next().await.context("netlink reports nothing any more")?;
+            match message.0.payload {
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => self.note(&link, false),
+                NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link)) => self.note(&link, true),
+                // More happened than the socket could hold.
+                NetlinkPayload::Overrun(_) => self.ask_from = Some(0),
+                _ => {}
+            }
+        }
+    }
+
+    /// Looks at an interface anew.
+    async fn ask(&mut self, place: usize) -> Result<()> {
+        let Some(Some(Port { interface, index: before, .. })) = self.ports.get(place) else { return Ok(()) };
+        let (before, interface) = (*before, by_name(&self.handle, interface).await?);
+        // Another index: the one we had is gone, and this is a new one of the same name.
+        if interface.as_ref().is_none_or(|interface| interface.index != before) {
+            self.observe(place, None);
+        }
+        if let Some(interface) = interface {
+            self.note_index(place, interface.index);
+            self.observe(place, Some(interface));
+        }
+        Ok(())
+    }
+
+    fn note_index(&mut self, place: usize, index: u32) {
+        if let Some(port) = &mut self.ports[place] {
+            port.index = index;
+        }
+    }
+
+    fn note(&mut self, link: &LinkMessage, deleted: bool) {
+        // A bridge reports its ports, too, as links of its own family.
+        if link.header.interface_family != AddressFamily::Unspec {
+            return;
+        }
+        let index = link.header.index;
+        let place = |is_it: &dyn Fn(&Port) -> bool| {
+            self.ports.iter().position(|port| port.as_ref().is_some_and(is_it))
+        };
+        if let Some(port) = place(&|port| port.index == index) {
+            self.observe(port, (!deleted).then(|| describe(link)));
+        } else if !deleted && let Some(port) = place(&|port| Some(port.interface.as_str()) == name(link)) {
+            // A new interface in the place of one that is gone.
+            self.note_index(port, index);
+            self.observe(port, Some(describe(link)));
+        }
+    }
+
+    /// What there is now of a port's interface.
+    fn observe(&mut self, port: usize, interface: Option<Interface>) {
+        let seen = interface.as_ref().map_or(Seen::Gone, |interface| interface.seen);
+        let Some(watched) = &mut self.ports[port] else { return };
+        let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
+        let is_other = std::mem::replace(&mut watched.link, link) != link;
+        if let Some(change) = watched.carrier.observe(seen).or(is_other.then_some(Change::Altered)) {
+            self.notices.push_back(Notice { port, change, interface });
+        }
+    }
+}
+
+/// A netlink socket that hears of links. Its work is done by a task of the current runtime until both are dropped.
+fn connect() -> Result<(rtnetlink::Handle, Messages)> {
+    let (connection, handle, messages) =
+        new_multicast_connection(&[MulticastGroup::Link]).context("opening a netlink socket")?;
+    tokio::spawn(connection);
+    Ok((handle, messages))
+}
+
+async fn by_name(handle: &rtnetlink::Handle, name: &str) -> Result<Option<Interface>> {
+    let answer = handle.link().get().match_name(name).execute().try_next().await;
+    match answer {
+        Ok(link) => Ok(link.as_ref().map(describe)),
+        Err(rtnetlink::Error::NetlinkError(error)) if is_no_such_link(error.raw_code()) => Ok(None),
+        Err(error) => Err(error).with_context(|| format!("interface {name}: looking it up")),
+    }
+}
+
+/// ENODEV; ERANGE and EINVAL say that no interface can have such a name.
+fn is_no_such_link(code: i32) -> bool {
+    use nix::errno::Errno;
+    matches!(Errno::from_raw(-code), Errno::ENODEV | Errno::ERANGE | Errno::EINVAL)
+}
+
+fn describe(link: &LinkMessage) -> Interface {
+    let mut interface = Interface {
+        name: String::new(),
+        index: link.header.index,
+        mac: MacAddr::default(),
+        mtu: 0,
+        kind: Kind::Hardware,
+        speed_bps: None,
+        seen: seen(link),
+    };
+    for attribute in &link.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => interface.name.clone_from(name),
+            LinkAttribute::Mtu(mtu) => interface.mtu = *mtu,
+            LinkAttribute::Address(bytes) => {
+                interface.mac = bytes.as_slice().try_into().map_or(MacAddr::default(), MacAddr);
+            }
+            LinkAttribute::ParentDevBusName(bus) if bus == "virtio" => interface.kind = Kind::Virtio,
+            LinkAttribute::LinkInfo(infos) => {
+                for info in infos {
+                    if let LinkInfo::Kind(kind) = info {
+                        interface.kind = Kind::Software(kind.to_string());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    interface.speed_bps = speed_bps(&interface.name);
+    interface
+}
+
+fn seen(link: &LinkMessage) -> Seen {
+    if !link.header.flags.contains(LinkFlags::Up) {
+        Seen::Down
+    } else if link.header.flags.contains(LinkFlags::LowerUp) {
+        Seen::Carrier
+    } else {
+        Seen::NoCarrier
+    }
+}
+
+fn name(link: &LinkMessage) -> Option<&str> {
+    link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.as_str()),
+        _ => None,
+    })
+}

@@ -1,0 +1,12 @@
+//! The ports of a running switch: their life from open to removed, their interfaces, slots and cores.
+//!
+//! The state machine is in `fsm`, who drives it in `supervisor`.
+
+pub(crate) mod carrier;
+pub(crate) mod core_assignment;
+pub(crate) mod fsm;
+pub(crate) mod link_monitor;
+pub(crate) mod open_ports;
+pub(crate) mod slots;
+pub(crate) mod supervisor;
+pub(crate) mod worker;

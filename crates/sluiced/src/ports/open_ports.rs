@@ -1,0 +1,210 @@
+//! From a configuration to open ports: memory first, then port after port; on any error all that was opened is closed.
+
+use anyhow::{Context, Result};
+use config::Config;
+use control::PortFacts;
+use control::v1::Caution;
+use switch::PortSettings;
+use switch::settings::MAX_PORTS;
+use tracing::{info, warn};
+use xdp::{PortSetup, Umem, XdpPort};
+
+use crate::ports::core_assignment::Servers;
+use crate::ports::link_monitor::Interface;
+use crate::ports::worker::{link, mode_name};
+
+/// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
+/// a guard takes to be heard whose own core, or whose neighbour's, is busy in the kernel.
+const STALL_NS: u64 = 10_000_000;
+/// Bits that the shortest frame takes on a line: 64 bytes with FCS, preamble and inter-frame gap.
+const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
+
+/// Open ports on their memory.
+#[derive(Debug)]
+pub struct OpenPorts {
+    /// The ports, in the order of the configuration, and closed ones for all that may be added. Before `memory`, so that they are
+    /// closed first.
+    pub ports: Vec<XdpPort>,
+    /// Where their frames lie.
+    pub memory: Umem,
+}
+
+impl OpenPorts {
+    /// Opens a port on each interface of the configuration.
+    ///
+    /// # Errors
+    /// One clear error with its cure; the interfaces are then as they were.
+    pub fn open(config: &Config) -> Result<Self> {
+        let mut memory = memory_for(config)?;
+        let mut ports = Vec::with_capacity(config.interfaces.len());
+        for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
+            let setup = PortSetup { min_posted: min_posted(settings), ..port_setup(config) };
+            let port = XdpPort::open(&mut memory, interface, &setup)
+                .with_context(|| format!("port {}", settings.name))?;
+            ports.push(port);
+        }
+        let spare = port_setup(config);
+        while ports.len() < MAX_PORTS {
+            ports.push(XdpPort::vacant(&mut memory, &spare));
+        }
+        Ok(Self { ports, memory })
+    }
+
+    /// What clients are told of each open port's interface.
+    pub fn facts(&self) -> Vec<PortFacts> {
+        self.ports
+            .iter()
+            .filter(|port| port.queues() > 0)
+            .map(|port| PortFacts {
+                interface: port.interface().to_owned(),
+                xdp_mode: mode_name(port.xdp_mode()).to_owned(),
+                vlan_tags_restored: port.vlan_tags_restored(),
+                mtu_bytes: 0,
+                link: link(port.interface(), port.xdp_mode(), port.binding()),
+            })
+            .collect()
+    }
+}
+
+/// How all ports of a switch use their rings.
+fn port_setup(config: &Config) -> PortSetup {
+    let zero_copy = match config.dataplane.zero_copy {
+        config::ZeroCopy::Auto => xdp::ZeroCopy::Auto,
+        config::ZeroCopy::Off => xdp::ZeroCopy::Off,
+        config::ZeroCopy::Emulate => xdp::ZeroCopy::Emulate,
+    };
+    PortSetup { promiscuous: true, zero_copy, ..PortSetup::default() }
+}
+
+/// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
+/// their priority, so where one of them is no-drop, enough are posted for a stall at the rate of the port or of its link.
+pub fn min_posted(settings: &PortSettings) -> u32 {
+    let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
+    if settings.pfc.no_drop != 0 {
+        let frames = u128::from(settings.pause_speed_bps()) * u128::from(STALL_NS)
+            / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
+        return frames.clamp(min_posted.into(), max_posted.into()) as u32;
+    }
+    min_posted
+}
+
+/// Cells that a port which is added later may reserve beyond what its neighbours then reserve less, and its PFC frames.
+const SPARE_PORT_FRAMES: usize = 256;
+
+/// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be longer than a frame of memory, the
+/// frames are of the smaller kind.
+pub fn switch_frames(config: &Config) -> usize {
+    switch::frames_needed(&config.switch, xdp::LEAST_CHUNK_BYTES)
+        + config.dataplane.spare_ports * SPARE_PORT_FRAMES
+}
+
+/// RX queues that memory is set aside for: those of these interfaces together, and spare ones.
+///
+/// # Errors
+/// An interface is gone, or cannot be asked.
+pub fn queues_set_aside(config: &Config) -> Result<usize> {
+    let mut queues = config.dataplane.spare_ports;
+    for interface in &config.interfaces {
+        queues += xdp::queues_of(interface)? as usize;
+    }
+    Ok(queues)
+}
+
+/// Memory for every cell to be a frame of minimum size, and for all rings to be full besides: cells run out before
+/// memory does.
+fn memory_for(config: &Config) -> Result<Umem> {
+    let on_lane = if config.dataplane.cores.len() > 1 { dataplane::LANE_FRAMES } else { 0 };
+    let frames = switch_frames(config) + queues_set_aside(config)? * (xdp::FRAMES_OF_A_QUEUE + on_lane);
+    let frame_bytes = xdp::frame_bytes_for(config.interfaces.iter().map(String::as_str))?;
+    let memory = Umem::new(frames, frame_bytes).context("buffer")?;
+    info!(frames, frame_bytes, MiB = (frames * frame_bytes) >> 20, "memory for frames");
+    Ok(memory)
+}
+
+/// Logs what was found at each port.
+pub fn log(config: &Config, servers: &Servers, interfaces: &[Interface], facts: &[PortFacts]) {
+    for (place, ((settings, interface), facts)) in
+        config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
+    {
+        let no_drop: Vec<String> =
+            (0..8).filter(|p| settings.pfc.no_drop & (1 << p) != 0).map(|p| p.to_string()).collect();
+        info!(
+            interface = facts.interface,
+            kind = interface.kind.name(),
+            driver = facts.link.driver,
+            queues = facts.link.rx_queues,
+            core = servers.core(place),
+            mac = %interface.mac,
+            mtu = interface.mtu,
+            xdp = facts.xdp_mode,
+            zero_copy = facts.link.zero_copy,
+            own_memory = facts.link.own_memory,
+            vlan_tags = if facts.vlan_tags_restored { "restored" } else { "as they come" },
+            speed = settings.speed_bps.map_or("unbounded".to_owned(), speed),
+            no_drop = if no_drop.is_empty() { "none".to_owned() } else { no_drop.join(",") },
+            "port {}", settings.name
+        );
+        cautions(&settings.name, interface, facts);
+    }
+}
+
+/// What the user should know of a port that is not a plain veth.
+fn cautions(port: &str, interface: &Interface, facts: &PortFacts) {
+    let name = &interface.name;
+    if facts.xdp_mode == "generic" {
+        warn!(port, interface = name, "generic XDP: the driver knows no native XDP, so this port is slower");
+    }
+    if interface.kind.is_virtual() && !facts.vlan_tags_restored && facts.link.kind != "macvlan" {
+        warn!(
+            port,
+            interface = name,
+            "VLAN tags that a host holds out of band are lost here (the kernel or driver cannot show them): on that \
+             host, `ethtool -K INTERFACE txvlan off`"
+        );
+    }
+    for Caution { setting, harm, cure } in &facts.link.cautions {
+        warn!(port, interface = name, setting, "{harm}: {cure}");
+    }
+}
+
+/// Bit/s as people say it.
+fn speed(bps: u64) -> String {
+    match bps {
+        bps if bps >= 1_000_000_000 => format!("{} Gbit/s", bps as f64 / 1e9),
+        bps if bps >= 1_000_000 => format!("{} Mbit/s", bps as f64 / 1e6),
+        bps => format!("{} kbit/s", bps as f64 / 1e3),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100 Mbit/s are 148,809 frames a second, so 1488 in 10 ms; at 1 Gbit/s the rings are the bound.
+    #[test]
+    fn frames_are_posted_for_a_stall_where_a_priority_is_no_drop() {
+        let posted = |speed_bps, no_drop| {
+            let mut settings = PortSettings::new("a", speed_bps);
+            settings.pfc.no_drop = no_drop;
+            super::min_posted(&settings)
+        };
+        let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
+        assert_eq!(posted(Some(100_000_000), 0b1000), 1488);
+        assert_eq!(posted(Some(1_000_000_000), 0b1000), max_posted);
+        assert_eq!(posted(Some(1_000_000), 0b1000), min_posted);
+        assert_eq!(posted(Some(u64::MAX), 0b1000), max_posted);
+        assert_eq!((posted(Some(1_000_000_000), 0), posted(None, 0b1000)), (min_posted, max_posted));
+    }
+
+    #[test]
+    fn speeds_are_written_as_people_say_them() {
+        for (bps, text) in [
+            (25_000_000_000, "25 Gbit/s"),
+            (2_500_000_000, "2.5 Gbit/s"),
+            (500_000_000, "500 Mbit/s"),
+            (64_000, "64 kbit/s"),
+        ] {
+            assert_eq!(speed(bps), text);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Which port is where: the switch knows ports by their places, the file, and everybody else, by their names.
+//!
+//! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one that is added takes the first vacant
+//! place, of the core that it is to have if the file says one. An interface belongs to one port at a time, and a place is only given away once the port before has left it, so what a
+//! reload removes is free for the next one.
+//! Source: docs/law.md, "Ports that are added and removed".
+
+use config::Config;
+use control::{Reason, Refusal};
+use switch::PortSettings;
+use switch::settings::MAX_PORTS;
+
+use crate::ports::core_assignment::Servers;
+
+/// A port at its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Tenant {
+    name: String,
+    interface: String,
+    link: Link,
+}
+
+/// What the kernel says of the link of a port.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Speed in bit/s, where the driver tells it.
+    pub speed_bps: Option<u64>,
+    /// MTU of the interface in bytes.
+    pub mtu_bytes: Option<u32>,
+}
+
+/// The places of all ports.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places {
+    tenants: Vec<Option<Tenant>>,
+    /// For each port of the file, in its order, its place.
+    of_file: Vec<usize>,
+}
+
+impl Places {
+    /// At the start: as in the file.
+    pub fn new(config: &Config) -> Self {
+        let tenants = config.switch.ports.iter().zip(&config.interfaces);
+        let tenants = tenants.map(|(port, interface)| Some(Tenant::new(port, interface))).collect();
+        Self { tenants, of_file: (0..config.switch.ports.len()).collect() }
+    }
+
+    /// The places of the ports of another file, where places are served so.
+    ///
+    /// # Errors
+    /// There is no place for all of them, or an interface is not free yet.
+    pub fn of(&self, config: &Config, servers: &Servers) -> Result<Self, Refusal> {
+        let mut next = Self { tenants: vec![None; self.tenants.len()], of_file: Vec::new() };
+        let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
+        for ((port, interface), &core) in ports {
+            let before = self.of_name(&port.name);
+            let place = match before {
+                Some(place) => place,
+                None => {
+                    self.must_be_free(&port.name, interface)?;
+                    let serves = |place: usize| core.is_none_or(|core| servers.core(place) == core);
+                    next.vacant_in(self, serves).ok_or_else(|| too_many(&port.name, core))?
+                }
+            };
+            next.tenants.resize(next.tenants.len().max(place + 1), None);
+            next.tenants[place] = before
+                .map_or_else(|| Some(Tenant::new(port, interface)), |place| self.tenants[place].clone());
+            next.of_file.push(place);
+        }
+        Ok(next)
+    }
+
+    /// The first place that is vacant here and in `before`, and will do.
+    fn vacant_in(&self, before: &Self, will_do: impl Fn(usize) -> bool) -> Option<usize> {
+        let is_taken = |places: &Self, place: usize| matches!(places.tenants.get(place), Some(Some(_)));
+        (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place) && will_do(place))
+    }
+
+    fn must_be_free(&self, name: &str, interface: &str) -> Result<(), Refusal> {
+        let tenants = self.tenants.iter().flatten();
+        let Some(owner) = tenants.into_iter().find(|tenant| tenant.interface == interface) else {
+            return Ok(());
+        };
+        let message = format!(
+            "nothing was changed: port.{name}: the interface {interface} still is port.{}'s; remove that port and reload, then \
+             add port.{name} and reload again",
+            owner.name
+        );
+        Err(Refusal { reason: Reason::Precondition, message })
+    }
+
+    /// All places, vacant ones too.
+    pub fn count(&self) -> usize {
+        self.tenants.len()
+    }
+
+    /// The places of the ports, in the order of the file.
+    pub fn of_file(&self) -> &[usize] {
+        &self.of_file
+    }
+
+    /// The place of the port of this name.
+    pub fn of_name(&self, name: &str) -> Option<usize> {
+        self.tenants.iter().position(|tenant| tenant.as_ref().is_some_and(|tenant| tenant.name == name))
+    }
+
+    /// The name of the port at this place.
+    pub fn name(&self, place: usize) -> Option<&str> {
+        Some(&self.tenants.get(place)?.as_ref()?.name)
+    }
+
+    /// Its interface.
+    pub fn interface(&self, place: usize) -> Option<&str> {
+        Some(&self.tenants.get(place)?.as_ref()?.interface)
+    }
+
+    /// Places that are vacant in `before` and not here.
+    pub fn added_to(&self, before: &Self) -> Vec<usize> {
+        (0..self.count())
+            .filter(|&place| self.name(place).is_some() && before.name(place).is_none())
+            .collect()
+    }
+
+    /// The port at this place has this link.
+    pub fn set_link(&mut self, place: usize, link: Link) {
+        if let Some(Some(tenant)) = self.tenants.get_mut(place) {
+            tenant.link = link;
+        }
+    }
+
+    /// The ports of the file at their places.
+    pub fn settle(&self, ports: &[PortSettings]) -> Vec<PortSettings> {
+        let mut settled = vec![PortSettings::vacant(); self.count()];
+        for (port, &place) in ports.iter().zip(&self.of_file) {
+            let Link { speed_bps, mtu_bytes } =
+                self.tenants[place].as_ref().map_or(Link::default(), |tenant| tenant.link);
+            settled[place] = PortSettings { link_speed_bps: speed_bps, mtu_bytes, ..port.clone() };
+        }
+        settled
+    }
+}
+
+impl Tenant {
+    fn new(port: &PortSettings, interface: &str) -> Self {
+        Self { name: port.name.clone(), interface: interface.to_owned(), link: Link::default() }
+    }
+}
+
+fn too_many(name: &str, core: Option<usize>) -> Refusal {
+    let free = core.map_or("none is free".to_owned(), |core| format!("none that core {core} serves is free"));
+    let message = format!(
+        "nothing was changed: port.{name}: a switch has {MAX_PORTS} places for ports, and {free} until a reload that removes \
+         some has been done"
+    );
+    Refusal { reason: Reason::Precondition, message }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(ports: &[(&str, &str)]) -> Config {
+        let port = |(name, interface): &(&str, &str)| format!("[port.{name}]\ninterface = \"{interface}\"\n");
+        config::parse("x.toml", &ports.iter().map(port).collect::<String>()).unwrap()
+    }
+
+    fn next(places: &Places, ports: &[(&str, &str)]) -> Result<Places, Refusal> {
+        let config = config(ports);
+        places.of(&config, &Servers::new(&config, &[]))
+    }
+
+    /// The names at the places, "–" where there is none.
+    fn names(places: &Places) -> String {
+        (0..places.count()).map(|place| places.name(place).unwrap_or("–")).collect()
+    }
+
+    #[test]
+    fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
+        let mut places = Places::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
+        places.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
+        for (file, at, order) in [
+            (&[("a", "v0"), ("c", "v2")][..], "a–c", &[0, 2][..]),
+            (&[("c", "v2"), ("a", "v0")], "a–c", &[2, 0]),
+            (&[("d", "v1"), ("c", "v2"), ("a", "v0"), ("e", "v3")], "adce", &[1, 2, 0, 3]),
+        ] {
+            let before = places.clone();
+            places = next(&places, file).unwrap();
+            assert_eq!((names(&places).as_str(), places.of_file()), (at, order), "{file:?}");
+            assert!(places.added_to(&before).iter().all(|&place| before.name(place).is_none()));
+        }
+        // What goes and what comes at once never share a place.
+        let after = next(&places, &[("c", "v2"), ("f", "v4")]).unwrap();
+        assert_eq!((names(&after).as_str(), after.of_file()), ("––c–f", &[2, 4][..]));
+        assert_eq!(after.added_to(&places), [4]);
+        let ports = after.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
+        let settled: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.link_speed_bps)).collect();
+        assert_eq!(settled, [("", None), ("", None), ("c", Some(7)), ("", None), ("f", None)]);
+    }
+
+    #[test]
+    fn an_interface_is_free_once_its_port_is_removed() {
+        let places = Places::new(&config(&[("a", "v0"), ("b", "v1")]));
+        let refusal = next(&places, &[("a", "v0"), ("c", "v1")]).unwrap_err();
+        assert!(
+            refusal.message.contains("port.c: the interface v1 still is port.b's; remove that port"),
+            "{refusal}"
+        );
+        let places = next(&places, &[("a", "v0")]).unwrap();
+        assert_eq!(names(&next(&places, &[("a", "v0"), ("c", "v1")]).unwrap()), "ac");
+    }
+
+    #[test]
+    fn there_are_as_many_places_as_a_switch_has_ports() {
+        let ports: Vec<_> = (0..MAX_PORTS).map(|n| (format!("p{n}"), format!("v{n}"))).collect();
+        let mut ports: Vec<_> = ports.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
+        let places = Places::new(&config(&ports));
+        ports[3] = ("new", "w");
+        let refusal = next(&places, &ports).unwrap_err();
+        assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
+    }
+
+    /// Places are core 0's and core 1's in turn; a port that asks for one of them gets the next of its places.
+    #[test]
+    fn a_port_that_is_added_has_the_core_that_it_asks_for() {
+        let file = |more: &str| {
+            let text = "[dataplane]\ncores = [0, 1]\n[port.a]\ninterface = \"v0\"\n".to_owned() + more;
+            config::parse("x.toml", &text).unwrap()
+        };
+        let servers = Servers::new(&file(""), &[1]);
+        let places = Places::new(&file(""));
+        let two = |cores: [&str; 2]| {
+            let port = |(name, core)| format!("[port.{name}]\ninterface = \"{name}\"\n{core}\n");
+            ["b", "c"].into_iter().zip(cores).map(port).collect::<String>()
+        };
+        for (cores, at) in [(["", ""], "abc"), (["core = 0", ""], "acb"), (["core = 1", "core = 1"], "ab–c")]
+        {
+            let places = places.of(&file(&two(cores)), &servers).unwrap();
+            assert_eq!(names(&places), at, "{cores:?}");
+        }
+        let many: String =
+            (0..33).map(|n| format!("[port.p{n}]\ninterface = \"w{n}\"\ncore = 1\n")).collect();
+        let refusal = places.of(&file(&many), &servers).unwrap_err();
+        assert!(refusal.message.contains("port.p32: a switch has 64 places for ports, and none that core 1"));
+    }
+}

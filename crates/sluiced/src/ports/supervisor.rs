@@ -1,0 +1,375 @@
+//! The ports of a running switch and their interfaces: who is told what when one comes or goes. When to do what is
+//! [`crate::ports::fsm`]'s rule.
+//!
+//! A port that a reload adds is opened before the loop hears of it, so that one that cannot be opened is refused and nothing has
+//! changed ([`Lives::prepare`]). One that it removes leaves its place once its sockets are closed and the loop has its frames back.
+//!
+//! A port's sockets are only closed once the guard has forgotten them: their numbers may soon be another file's.
+
+use std::time::{Duration, Instant};
+
+use control::{PortFacts, v1};
+use dataplane::Command;
+use switch::{Description, Severity, SwitchSettings};
+use tracing::warn;
+
+use crate::ports::carrier::{Change, Seen};
+use crate::ports::core_assignment::Servers;
+use crate::ports::fsm::{Happening, Life, Step};
+use crate::ports::link_monitor::{Interface, Kind, Links, Notice};
+use crate::ports::worker::{Answer, Assignment, Keeper};
+use crate::stall_guard::{Gate, Guard};
+
+/// How often interfaces are looked at.
+const LOOK_PACE: Duration = Duration::from_secs(2);
+
+/// The ports by their places.
+pub struct Lives {
+    ports: Vec<Option<Port>>,
+    /// Those that a reload is about to add.
+    coming: Vec<Coming>,
+    keeper: Keeper,
+    /// Some interface is not what it was.
+    altered: bool,
+    /// Stands in for the loop, unless that is not wanted.
+    guard: Option<Guard>,
+    /// Who serves which place.
+    servers: Servers,
+    /// When interfaces are to be looked at again.
+    next_look: Instant,
+    /// For the loop.
+    commands: Vec<Command>,
+    /// For the journal and the log.
+    events: Vec<Description>,
+}
+
+struct Port {
+    life: Life,
+    interface: Interface,
+    facts: PortFacts,
+    /// RX queues that there is memory for.
+    queues: u32,
+    /// Why it could not be opened when that was last tried.
+    failure: Option<String>,
+    /// It has been removed, and leaves its place once all of it is closed.
+    leaves: bool,
+}
+
+/// A port that a reload is about to add.
+struct Coming {
+    place: usize,
+    port: Port,
+    /// Whether it could be opened, or why not, once that is known.
+    opened: Option<Result<(), String>>,
+}
+
+impl Lives {
+    /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served so.
+    pub fn new(
+        (keeper, guard): (Keeper, Option<Guard>),
+        servers: &Servers,
+        facts: Vec<(PortFacts, u32)>,
+        interfaces: Vec<Interface>,
+        links: &Links,
+    ) -> Self {
+        let now = Instant::now();
+        let port = |(number, ((facts, queues), interface)): (usize, ((PortFacts, u32), Interface))| {
+            let life = Life::new(!links.is_waiting(number), interface.kind == Kind::Hardware, now);
+            Some(Port { life, interface, facts, queues, failure: None, leaves: false })
+        };
+        let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
+        Self {
+            ports,
+            coming: Vec::new(),
+            keeper,
+            altered: true,
+            guard,
+            servers: servers.clone(),
+            next_look: now + LOOK_PACE,
+            commands: Vec::new(),
+            events: Vec::new(),
+        }
+    }
+
+    /// What clients are told of the interface of the port at this place.
+    pub fn facts(&self, place: usize) -> Option<PortFacts> {
+        let Port { facts, interface, .. } = self.ports.get(place)?.as_ref()?;
+        let mut facts = PortFacts { mtu_bytes: interface.mtu, ..facts.clone() };
+        facts.link.link_speed_bps = interface.speed_bps.unwrap_or(0);
+        facts.link.core = self.servers.core(place) as u32;
+        Some(facts)
+    }
+
+    /// The interface of the port at this place, as the kernel last described it.
+    pub fn interface(&self, place: usize) -> Option<&Interface> {
+        Some(&self.ports.get(place)?.as_ref()?.interface)
+    }
+
+    /// Some interface is not what it was since this was last asked.
+    pub fn take_altered(&mut self) -> bool {
+        std::mem::take(&mut self.altered)
+    }
+
+    /// RX queues that there is memory for, of all ports, those that leave included.
+    pub fn queues(&self) -> usize {
+        self.ports.iter().flatten().map(|port| port.queues as usize).sum()
+    }
+
+    /// Something is under way that answers soon.
+    pub fn is_busy(&self) -> bool {
+        !self.coming.is_empty() || self.ports.iter().flatten().any(|port| port.leaves || port.life.is_busy())
+    }
+
+    /// These places are as the last reload wants them: with open ports, or vacant.
+    pub fn are_settled(&self, places: &[usize]) -> bool {
+        let port = |place: &usize| self.ports.get(*place).and_then(Option::as_ref);
+        places.iter().filter_map(port).all(|port| !port.leaves && !port.life.is_busy())
+    }
+
+    /// Opens a port on this interface, at a place that is vacant, for the loop to take if all that belongs to the same reload can be
+    /// opened.
+    pub fn prepare(&mut self, place: usize, interface: Interface, (queues, min_posted): (u32, u32)) {
+        let name = interface.name.clone();
+        self.keeper.assign(place, Assignment { interface: name.clone(), most_queues: queues, min_posted });
+        self.keeper.open(place);
+        let facts = PortFacts {
+            interface: name,
+            xdp_mode: "native".to_owned(),
+            vlan_tags_restored: false,
+            mtu_bytes: 0,
+            link: v1::Link::default(),
+        };
+        let life = Life::opening(interface.kind == Kind::Hardware, Instant::now());
+        let port = Port { life, interface, facts, queues, failure: None, leaves: false };
+        self.coming.push(Coming { place, port, opened: None });
+    }
+
+    /// Whether all that were prepared are open, or why one of them is not, and its place; `None`: that is not known yet.
+    pub fn prepared(&self) -> Option<Result<(), (usize, String)>> {
+        let answers = self.coming.iter().map(|coming| Some((coming.place, coming.opened.as_ref()?)));
+        let answers: Vec<_> = answers.collect::<Option<_>>()?;
+        let failed = answers.into_iter().find_map(|(place, answer)| Some((place, answer.clone().err()?)));
+        Some(failed.map_or(Ok(()), Err))
+    }
+
+    /// The places of those that were prepared, and their interfaces.
+    pub fn coming(&self) -> impl Iterator<Item = (usize, &Interface)> {
+        self.coming.iter().map(|coming| (coming.place, &coming.port.interface))
+    }
+
+    /// Closes what was prepared.
+    pub fn give_up(&mut self) {
+        for coming in self.coming.drain(..) {
+            self.keeper.close(coming.place);
+        }
+    }
+
+    /// The loop has taken other settings: what was prepared is there from now on, and the ports at these places are not.
+    pub fn settle(&mut self, removed: &[usize], settings: &SwitchSettings) {
+        for &place in removed {
+            if let Some(port) = &mut self.ports[place] {
+                port.life.end();
+                port.leaves = true;
+            }
+        }
+        self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
+        for Coming { place, port, .. } in std::mem::take(&mut self.coming) {
+            self.ports[place] = Some(port);
+            self.altered = true;
+            self.happen(place, Happening::Opened);
+        }
+    }
+
+    /// Other settings are in force.
+    pub fn apply(&self, settings: &SwitchSettings) {
+        if let Some(guard) = &self.guard {
+            guard.apply(settings);
+        }
+    }
+
+    /// A change of a port's interface.
+    pub fn note(&mut self, Notice { port, change, interface }: Notice) {
+        let Some(Some(Port { facts, interface: before, life, .. })) = self.ports.get_mut(port) else {
+            return;
+        };
+        if let Some(interface) = interface {
+            *before = interface;
+            self.altered = true;
+        }
+        let name = &facts.interface;
+        let (kind, severity, what) = match change {
+            Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
+            Change::Lost(Seen::Gone) => {
+                ("interface_lost", Severity::Warning, "is gone: the port goes down, the others go on")
+            }
+            Change::Lost(Seen::Down) => {
+                ("interface_lost", Severity::Warning, "is down: the port goes down, the others go on")
+            }
+            Change::Lost(Seen::NoCarrier) if life.settles(Instant::now()) => (
+                "carrier_awaited",
+                Severity::Info,
+                "begins anew, as NICs do when something is put on them: the port waits for its carrier",
+            ),
+            Change::Back if life.awaits_carrier() => {
+                ("carrier_came", Severity::Info, "has its carrier: the port forwards")
+            }
+            Change::Lost(Seen::NoCarrier | Seen::Carrier) => (
+                "interface_lost",
+                Severity::Warning,
+                "has lost its carrier: the port goes down, the others go on",
+            ),
+            Change::Back => ("interface_back", Severity::Info, "is back: the port is opened again"),
+            Change::Altered => return,
+        };
+        let message = format!("the interface {name} {what}");
+        self.events.push(Description::new(kind, severity, message).of_port(port));
+        self.happen(port, Happening::Carrier(!matches!(change, Change::Lost(_))));
+    }
+
+    /// The loop has opened a port again, or found nothing to open it with.
+    pub fn note_posted(&mut self, port: usize, is_up: bool) {
+        self.happen(port, Happening::Posted(is_up));
+    }
+
+    /// Has all interfaces looked at anew, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
+    fn look(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + LOOK_PACE;
+        for (place, port) in self.ports.iter().enumerate() {
+            if port.as_ref().is_some_and(|port| port.life.is_open()) {
+                self.keeper.look(place);
+            }
+        }
+    }
+
+    /// Tells of what harms frames now and did not before.
+    fn take_link(&mut self, place: usize, link: v1::Link) {
+        let Some(Some(Port { facts, .. })) = self.ports.get_mut(place) else { return };
+        let before = std::mem::replace(&mut facts.link, link);
+        for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
+            let v1::Caution { setting, harm, cure } = caution;
+            let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
+            let event = Description::new("interface_harms_frames", Severity::Warning, message);
+            self.events.push(event.of_port(place));
+        }
+    }
+
+    /// Takes what the loop has let go, what the keeper has done, and what it is time for.
+    pub fn proceed(&mut self, settings: impl Fn() -> SwitchSettings) {
+        self.look();
+        for port in 0..self.ports.len() {
+            if self.keeper.has_been_left(port) {
+                self.happen(port, Happening::LetGo);
+            }
+        }
+        while let Some((port, answer)) = self.keeper.answer() {
+            if let Some(happening) = self.take(port, answer, &settings) {
+                self.happen(port, happening);
+            }
+        }
+        for port in 0..self.ports.len() {
+            self.happen(port, Happening::Time);
+            if self.ports[port].as_ref().is_some_and(|port| port.leaves && port.life.is_closed()) {
+                self.keeper.close(port); // what was opened, and never taken
+                self.ports[port] = None;
+            }
+        }
+    }
+
+    /// What the loop is to be told.
+    pub fn commands(&mut self) -> impl Iterator<Item = Command> + '_ {
+        self.commands.drain(..)
+    }
+
+    /// What is to be told of.
+    pub fn events(&mut self) -> impl Iterator<Item = Description> + '_ {
+        self.events.drain(..)
+    }
+
+    /// The switch is about to end: no port is opened any more.
+    pub fn wind_up(&mut self) {
+        self.ports.iter_mut().flatten().for_each(|port| port.life.end());
+    }
+
+    /// What an answer of the keeper means for a port; nothing for one that is not there yet, or no more.
+    fn take(
+        &mut self,
+        number: usize,
+        answer: Answer,
+        settings: &impl Fn() -> SwitchSettings,
+    ) -> Option<Happening> {
+        if let Some(coming) = self.coming.iter_mut().find(|coming| coming.place == number) {
+            match answer {
+                Answer::Opened => coming.opened = Some(Ok(())),
+                Answer::Failed(why) => coming.opened = Some(Err(why)),
+                Answer::Assigned | Answer::Closed | Answer::Attached { .. } | Answer::Looked(_) => {}
+            }
+            return None;
+        }
+        let link = match &answer {
+            Answer::Looked(link) | Answer::Attached { facts: PortFacts { link, .. }, .. } => {
+                Some(link.clone())
+            }
+            _ => None,
+        };
+        if let Some(link) = link {
+            self.take_link(number, link);
+        }
+        let port = self.ports.get_mut(number)?.as_mut()?;
+        Some(match answer {
+            Answer::Assigned | Answer::Looked(_) => return None,
+            Answer::Closed => Happening::Closed,
+            Answer::Opened => Happening::Opened,
+            // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not know them.
+            Answer::Attached { .. } if !port.life.is_attaching() => return None,
+            Answer::Attached { facts, fds, packets } => {
+                (port.facts, port.failure) = (facts, None);
+                match (&self.guard, packets) {
+                    (Some(guard), Some(packets)) => {
+                        let gate = Gate { mac: port.interface.mac, fds, packets };
+                        guard.remember(number, gate, &settings());
+                    }
+                    (Some(_), None) => {
+                        warn!(interface = port.facts.interface, "the guard cannot speak for this port");
+                    }
+                    (None, _) => {}
+                }
+                Happening::Attached
+            }
+            Answer::Failed(why) => {
+                if port.failure.as_ref() != Some(&why) {
+                    let message = format!("the port cannot be opened, and that is tried again: {why}");
+                    let event = Description::new("port_unusable", Severity::Warning, message);
+                    self.events.push(event.of_port(number));
+                    port.failure = Some(why);
+                }
+                Happening::Failed
+            }
+        })
+    }
+
+    fn happen(&mut self, number: usize, happening: Happening) {
+        let Some(Some(port)) = self.ports.get_mut(number) else { return };
+        let Some(step) = port.life.note(happening, Instant::now()) else { return };
+        match step {
+            Step::TakeDown => self.commands.push(Command::PortDown(number)),
+            Step::Close => {
+                if let Some(guard) = &self.guard {
+                    guard.forget(number);
+                }
+                self.keeper.close(number);
+            }
+            Step::Reclaim => self.commands.push(Command::PortClosed(number)),
+            Step::Open => self.keeper.open(number),
+            Step::Join => self.commands.push(Command::PortUp {
+                port: number,
+                mac: port.interface.mac,
+                finish_checksums: port.interface.kind.is_virtual(),
+            }),
+            Step::Attach => self.keeper.attach(number),
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! The guard: threads of real-time priority that pause the neighbours while a loop does not turn: all of them while the switching
+//! core does not, those of a line's ports while that line does not.
+//!
+//! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
+//! packet sockets of their own. When to do so is [`dataplane::guard::stall_detector`]'s rule; the loop takes back what was told when it turns
+//! again. They never wait for the loop, nor the loop for them.
+//!
+//! There are two, each on a core of its own, and each by itself: no priority helps a thread on a core whose kernel carries frames
+//! (8 ms at a time where kernels are not preemptible) or that a hypervisor has taken away, and that rarely happens to two
+//! at once (docs/law.md, "A loop that stands still").
+
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use dataplane::guard::stall_detector::{NextLook, Vigil};
+use dataplane::{Heartbeat, LaneNews, Pulse};
+use switch::pfc::tx::Timing;
+use switch::{Nanos, PortSettings, SwitchSettings};
+use tracing::warn;
+use wire::bitset::{Set8, Set64};
+use wire::mac::MacAddr;
+use wire::pause::{FRAME_BYTES, Pfc};
+use xdp::{FrameWatch, PacketSocket, Scheduling, set_scheduling};
+
+/// Above whatever else of this machine is real time by habit (interrupt threads have 50).
+const PRIORITY: u32 = 60;
+/// Each sentry but the first takes so many times as long from look to look: it is there for when the first one's core is taken away, and
+/// each look holds up a core that carries frames for some 25 µs (docs/performance.md, "Latency").
+const FURTHER_SENTRY: u64 = 2;
+/// No sentry waits for longer, so that the end is not forgotten.
+const LONGEST_WAIT_MS: u8 = 100;
+
+/// A loop that a guard watches.
+#[derive(Debug)]
+pub struct Watched {
+    /// Where it says that it turns.
+    pub heartbeat: Arc<Heartbeat>,
+    /// The ports that it serves, whose sockets are readable when it should wake.
+    pub serves: Set64,
+    /// The ports whose neighbours are paused while it does not turn.
+    pub pauses: Set64,
+    /// The lanes that bring it something.
+    pub lanes: Vec<LaneNews>,
+}
+
+impl Watched {
+    /// Frames, or what another loop has left, wait for it; `ports` have frames.
+    fn is_waited_for(&self, ports: Set64) -> bool {
+        !ports.and(self.serves).is_empty() || self.lanes.iter().any(LaneNews::is_there)
+    }
+}
+
+/// A guard at work. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Guard {
+    words: Arc<RwLock<Words>>,
+    ends: Arc<AtomicBool>,
+    sentries: Vec<Sentry>,
+}
+
+/// One of its threads.
+#[derive(Debug)]
+struct Sentry {
+    thread: JoinHandle<()>,
+    /// Wakes it when a frame comes in while the loop sleeps.
+    frames: Arc<FrameWatch>,
+}
+
+/// What to tell each neighbour; settings may change it, and ports come and go.
+#[derive(Debug)]
+struct Words {
+    ports: Vec<Post>,
+    /// Told again after so long, or sooner where neighbours have taught the loop so ([`Heartbeat::refresh_ns`]).
+    refresh_ns: Nanos,
+}
+
+/// A port as the guard knows it.
+#[derive(Debug)]
+struct Post {
+    /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no PFC is sent.
+    frame: Option<([u8; FRAME_BYTES], Set8)>,
+    /// The open port.
+    gate: Option<Gate>,
+}
+
+/// An open port's ways in and out.
+#[derive(Debug)]
+pub struct Gate {
+    /// Its address.
+    pub mac: MacAddr,
+    /// The sockets that frames wait in.
+    pub fds: Vec<RawFd>,
+    /// Where frames are sent from.
+    pub packets: PacketSocket,
+}
+
+impl Words {
+    fn of(settings: &SwitchSettings, gates: impl IntoIterator<Item = Option<Gate>>) -> Self {
+        let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
+        let post = |(port, gate): (&PortSettings, Option<Gate>)| {
+            let mac = gate.as_ref().map(|gate| gate.mac);
+            Post { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
+        };
+        let refresh = settings.ports.iter().filter(says).map(|port| Timing::of(port).refresh_ns());
+        Self {
+            ports: settings.ports.iter().zip(gates).map(post).collect(),
+            refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
+        }
+    }
+
+    /// The same with other settings, or other gates.
+    fn renew(&mut self, settings: &SwitchSettings) {
+        let gates = std::mem::take(&mut self.ports).into_iter().map(|post| post.gate);
+        *self = Self::of(settings, gates.chain(std::iter::repeat_with(|| None)));
+    }
+}
+
+/// XOFF for all no-drop priorities of a port.
+fn xoff(port: &PortSettings, mac: MacAddr) -> ([u8; FRAME_BYTES], Set8) {
+    let no_drop = Set8::from_bits(port.pfc.no_drop);
+    let quanta = std::array::from_fn(|p| if no_drop.contains(p) { port.pfc.pause_quanta } else { 0 });
+    let mut frame = [0; FRAME_BYTES];
+    Pfc { enable: port.pfc.no_drop, quanta }.encode(mac, &mut frame);
+    (frame, no_drop)
+}
+
+impl Guard {
+    /// Starts a guard over these loops, of which the first is the switching core's; the ports are all open. It has a thread on each of
+    /// `cores`, the best one first.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn start(
+        loops: Vec<Watched>,
+        settings: &SwitchSettings,
+        gates: Vec<Gate>,
+        cores: &[usize],
+        clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
+    ) -> Result<Self> {
+        let fds: Vec<Vec<RawFd>> = gates.iter().map(|gate| gate.fds.clone()).collect();
+        let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
+        let loops = Arc::new(loops);
+        let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
+        for (number, &core) in cores.iter().enumerate() {
+            let times = if number == 0 { 1 } else { FURTHER_SENTRY };
+            let frames = Arc::new(FrameWatch::new().context("starting the guard")?);
+            for (port, fds) in fds.iter().enumerate() {
+                frames.add(port, fds).context("starting the guard")?;
+            }
+            let (words, ends) = (Arc::clone(&guard.words), Arc::clone(&guard.ends));
+            let (loops, clock, its_frames) = (Arc::clone(&loops), clock.clone(), Arc::clone(&frames));
+            let keep_watch = move || {
+                take_post(core);
+                watch(&words, &its_frames, &ends, &loops, (times, &clock));
+            };
+            let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
+            guard.sentries.push(Sentry { thread: thread.context("starting the guard")?, frames });
+        }
+        Ok(guard)
+    }
+
+    /// Other settings are in force.
+    pub fn apply(&self, settings: &SwitchSettings) {
+        self.words().renew(settings);
+    }
+
+    /// A port is about to be closed: its sockets will no longer be there, and nobody is to be told.
+    pub fn forget(&self, port: usize) {
+        self.words().ports[port] = Post { frame: None, gate: None };
+    }
+
+    /// A port is open again.
+    pub fn remember(&self, port: usize, gate: Gate, settings: &SwitchSettings) {
+        for sentry in &self.sentries {
+            if let Err(error) = sentry.frames.add(port, &gate.fds) {
+                warn!(%error, port, "the guard does not see what comes in on a port while the loop sleeps");
+            }
+        }
+        let mut words = self.words();
+        words.ports[port].gate = Some(gate);
+        words.renew(settings);
+    }
+
+    fn words(&self) -> RwLockWriteGuard<'_, Words> {
+        self.words.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.ends.store(true, Relaxed);
+        for sentry in self.sentries.drain(..) {
+            let _ = sentry.thread.join(); // it has nothing to say but what it has logged
+        }
+    }
+}
+
+/// Puts the calling thread on a core, above what else runs there.
+fn take_post(core: usize) {
+    if let Err(error) = xdp::set_affinity(core) {
+        warn!(%error, core, "a guard is not on a core of its own: on a busy machine it may come too late");
+    }
+    if let Err(error) = set_scheduling(Scheduling::Fifo(PRIORITY)) {
+        warn!(
+            %error,
+            core,
+            "a guard has no real-time priority (CAP_SYS_NICE): on a busy machine it may come too late"
+        );
+    }
+}
+
+/// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the guard or the switching core's
+/// loop ends.
+fn watch(
+    words: &RwLock<Words>,
+    frames: &FrameWatch,
+    ends: &AtomicBool,
+    loops: &[Watched],
+    (times, clock): (u64, &impl Fn() -> switch::Instant),
+) {
+    let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
+    let mut vigils: Vec<Vigil> = loops.iter().map(|_| Vigil::default()).collect();
+    while !ends.load(Relaxed) && switching.pulse() != Pulse::Ended {
+        let mut next_look = NextLook::WithFrames;
+        for (watched, vigil) in loops.iter().zip(&mut vigils) {
+            let pulse = watched.heartbeat.pulse();
+            let words = words.read().unwrap_or_else(PoisonError::into_inner);
+            let frames_wait = || watched.is_waited_for(frames.wait(0));
+            let refresh_ns = words.refresh_ns.min(switching.refresh_ns());
+            if vigil.look(pulse, frames_wait, refresh_ns, clock()) {
+                stand_in(&words, watched.pauses, switching, clock);
+            }
+            next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
+        }
+        match next_look {
+            NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
+            NextLook::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
+        }
+    }
+}
+
+/// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
+fn stand_in(words: &Words, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+    for (number, post) in words.ports.iter().enumerate() {
+        if let Post { frame: Some((frame, priorities)), gate: Some(gate) } = post
+            && ports.contains(number)
+            && heartbeat.has_heard(number)
+            && gate.packets.send(frame).is_ok()
+        {
+            heartbeat.leave(number, *priorities, clock());
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! The life of the daemon, from a configuration to its totals.
+//!
+//! Order of the start: whatever can be refused without touching an interface is; then memory, ports, control socket,
+//! loop. Each of them undoes itself when a later one fails.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use config::Config;
+use control::Journal;
+use control::server::{self, About, MAX_REQUESTS};
+use dataplane::{Core, CorePort, CoreSettings, Heartbeat, Port, mailbox};
+use switch::Switch;
+use telemetry::{Device, Settings, Telemetry};
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, oneshot};
+use tracing::{error, info, warn};
+use xdp::{PacketSocket, Umem, Waiter, XdpPort};
+
+use crate::control_loop::running_config::Live;
+use crate::control_loop::{self, Conductor, Signals};
+use crate::control_socket;
+use crate::event_log::Events;
+use crate::log::Log;
+use crate::loop_threads::{Machine, check_core, guard_cores};
+use crate::pfc_probe;
+use crate::ports::core_assignment::{SharedOut, share_out, watched};
+use crate::ports::link_monitor::{Interface, Links, look_up};
+use crate::ports::open_ports::{self, OpenPorts};
+use crate::ports::supervisor::Lives;
+use crate::ports::worker::Keeper;
+use crate::stall_check::Stalls;
+use crate::stall_guard::{Gate, Guard};
+use crate::totals;
+
+/// How long clients may take to hear that the switch is gone.
+const API_PATIENCE: Duration = Duration::from_millis(500);
+
+/// How it ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// As it was told to, with its totals said.
+    Stopped,
+    /// A second signal came.
+    Forced,
+}
+
+/// Runs a switch until it is told to stop, and prints its totals.
+///
+/// # Errors
+/// It could not start, or not go on; nothing is left behind.
+pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let done = runtime.block_on(run_live(Live::new(config, file), log));
+    runtime.shutdown_background();
+    done
+}
+
+async fn run_live(live: Live, log: &Log) -> Result<End> {
+    let started = Instant::now();
+    let config = &live.config().clone();
+    let cores = &config.dataplane.cores;
+    let core = cores.first().copied().context("dataplane.cores names no core")?;
+    cores.iter().try_for_each(|&core| check_core(core))?;
+    control_socket::must_be_free(&config.control_socket)?;
+    telemetry::check(Settings::of(config, live.file()))?;
+    let interfaces = look_up(&config.interfaces).await?;
+    let mut live = live;
+    for (place, interface) in interfaces.iter().enumerate() {
+        live.set_interface(place, interface);
+    }
+    let heartbeats: Vec<_> = cores.iter().map(|_| Arc::new(Heartbeat::default())).collect();
+    let loops = cores.iter().copied().zip(heartbeats.iter().cloned()).collect();
+    let stalls = Stalls::try_cores(&live.settings().switch, loops, config.dataplane.scheduling)?;
+
+    // From here on there is something to undo, so a signal waits until the loop can be stopped.
+    let mut signals = Signals::new()?;
+    let queues_set_aside = open_ports::queues_set_aside(config)?;
+    let mut open = OpenPorts::open(config)?;
+    let facts = open.facts();
+    let queues: Vec<u32> = open.ports.iter().map(|port| port.queues() as u32).collect();
+    let live = live.with_queues(queues_set_aside, &queues);
+    let links = Links::watch(&config.interfaces).await?;
+    let (listener, socket_file) = control_socket::bind(&config.control_socket)?;
+    listener.set_nonblocking(true)?;
+    let listener = UnixListener::from_std(listener)?;
+
+    let waiter = Waiter::new().context("a way to sleep")?;
+    let (handle, core_mailbox) = mailbox(waiter.waker());
+    if let Err(error) = xdp::lock_memory() {
+        warn!(%error, "memory is not locked: the loop stands still when the kernel swaps it out");
+    }
+    let clock = move || switch::Instant(started.elapsed().as_nanos() as u64);
+    let gates = gates(&live, &interfaces, &open)?;
+    let posts = guard_cores(cores)?;
+    for &core in cores {
+        xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
+    }
+    let keeper = Keeper::start(&mut open.ports)?;
+    let SharedOut { ports, lines, bell } =
+        share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
+    let guard = match gates {
+        Some(gates) => {
+            let watched = watched(live.servers(), &heartbeats, &ports);
+            Some(Guard::start(watched, &live.settings().switch, gates, &posts, clock)?)
+        }
+        None => None,
+    };
+    let of_core = CoreSettings {
+        finish_checksums: interfaces.iter().map(|interface| interface.kind.is_virtual()).collect(),
+        watches_rings: config.dataplane.pauses_on_overload,
+        heartbeat: Arc::clone(&heartbeats[0]),
+        lines: heartbeats[1..].to_vec(),
+        bell,
+    };
+    let loop_of_core = assemble(&live, &interfaces, (ports, open.memory), core_mailbox, of_core)?;
+    let machine = Machine::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
+    cores.iter().for_each(|&core| log.leave_core(core));
+
+    let (requests, requested) = mpsc::channel(MAX_REQUESTS);
+    let (end_api, api_ends) = oneshot::channel::<()>();
+    let journal = Journal::default();
+    let names: Vec<String> = config.switch.ports.iter().map(|port| port.name.clone()).collect();
+    let device = Device { name: config.name.clone(), version: env!("CARGO_PKG_VERSION").to_owned() };
+    let telemetry =
+        Telemetry::start(Settings::of(config, live.file()), device, requests.clone(), journal.clone())?;
+    let (about, status, noted) = (about(&live, started), telemetry.status(), journal.clone());
+    let api = tokio::spawn(server::serve(listener, about, requests, noted, status, async {
+        let _ = api_ends.await;
+    }));
+    let events = Events::new(journal, names, started);
+
+    open_ports::log(config, live.servers(), &interfaces, &facts);
+    warn_of_missing_carriers(config, &links);
+    if !config.pfc_enabled {
+        warn!("PFC is off on all ports, as the file says; `sluice pfc on` turns it on");
+    }
+    info!(
+        switch = config.name,
+        ports = config.interfaces.len(),
+        ?cores,
+        socket = %config.control_socket.display(),
+        "sluiced is ready"
+    );
+
+    let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
+    let lives = Lives::new(
+        (keeper, guard),
+        live.servers(),
+        facts.into_iter().zip(queues).collect(),
+        interfaces,
+        &links,
+    );
+    let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
+        .run(requested, &machine, &mut signals)
+        .await;
+    drop(socket_file);
+    drop(end_api);
+    drop(telemetry);
+    let _ = tokio::time::timeout(API_PATIENCE, api).await;
+    let end = match end {
+        Ok(control_loop::End::Stopped(totals)) => {
+            machine.join()?;
+            if !totals::is_clean(&totals) {
+                error!("frames are missing from the totals: this is a fault of sluiced, please report it");
+            }
+            print(totals::totals(&totals), &mut signals).await
+        }
+        Ok(control_loop::End::Forced) => End::Forced,
+        Err(error) if machine.has_ended() => {
+            machine.join()?;
+            return Err(error);
+        }
+        Err(error) => return Err(error), // the thread still runs; it ends with the process
+    };
+    if end == End::Forced {
+        warn!("second signal: ending at once");
+    }
+    Ok(end)
+}
+
+/// Prints the totals, for as long as nobody wants it to end: standard output may be a pipe that nobody reads.
+async fn print(totals: String, signals: &mut Signals) -> End {
+    let print = tokio::task::spawn_blocking(move || {
+        let _ = writeln!(std::io::stdout(), "{totals}"); // whoever has closed it wants no totals
+    });
+    tokio::select! {
+        _ = print => End::Stopped,
+        () = signals.stop() => End::Forced,
+    }
+}
+
+/// The loop with all that it owns.
+fn assemble(
+    live: &Live,
+    interfaces: &[Interface],
+    (ports, memory): (Vec<CorePort<XdpPort>>, Umem),
+    mailbox: dataplane::Mailbox,
+    of_core: CoreSettings,
+) -> Result<Core<CorePort<XdpPort>>> {
+    let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
+    let memory_frames = memory.frames();
+    let mut settings = live.settings().switch;
+    settings.bridge.key = getrandom::u64().context("a key for the bridge table")?;
+    let switch = Switch::new(&settings, &macs, memory_frames);
+    Ok(Core::new(switch, ports, memory, memory_frames, mailbox, of_core))
+}
+
+/// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to the kernel.
+fn gates(live: &Live, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<Gate>>> {
+    if !live.config().dataplane.pauses_on_overload {
+        warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
+        return Ok(None);
+    }
+    let gate = |(port, interface): (&xdp::XdpPort, &Interface)| -> Result<Gate> {
+        let mut fds = Vec::new();
+        port.poll_fds(&mut fds);
+        let packets = PacketSocket::open(&interface.name).context("guard")?;
+        Ok(Gate { mac: interface.mac, fds, packets })
+    };
+    open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>().map(Some)
+}
+
+fn about(live: &Live, started: Instant) -> About {
+    About {
+        name: live.config().name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config: live.file().to_path_buf(),
+        started,
+    }
+}
+
+fn warn_of_missing_carriers(config: &Config, links: &Links) {
+    for (number, (port, interface)) in config.switch.ports.iter().zip(&config.interfaces).enumerate() {
+        if links.is_waiting(number) {
+            warn!(
+                port = port.name,
+                interface, "no carrier yet: frames for this port are lost until its peer is up"
+            );
+        }
+    }
+}

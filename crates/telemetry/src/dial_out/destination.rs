@@ -1,0 +1,392 @@
+//! One collector: its backlog, and the task that delivers it.
+//!
+//! Rule: a stream carries messages for a second, or 256 of them, and is then ended; the collector's answer to its end
+//! confirms them, since gRPC knows no other. Without that answer they are sent again. Whatever a collector does (refuse, hang,
+//! be slow, answer rubbish) costs what its backlog may hold, and nobody else anything. Source: docs/telemetry.md, "Delivery".
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use control::v1;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tonic::Status;
+use tonic::codegen::http::uri::PathAndQuery;
+use tonic::transport::{Channel, Endpoint};
+use tonic_prost::ProstCodec;
+
+use crate::dial_out::backlog::{Backlog, Dropped, Next};
+use crate::dial_out::backoff;
+use crate::dial_out::connect::{self, Namespace};
+use crate::dial_out::message::{Device, Label, Payload, member, unix_ms};
+use crate::dial_out::tls;
+use crate::dialout::{DialoutMsg, DialoutResponse};
+
+/// The path of the report of what was dropped.
+pub const DROPPED_PATH: &str = "sluice/dropped";
+/// Messages of a stream.
+const STREAM_MESSAGES: usize = 256;
+/// Messages on their way from here to the transport.
+const IN_HAND: usize = 4;
+/// Bytes of an answer; it is not used.
+const MOST_ANSWER_BYTES: usize = 64 << 10;
+/// Bytes of the headers of an answer.
+const MOST_HEADER_BYTES: u32 = 16 << 10;
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// A stream, before it is ended and confirmed.
+    pub stream: Duration,
+    /// A collector that takes nothing, or does not answer.
+    pub patience: Duration,
+    /// The wait after the first failure …
+    pub first_wait: Duration,
+    /// … and the longest.
+    pub longest_wait: Duration,
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self {
+            stream: Duration::from_secs(1),
+            patience: Duration::from_secs(30),
+            first_wait: Duration::from_millis(200),
+            longest_wait: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a collector's task is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Idle,
+    Connecting,
+    Sending,
+    Waiting,
+}
+
+impl State {
+    fn name(self) -> &'static str {
+        match self {
+            State::Idle => "idle",
+            State::Connecting => "connecting",
+            State::Sending => "sending",
+            State::Waiting => "waiting",
+        }
+    }
+}
+
+/// A collector.
+#[derive(Debug)]
+pub struct Destination {
+    settings: config::Destination,
+    session: String,
+    /// Where the files of `tls` are looked for.
+    folder: PathBuf,
+    inner: Mutex<Inner>,
+    more: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    backlog: Backlog,
+    state: State,
+    connections: u64,
+    failures: u64,
+    last_error: Option<(String, u64)>,
+}
+
+impl Destination {
+    /// With an empty backlog, whose messages are numbered in this session.
+    pub fn new(settings: config::Destination, session: String, folder: PathBuf) -> Self {
+        let backlog = Backlog::new(settings.backlog_messages, settings.backlog_bytes);
+        let inner = Inner { backlog, state: State::Idle, connections: 0, failures: 0, last_error: None };
+        Self { settings, session, folder, inner: Mutex::new(inner), more: Notify::new() }
+    }
+
+    /// Takes a message; it never waits.
+    pub fn push(&self, payload: Payload) {
+        self.inner().backlog.push(payload);
+        self.more.notify_one();
+    }
+
+    /// So many events were gone before they could be taken.
+    pub fn miss_events(&self, events: u64) {
+        self.inner().backlog.miss_events(events);
+        self.more.notify_one();
+    }
+
+    /// For people and programs.
+    pub fn status(&self) -> v1::TelemetryDestination {
+        let Inner { backlog, state, connections, failures, last_error } = &*self.inner();
+        let (last_error, last_error_unix_ms) = last_error.clone().unzip();
+        v1::TelemetryDestination {
+            group: self.settings.group.clone(),
+            address: self.settings.address(),
+            vpn_instance: self.settings.vpn_instance.clone(),
+            state: state.name().to_owned(),
+            sent: backlog.sent(),
+            dropped: backlog.dropped(),
+            backlog: backlog.len() as u64,
+            backlog_bytes: backlog.bytes() as u64,
+            tls: self.settings.tls.is_some(),
+            most_backlog: self.settings.backlog_messages as u64,
+            connections: *connections,
+            failures: *failures,
+            last_error,
+            last_error_unix_ms,
+        }
+    }
+
+    /// Delivers what there is until told to `stop`, and then what is left, if the collector takes it at once.
+    pub async fn deliver(
+        self: Arc<Self>,
+        device: Device,
+        namespace: Option<Namespace>,
+        timing: Timing,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        let mut channel = None;
+        let mut failures = 0;
+        loop {
+            while !self.inner().backlog.has_next() {
+                tokio::select! {
+                    () = self.more.notified() => {}
+                    _ = stop.wait_for(|&stop| stop) => return,
+                }
+            }
+            let done = self.attempt(&mut channel, &device, namespace.clone(), timing, &mut stop).await;
+            let Err(why) = done else {
+                self.inner().backlog.confirm();
+                self.set(State::Idle);
+                failures = 0;
+                continue;
+            };
+            channel = None;
+            failures += 1;
+            self.fail(why);
+            let wait = backoff::delay(failures, fastrand::f64(), timing.first_wait, timing.longest_wait);
+            tokio::select! {
+                () = sleep(wait) => {}
+                _ = stop.wait_for(|&stop| stop) => return,
+            }
+        }
+    }
+
+    /// One stream, on the connection that there is or on a new one.
+    async fn attempt(
+        &self,
+        channel: &mut Option<Channel>,
+        device: &Device,
+        namespace: Option<Namespace>,
+        timing: Timing,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), String> {
+        let is_new = channel.is_none();
+        let connected = match channel.take() {
+            Some(channel) => channel,
+            None => {
+                self.set(State::Connecting);
+                let connect = timeout(timing.patience, self.connect(namespace, timing));
+                let connected = connect.await.map_err(|_| no_answer("connect", timing))??;
+                self.inner().connections += 1;
+                connected
+            }
+        };
+        self.set(State::Sending);
+        let done = self.stream(connected.clone(), device, timing, stop).await;
+        done.map_err(|why| if is_new && self.settings.tls.is_some() { after_handshake(why) } else { why })?;
+        *channel = Some(connected);
+        Ok(())
+    }
+
+    async fn connect(&self, namespace: Option<Namespace>, timing: Timing) -> Result<Channel, String> {
+        let config::Destination { host, port, .. } = &self.settings;
+        let (host, port) = (host.clone(), *port);
+        let connector = tower::service_fn(move |_| {
+            let connection = connect::connect(host.clone(), port, namespace.clone());
+            async move { connection.await.map(TokioIo::new) }
+        });
+        let scheme = if self.settings.tls.is_some() { "https" } else { "http" };
+        let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.settings.address()))
+            .map_err(|error| root(&error))?
+            .http2_keep_alive_interval(timing.patience)
+            .keep_alive_timeout(timing.patience)
+            .http2_max_header_list_size(MOST_HEADER_BYTES);
+        if let Some(tls) = &self.settings.tls {
+            let tls = tls::client(tls, &self.settings.host, &self.folder)
+                .map_err(|(setting, error)| format!("tls.{setting}: {error}"))?;
+            endpoint = endpoint.tls_config(tls.timeout(timing.patience)).map_err(|error| root(&error))?;
+        }
+        endpoint.connect_with_connector(connector).await.map_err(|error| root(&error))
+    }
+
+    /// A stream from its beginning to the collector's answer to its end.
+    async fn stream(
+        &self,
+        channel: Channel,
+        device: &Device,
+        timing: Timing,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), String> {
+        let path =
+            PathAndQuery::try_from(self.settings.service.as_str()).map_err(|error| error.to_string())?;
+        let mut grpc = tonic::client::Grpc::new(channel).max_decoding_message_size(MOST_ANSWER_BYTES);
+        let ready =
+            timeout(timing.patience, grpc.ready()).await.map_err(|_| no_answer("take a stream", timing))?;
+        ready.map_err(|error| root(&error))?;
+        let (sender, receiver) = mpsc::channel::<DialoutMsg>(IN_HAND);
+        let messages = futures::stream::unfold(receiver, |mut receiver| async move {
+            receiver.recv().await.map(|message| (message, receiver))
+        });
+        let codec = ProstCodec::<DialoutMsg, DialoutResponse>::default();
+        let mut call = pin!(grpc.client_streaming(tonic::Request::new(messages), path, codec));
+        let answer = tokio::select! {
+            answer = &mut call => return Err(early(answer)),
+            fed = self.feed(sender, device, timing, stop) => {
+                fed?;
+                timeout(timing.patience, call).await
+            }
+        };
+        match answer {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(status)) => Err(refusal(&status)),
+            Err(_) => Err(no_answer("answer", timing)),
+        }
+    }
+
+    /// Hands out messages until the stream has had its time, its number of them, or nobody takes them.
+    async fn feed(
+        &self,
+        sender: mpsc::Sender<DialoutMsg>,
+        device: &Device,
+        timing: Timing,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), String> {
+        let mut end = pin!(sleep(timing.stream));
+        let mut has_ended = false;
+        let mut in_hand = VecDeque::new();
+        let mut taken = 0;
+        let mut moved = Instant::now();
+        loop {
+            if in_hand.is_empty() && !has_ended && taken < STREAM_MESSAGES {
+                let next = self.inner().backlog.take();
+                in_hand.extend(next.map(|next| self.messages(next, device)).into_iter().flatten());
+                taken += usize::from(!in_hand.is_empty());
+            }
+            if in_hand.is_empty() && (has_ended || taken == STREAM_MESSAGES || *stop.borrow()) {
+                return Ok(());
+            }
+            let waits = in_hand.is_empty();
+            tokio::select! {
+                permit = sender.reserve(), if !waits => {
+                    let permit = permit.map_err(|_| "the collector ended the stream early".to_owned())?;
+                    if let Some(message) = in_hand.pop_front() {
+                        permit.send(message);
+                    }
+                    moved = Instant::now();
+                }
+                () = &mut end, if !has_ended => has_ended = true,
+                () = self.more.notified(), if waits => {}
+                _ = stop.changed(), if waits => {}
+                () = sleep_until(moved + timing.patience), if !waits => {
+                    return Err(no_answer("take a message", timing));
+                }
+            }
+        }
+    }
+
+    /// What goes over the wire.
+    fn messages(&self, next: Next, device: &Device) -> Vec<DialoutMsg> {
+        let (number, payload) = match next {
+            Next::Message(number, payload) => (Some(number), payload),
+            Next::Dropped(dropped) => (None, report(dropped)),
+        };
+        let label = Label { session: &self.session, number };
+        payload.messages(device, label, self.settings.message_bytes)
+    }
+
+    fn set(&self, state: State) {
+        self.inner().state = state;
+    }
+
+    fn fail(&self, why: String) {
+        let mut inner = self.inner();
+        inner.backlog.retry();
+        inner.state = State::Waiting;
+        inner.failures += 1;
+        inner.last_error = Some((why, unix_ms()));
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The report of what was dropped: it has no number, since it tells of numbers.
+fn report(dropped: Dropped) -> Payload {
+    #[derive(serde::Serialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Row {
+        messages: u64,
+        events: u64,
+        first_number: u64,
+        last_number: u64,
+    }
+    let Dropped { messages, events, first, last } = dropped;
+    let row = Row { messages, events, first_number: first, last_number: last };
+    Payload {
+        path: DROPPED_PATH,
+        unix_ms: unix_ms(),
+        member: member("Sluice", "Dropped", "Drop", &[row]),
+        is_event: true,
+    }
+}
+
+fn early(answer: Result<tonic::Response<DialoutResponse>, Status>) -> String {
+    match answer {
+        Ok(_) => "the collector ended the stream early".to_owned(),
+        Err(status) => refusal(&status),
+    }
+}
+
+/// What a refusal says; below a transport's there is the system's own error.
+fn refusal(status: &Status) -> String {
+    match std::error::Error::source(status) {
+        Some(source) => root(source),
+        None => format!("the collector answered: {} ({:?})", status.message(), status.code()),
+    }
+}
+
+/// With TLS 1.3 a handshake has ended before the collector has looked at our certificate: it says what it thinks of that by an alert,
+/// which is lost where the connection breaks first.
+fn after_handshake(why: String) -> String {
+    if why.starts_with("the collector") {
+        return why; // in so many words
+    }
+    format!(
+        "the collector ended the connection after the handshake ({why}): it may want to see a certificate (tls.certificate and \
+         tls.key), or not take the one that it saw"
+    )
+}
+
+fn no_answer(what: &str, timing: Timing) -> String {
+    format!("the collector did not {what} within {} s", timing.patience.as_secs_f64())
+}
+
+/// The error below all others; what is wrong with TLS is said in words.
+fn root(error: &(dyn std::error::Error + 'static)) -> String {
+    if let Some(words) = tls::explain(error) {
+        return words;
+    }
+    let mut error = error;
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}

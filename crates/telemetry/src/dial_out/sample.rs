@@ -1,0 +1,468 @@
+//! What the periodic paths report: a snapshot as the JSON that collectors expect, a row for each port.
+//!
+//! Rule: numbers are those of `sluice show --json` taken at the same instant: cells, but where a name ends in `InBytes`,
+//! frames and bytes of frames. What there is for each priority or queue is a string that holds an array of eight.
+//! Source: docs/telemetry.md, "Paths".
+
+use std::fmt::Write;
+use std::sync::Arc;
+
+use config::SensorPath;
+use control::v1::{Count, Group, Level, PfcCount, Pool, Port, Priority, Queue, Snapshot};
+use serde::{Serialize, Serializer};
+
+use crate::dial_out::message::member;
+
+/// Eight numbers, by priority or queue, as a string that holds a JSON array.
+struct Eight(Vec<u64>);
+
+impl Serialize for Eight {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::from("[");
+        for (place, number) in self.0.iter().enumerate() {
+            let comma = if place > 0 { "," } else { "" };
+            write!(text, "{comma}{number}").expect("a string takes all");
+        }
+        serializer.serialize_str(&(text + "]"))
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct BufferUsage<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    ingress_used: Eight,
+    unicast_used: Eight,
+    /// The queues are those of unicast: there are no others.
+    multicast_used: Eight,
+    ingress_total: Eight,
+    egress_total: Eight,
+    ingress_threshold: Eight,
+    egress_threshold: Eight,
+    ingress_peak: Eight,
+    unicast_peak: Eight,
+    multicast_peak: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct HeadroomUsage<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    headroom_used: Eight,
+    headroom_total: Eight,
+    headroom_peak: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct CommBufferUsage<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    in_que_len: Eight,
+    in_que_len_in_bytes: Eight,
+    out_que_len: Eight,
+    out_que_len_in_bytes: Eight,
+    in_interval_peak: Eight,
+    out_interval_peak: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct CommHeadroomUsage<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    headroom_que_len: Eight,
+    headroom_que_len_in_bytes: Eight,
+    headroom_interval_peak: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct PfcStatistic<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    pfc_send: Eight,
+    pfc_recv: Eight,
+    /// 0 until there is a watchdog that counts them.
+    pfc_deadlock_counters: Eight,
+    pfc_deadlock_recover_counters: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct PfcSpeed<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    pfc_in_pps: Eight,
+    pfc_out_pps: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct EcnAndWredStatistic<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    ecn_marked: Eight,
+    wred_dropped: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct IngressDrop<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    no_buffer_pkts: Eight,
+    no_buffer_bytes: Eight,
+    other_dropped_pkts: u64,
+    other_dropped_bytes: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct EgressDrop<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    unicast_dropped_pkts: Eight,
+    unicast_dropped_bytes: Eight,
+    multicast_dropped_pkts: Eight,
+    multicast_dropped_bytes: Eight,
+    dropped_pkts: u64,
+    dropped_bytes: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct OverLimitCounter<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    ingress_over_limit: Eight,
+    egress_over_limit: Eight,
+    headroom_over_limit: Eight,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct XpeUsage {
+    xpe: u8,
+    total_cells: u64,
+    used_cells: u64,
+    used_ratio: f64,
+    shared_used_cells: u64,
+    headroom_used_cells: u64,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Statistics<'s> {
+    if_index: usize,
+    if_name: &'s str,
+    que_index: usize,
+    pass_pkts: u64,
+    pass_bytes: u64,
+    drop_pkts: u64,
+    drop_bytes: u64,
+    que_len_in_pkts: u64,
+}
+
+/// What `path` reports of `now`; rates are since `before`, without which there are none. `None`: nothing yet, or never,
+/// since it is an event path.
+pub fn report(path: SensorPath, now: &Snapshot, before: Option<&Snapshot>) -> Option<Arc<str>> {
+    let cell = u64::from(now.cell_bytes);
+    Some(match path {
+        SensorPath::BufferUsages => buffer("BufferUsages", "BufferUsage", rows(now, buffer_usage)),
+        SensorPath::HeadroomUsages => buffer("HeadroomUsages", "HeadroomUsage", rows(now, headroom_usage)),
+        SensorPath::CommBufferUsages => {
+            let row = |place, port| comm_buffer_usage(place, port, cell);
+            buffer("CommBufferUsages", "CommBufferUsage", rows(now, row))
+        }
+        SensorPath::CommHeadroomUsages => {
+            let row = |place, port| comm_headroom_usage(place, port, cell);
+            buffer("CommHeadroomUsages", "CommHeadroomUsage", rows(now, row))
+        }
+        SensorPath::PfcStatistics => buffer("PFCStatistics", "PFCStatistic", rows(now, pfc_statistic)),
+        SensorPath::PfcSpeeds => buffer("PFCSpeeds", "PFCSpeed", pfc_speeds(now, before?)?),
+        SensorPath::EcnAndWredStatistics => {
+            buffer("EcnAndWredStatistics", "EcnAndWredStatistic", rows(now, ecn_and_wred))
+        }
+        SensorPath::IngressDrops => buffer("IngressDrops", "IngressDrop", rows(now, ingress_drop)),
+        SensorPath::EgressDrops => buffer("EgressDrops", "EgressDrop", rows(now, egress_drop)),
+        SensorPath::OverLimitCounters => {
+            buffer("OverLimitCounters", "OverLimitCounter", rows(now, over_limit))
+        }
+        SensorPath::XpeUsages => buffer("XpeUsages", "XpeUsage", vec![xpe_usage(now)]),
+        SensorPath::QueueStat => {
+            let rows: Vec<_> = rows(now, statistics).into_iter().flatten().collect();
+            member("QSTAT", "QueueStat", "Statistics", &rows)
+        }
+        SensorPath::PortQueOverrunEvent | SensorPath::PortQueDropEvent | SensorPath::Events => return None,
+    })
+}
+
+fn buffer<T: Serialize>(container: &str, row: &str, rows: Vec<T>) -> Arc<str> {
+    member("BufferMonitor", container, row, &rows)
+}
+
+/// A row for each port; an interface has the number of its port, which it keeps for as long as it is there.
+fn rows<'s, T>(now: &'s Snapshot, row: impl Fn(usize, &'s Port) -> T) -> Vec<T> {
+    now.ports.iter().map(|port| row(port.number as usize, port)).collect()
+}
+
+fn of_groups(port: &Port, number: impl Fn(&Group) -> u64) -> Eight {
+    Eight(port.groups.iter().map(number).collect())
+}
+
+fn of_queues(port: &Port, number: impl Fn(&Queue) -> u64) -> Eight {
+    Eight(port.queues.iter().map(number).collect())
+}
+
+/// Nothing of what a switch of this kind does not tell apart.
+fn none(port: &Port) -> Eight {
+    of_queues(port, |_| 0)
+}
+
+fn of_priorities(port: &Port, number: impl Fn(&Priority) -> u64) -> Eight {
+    Eight(port.priorities.iter().map(number).collect())
+}
+
+fn level(level: &Option<Level>) -> Level {
+    level.unwrap_or_default()
+}
+
+fn count(count: &Option<Count>) -> Count {
+    count.unwrap_or_default()
+}
+
+fn buffer_usage(if_index: usize, port: &Port) -> BufferUsage<'_> {
+    // A queue without a limit may take whatever its pool has: there is no number to tell.
+    let limit = |queue: &Queue| queue.threshold_cells.map_or(0, u64::from);
+    BufferUsage {
+        if_index,
+        if_name: &port.name,
+        ingress_used: of_groups(port, |group| level(&group.total).cells.into()),
+        unicast_used: of_queues(port, |queue| level(&queue.level).cells.into()),
+        multicast_used: none(port),
+        ingress_total: of_groups(port, |group| {
+            [group.reserved_size_cells, group.threshold_cells, group.headroom_size_cells]
+                .into_iter()
+                .map(u64::from)
+                .sum()
+        }),
+        egress_total: of_queues(port, |queue| u64::from(queue.guaranteed_cells) + limit(queue)),
+        ingress_threshold: of_groups(port, |group| group.threshold_cells.into()),
+        egress_threshold: of_queues(port, limit),
+        ingress_peak: of_groups(port, |group| level(&group.total).peak_clear_cells.into()),
+        unicast_peak: of_queues(port, |queue| level(&queue.level).peak_clear_cells.into()),
+        multicast_peak: none(port),
+    }
+}
+
+fn headroom_usage(if_index: usize, port: &Port) -> HeadroomUsage<'_> {
+    HeadroomUsage {
+        if_index,
+        if_name: &port.name,
+        headroom_used: of_groups(port, |group| level(&group.headroom).cells.into()),
+        headroom_total: of_groups(port, |group| group.headroom_size_cells.into()),
+        headroom_peak: of_groups(port, |group| level(&group.headroom).peak_clear_cells.into()),
+    }
+}
+
+fn comm_buffer_usage(if_index: usize, port: &Port, cell: u64) -> CommBufferUsage<'_> {
+    let (inward, outward) =
+        (|group: &Group| level(&group.total).cells.into(), |queue: &Queue| level(&queue.level).cells.into());
+    CommBufferUsage {
+        if_index,
+        if_name: &port.name,
+        in_que_len: of_groups(port, inward),
+        in_que_len_in_bytes: of_groups(port, |group| cell * inward(group)),
+        out_que_len: of_queues(port, outward),
+        out_que_len_in_bytes: of_queues(port, |queue| cell * outward(queue)),
+        in_interval_peak: of_groups(port, |group| level(&group.total).peak_read_cells.into()),
+        out_interval_peak: of_queues(port, |queue| level(&queue.level).peak_read_cells.into()),
+    }
+}
+
+fn comm_headroom_usage(if_index: usize, port: &Port, cell: u64) -> CommHeadroomUsage<'_> {
+    CommHeadroomUsage {
+        if_index,
+        if_name: &port.name,
+        headroom_que_len: of_groups(port, |group| level(&group.headroom).cells.into()),
+        headroom_que_len_in_bytes: of_groups(port, |group| cell * u64::from(level(&group.headroom).cells)),
+        headroom_interval_peak: of_groups(port, |group| level(&group.headroom).peak_read_cells.into()),
+    }
+}
+
+/// PFC frames that named each priority, to pause it or to release it.
+fn pfc_frames(counts: &Option<PfcCount>) -> Vec<u64> {
+    let Some(counts) = counts else { return vec![0; 8] };
+    counts.xoff_frames.iter().zip(&counts.xon_frames).map(|(xoff, xon)| xoff + xon).collect()
+}
+
+fn pfc_statistic(if_index: usize, port: &Port) -> PfcStatistic<'_> {
+    PfcStatistic {
+        if_index,
+        if_name: &port.name,
+        pfc_send: Eight(pfc_frames(&port.pfc_sent)),
+        pfc_recv: Eight(pfc_frames(&port.pfc_received)),
+        pfc_deadlock_counters: of_priorities(port, |priority| priority.storms),
+        pfc_deadlock_recover_counters: of_priorities(port, |priority| priority.storms_restored),
+    }
+}
+
+fn pfc_speeds<'s>(now: &'s Snapshot, before: &Snapshot) -> Option<Vec<PfcSpeed<'s>>> {
+    let passed_ns = now.at_ns.checked_sub(before.at_ns).filter(|&passed| passed > 0)?;
+    let speed = |now: &Option<PfcCount>, before: &Option<PfcCount>| {
+        let frames = pfc_frames(now).into_iter().zip(pfc_frames(before));
+        let pps = |frames: u64| {
+            let rounded =
+                (u128::from(frames) * 1_000_000_000 + u128::from(passed_ns / 2)) / u128::from(passed_ns);
+            u64::try_from(rounded).unwrap_or(u64::MAX)
+        };
+        Eight(frames.map(|(now, before)| pps(now.saturating_sub(before))).collect())
+    };
+    let row = |if_index: usize, port: &'s Port| {
+        let before = before.ports.iter().find(|before| before.name == port.name)?;
+        Some(PfcSpeed {
+            if_index,
+            if_name: &port.name,
+            pfc_in_pps: speed(&port.pfc_received, &before.pfc_received),
+            pfc_out_pps: speed(&port.pfc_sent, &before.pfc_sent),
+        })
+    };
+    // A port that has come since has no rate yet.
+    Some(rows(now, row).into_iter().flatten().collect())
+}
+
+fn wred_dropped(queue: &Queue) -> Count {
+    let levels = queue.wred_dropped.unwrap_or_default();
+    let counts = [&levels.green, &levels.yellow, &levels.red].map(count);
+    Count {
+        frames: counts.iter().map(|count| count.frames).sum(),
+        bytes: counts.iter().map(|count| count.bytes).sum(),
+    }
+}
+
+fn ecn_and_wred(if_index: usize, port: &Port) -> EcnAndWredStatistic<'_> {
+    EcnAndWredStatistic {
+        if_index,
+        if_name: &port.name,
+        ecn_marked: of_queues(port, |queue| count(&queue.marked).frames),
+        wred_dropped: of_queues(port, |queue| wred_dropped(queue).frames),
+    }
+}
+
+fn ingress_drop(if_index: usize, port: &Port) -> IngressDrop<'_> {
+    // What has a priority of its own is told by priority, and what was to leave here belongs to egress.
+    const ELSEWHERE: [&str; 6] =
+        ["ingress_lossy", "ingress_no_drop", "tail_drop", "wred", "mtu_exceeded", "port_down"];
+    let others = || port.drops.iter().filter(|(reason, _)| !ELSEWHERE.contains(&reason.as_str()));
+    IngressDrop {
+        if_index,
+        if_name: &port.name,
+        no_buffer_pkts: of_groups(port, |group| count(&group.dropped).frames),
+        no_buffer_bytes: of_groups(port, |group| count(&group.dropped).bytes),
+        other_dropped_pkts: others().map(|(_, count)| count.frames).sum(),
+        other_dropped_bytes: others().map(|(_, count)| count.bytes).sum(),
+    }
+}
+
+/// Tail drops and WRED's.
+fn queue_dropped(queue: &Queue) -> Count {
+    let (tail, wred) = (count(&queue.dropped), wred_dropped(queue));
+    Count { frames: tail.frames + wred.frames, bytes: tail.bytes + wred.bytes }
+}
+
+fn egress_drop(if_index: usize, port: &Port) -> EgressDrop<'_> {
+    let all = || port.queues.iter().map(queue_dropped);
+    EgressDrop {
+        if_index,
+        if_name: &port.name,
+        unicast_dropped_pkts: of_queues(port, |queue| queue_dropped(queue).frames),
+        unicast_dropped_bytes: of_queues(port, |queue| queue_dropped(queue).bytes),
+        multicast_dropped_pkts: none(port),
+        multicast_dropped_bytes: none(port),
+        dropped_pkts: all().map(|count| count.frames).sum(),
+        dropped_bytes: all().map(|count| count.bytes).sum(),
+    }
+}
+
+fn over_limit(if_index: usize, port: &Port) -> OverLimitCounter<'_> {
+    OverLimitCounter {
+        if_index,
+        if_name: &port.name,
+        ingress_over_limit: of_groups(port, |group| group.violations),
+        egress_over_limit: of_queues(port, |queue| queue.violations),
+        headroom_over_limit: of_groups(port, |group| group.headroom_violations),
+    }
+}
+
+/// One core switches: to collectors it is processing engine 0, with all of the buffer.
+fn xpe_usage(now: &Snapshot) -> XpeUsage {
+    let sum = |cells: fn(&Group) -> u32| -> u64 {
+        now.ports.iter().flat_map(|port| &port.groups).map(|group| u64::from(cells(group))).sum()
+    };
+    let size = |pool: &Pool| u64::from(pool.size_cells);
+    let shared_size: u64 = now.ingress_pools.iter().map(size).sum();
+    let reserved: u64 = sum(|group| group.reserved_size_cells);
+    let total_cells = shared_size + reserved + now.headroom.as_ref().map_or(0, size);
+    let used_cells = sum(|group| level(&group.total).cells);
+    let thousandths = (used_cells * 100_000).checked_div(total_cells).unwrap_or(0);
+    XpeUsage {
+        xpe: 0,
+        total_cells,
+        used_cells,
+        used_ratio: thousandths as f64 / 1000.0,
+        shared_used_cells: sum(|group| level(&group.shared).cells),
+        headroom_used_cells: sum(|group| level(&group.headroom).cells),
+    }
+}
+
+fn statistics(if_index: usize, port: &Port) -> Vec<Statistics<'_>> {
+    let row = |(que_index, queue): (usize, &Queue)| Statistics {
+        if_index,
+        if_name: &port.name,
+        que_index,
+        pass_pkts: count(&queue.transmitted).frames,
+        pass_bytes: count(&queue.transmitted).bytes,
+        drop_pkts: queue_dropped(queue).frames,
+        drop_bytes: queue_dropped(queue).bytes,
+        que_len_in_pkts: queue.waiting_frames,
+    };
+    port.queues.iter().enumerate().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example::{later, sample};
+
+    fn pretty(member: &str) -> String {
+        let value: serde_json::Value = serde_json::from_str(&format!("{{{member}}}")).unwrap();
+        serde_json::to_string(&value).unwrap().replace("],", "],\n").replace("\",", "\",\n  ")
+    }
+
+    /// Every periodic path, of a port on which everything has happened.
+    #[test]
+    fn each_path_in_full() {
+        let (before, now) = (sample(), later());
+        for path in SensorPath::ALL.into_iter().filter(|path| !path.is_event()) {
+            let member = report(path, &now, Some(&before)).unwrap();
+            insta::assert_snapshot!(path.name().replace('/', "-"), pretty(&member));
+        }
+    }
+
+    #[test]
+    fn rates_need_a_sample_before() {
+        let now = sample();
+        assert_eq!(report(SensorPath::PfcSpeeds, &now, None), None);
+        assert_eq!(report(SensorPath::PfcSpeeds, &now, Some(&now)), None, "no time has passed");
+    }
+
+    #[test]
+    fn event_paths_are_not_sampled() {
+        for path in SensorPath::ALL.into_iter().filter(|path| path.is_event()) {
+            assert_eq!(report(path, &sample(), None), None);
+        }
+    }
+}

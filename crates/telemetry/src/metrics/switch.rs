@@ -1,0 +1,94 @@
+//! Metrics of the switch as a whole: who it is, the bridge, its memory, and whether its loop keeps up.
+
+use std::fmt;
+
+use control::v1::Snapshot;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::family::{self, Metric, Row, counter, gauge, seconds, split_unit};
+use crate::dial_out::message::Device;
+
+const METRICS: &[Metric<Snapshot>] = &[
+    gauge("sluice_uptime_seconds", "Time since the daemon started.", |now| Some(seconds(now.at_ns))),
+    gauge("sluice_pfc_enabled", "0: PFC is off on all ports.", |now| Some(now.pfc_enabled.into())),
+    gauge("sluice_cell_bytes", "Bytes of a cell.", |now| Some(now.cell_bytes.into())),
+    gauge("sluice_bridge_entries", "Addresses in the bridge table.", |now| Some(now.bridge_entries.into())),
+    counter("sluice_bridge_moves", "Addresses that moved from one port to another.", |now| {
+        Some(now.bridge_moves.into())
+    }),
+    counter(
+        "sluice_bridge_full_frames",
+        "Frames whose source was not learned, as the table was full.",
+        |now| Some(now.bridge_full_frames.into()),
+    ),
+    counter("sluice_bridge_flood_copies", "Copies of flooded frames, beyond the frame itself.", |now| {
+        Some(now.flood_copies.into())
+    }),
+    gauge("sluice_memory_frames", "Frames of the memory, in all.", |now| Some(now.memory_frames.into())),
+    gauge("sluice_memory_free_frames", "Frames of the memory that nobody holds.", |now| {
+        Some(now.memory_free_frames.into())
+    }),
+    gauge("sluice_memory_in_rings_frames", "Frames of the memory in the ports' rings.", |now| {
+        Some(now.memory_in_rings_frames.into())
+    }),
+    counter("sluice_events_lost", "Events that nobody was told: there were too many at once.", |now| {
+        Some(now.events_lost.into())
+    }),
+    counter(
+        "sluice_log_lines_lost",
+        "Lines that the log lacks because standard error did not take them.",
+        |now| Some(now.log_lines_lost.into()),
+    ),
+    counter(
+        "sluice_log_lines_left_out",
+        "Lines that the log lacks because there were many like them.",
+        |now| Some(now.log_lines_left_out.into()),
+    ),
+    counter("sluice_loop_turns", "Turns of the poll loop.", |now| Some(now.loop_turns.into())),
+    gauge(
+        "sluice_loop_longest_stall_seconds",
+        "The longest time between two turns since the start, sleep apart.",
+        |now| Some(seconds(now.loop_worst_stall_ns)),
+    ),
+];
+
+/// Writes them.
+pub fn encode(encoder: &mut DescriptorEncoder, device: &Device, now: &Snapshot) -> fmt::Result {
+    let info = [("switch", device.name.as_str()), ("version", device.version.as_str())];
+    let help = "1, of the switch of this name and version.";
+    encoder
+        .encode_descriptor("sluice_build_info", help, None, MetricType::Gauge)?
+        .encode_family(&info)?
+        .encode_gauge(&1_u64)?;
+    ports(encoder, now)?;
+    family::encode(encoder, METRICS, &[Row::new(&[], now)])?;
+    turns(encoder, now)
+}
+
+/// What names a port, and never changes.
+fn ports(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
+    let help = "1, of a port on this interface.";
+    let mut family = encoder.encode_descriptor("sluice_port_info", help, None, MetricType::Gauge)?;
+    for port in &now.ports {
+        let labels =
+            [("port", port.name.as_str()), ("interface", &port.interface), ("xdp_mode", &port.xdp_mode)];
+        family.encode_family(&labels)?.encode_gauge(&1_u64)?;
+    }
+    Ok(())
+}
+
+/// The turns of the loop by their time: below 1 µs, below 2 µs and so on, as `switch::monitor::counters::turn_time` has them.
+fn turns(encoder: &mut DescriptorEncoder, now: &Snapshot) -> fmt::Result {
+    let (name, unit) = split_unit("sluice_loop_turn_seconds");
+    let help = "Time from each turn of the poll loop to the next, sleep apart.";
+    let places = now.loop_turns_by_time.len();
+    let bound =
+        |place: usize| if place + 1 == places { f64::INFINITY } else { (1_u64 << place) as f64 / 1e6 };
+    let buckets: Vec<_> =
+        now.loop_turns_by_time.iter().enumerate().map(|(place, &turns)| (bound(place), turns)).collect();
+    let sum = now.loop_awake_ns as f64 / 1e9;
+    encoder
+        .encode_descriptor(name, help, unit.as_ref(), MetricType::Histogram)?
+        .encode_histogram::<NoLabelSet>(sum, now.loop_turns_by_time.iter().sum(), &buckets, None)
+}

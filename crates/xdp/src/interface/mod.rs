@@ -1,0 +1,64 @@
+//! The interface that a port is to be opened on: what it must be, and the errors that say why it cannot.
+
+pub(crate) mod ethtool;
+pub(crate) mod info;
+pub(crate) mod netlink;
+pub(crate) mod offloads;
+pub(crate) mod program;
+
+use std::io;
+
+use crate::error::Error;
+use crate::interface::ethtool::rx_queues;
+use crate::interface::netlink::{Link, RouteSocket};
+use crate::umem::area::Frames;
+
+/// RX queues of an interface, and thus sockets of a port on it.
+///
+/// # Errors
+/// The interface cannot be asked.
+pub fn queues_of(interface: &str) -> Result<u32, Error> {
+    rx_queues(interface).map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => Error::NoInterface { interface: interface.into() },
+        _ => Error::kernel(format!("interface {interface}: reading its channels"), error),
+    })
+}
+
+/// Why an MTU is too large where the kernel has no frames of several chunks.
+const NO_MULTI_BUFFER: &str = ", as frames in several pieces need Linux 6.6";
+
+/// Looks the interface up and refuses what cannot become a port.
+pub(crate) fn usable_link(route: &RouteSocket, interface: &str, frames: &Frames) -> Result<Link, Error> {
+    let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+    let interface = || interface.to_owned();
+    if let Some(program_id) = link.xdp_program {
+        return Err(Error::HasProgram { interface: interface(), program_id });
+    }
+    if !link.up {
+        return Err(Error::Down { interface: interface() });
+    }
+    let max_mtu = frames.max_mtu();
+    if link.mtu > max_mtu {
+        let because = if frames.is_multi_buffer() { "" } else { NO_MULTI_BUFFER };
+        return Err(Error::MtuTooLarge { interface: interface(), mtu: link.mtu, max_mtu, because });
+    }
+    Ok(link)
+}
+
+/// The error of a look-up by name.
+pub(crate) fn no_link(interface: &str, error: io::Error) -> Error {
+    match error.raw_os_error() {
+        // ERANGE, EINVAL: longer than any name.
+        Some(libc::ENODEV | libc::ERANGE | libc::EINVAL) => {
+            Error::NoInterface { interface: interface.into() }
+        }
+        _ => Error::kernel(format!("interface {interface}: looking it up"), error),
+    }
+}
+
+/// Somebody was quicker: the error that names their program.
+pub(crate) fn has_program(interface: &str) -> Error {
+    let link = RouteSocket::open().and_then(|route| route.link(interface));
+    let program_id = link.ok().and_then(|link| link.xdp_program).unwrap_or(0);
+    Error::HasProgram { interface: interface.into(), program_id }
+}

@@ -1,0 +1,170 @@
+//! What the driver of a port's interface does to frames that no switch may do, and how it is stopped.
+//!
+//! Rule: a switch hands on what came in, frame by frame and whole. So nobody below it may merge received frames (LRO, GRO), take
+//! their tags off where XDP is not told of them, hand over segments for a device that is not there (a tap with vnet headers), or
+//! obey and send PAUSE frames by itself.
+//! Source: docs/law.md, "What an interface does to frames".
+
+use crate::interface::info::Facts;
+use crate::interface::program::XdpMode;
+
+/// Features that merge frames, and what `ethtool -K` calls them.
+const MERGING: [(&str, &str); 3] = [("rx-lro", "lro"), ("rx-gro-hw", "rx-gro-hw"), ("rx-gro", "gro")];
+/// The driver of NICs that a hypervisor emulates.
+const VIRTIO: &str = "virtio_net";
+
+/// Something about an interface that harms frames.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caution {
+    /// What is to be blamed: a feature as the kernel calls it, or `vnet_hdr`, `pause`, `macvlan`.
+    pub setting: String,
+    /// What becomes of frames.
+    pub harm: String,
+    /// What helps, a command most often.
+    pub cure: String,
+}
+
+impl Caution {
+    fn new(setting: &str, harm: String, cure: String) -> Self {
+        Self { setting: setting.to_owned(), harm, cure }
+    }
+}
+
+/// What harms frames on the port on this interface, whose program runs in this mode; `None`: it does not run yet.
+pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Caution> {
+    let mut found = Vec::new();
+    for (feature, name) in MERGING {
+        if facts.features.contains(feature) && is_harmful_here(feature, facts, mode) {
+            let cure = if facts.driver == VIRTIO {
+                "QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`".to_owned()
+            } else {
+                format!("`ethtool -K {interface} {name} off`")
+            };
+            let harm = "received frames are merged into ones that fit no port, and those are lost";
+            found.push(Caution::new(feature, harm.to_owned(), cure));
+        }
+        if let Some(lower) = facts.lower.as_ref().filter(|lower| lower.features.contains(feature)) {
+            let below = &lower.name;
+            found.push(Caution::new(
+                feature,
+                format!(
+                    "{below}, below it, merges received frames into ones that fit no port, and those are lost"
+                ),
+                format!("`ethtool -K {below} {name} off`"),
+            ));
+        }
+    }
+    if facts.kind.is_empty() && facts.features.contains("rx-vlan-hw-parse") && !facts.tells_vlan_tags {
+        found.push(Caution::new(
+            "rx-vlan-hw-parse",
+            "the NIC takes VLAN tags off received frames, and VLAN and priority are lost with them"
+                .to_owned(),
+            format!("`ethtool -K {interface} rxvlan off`"),
+        ));
+    }
+    if facts.kind == "macvlan" {
+        let below = facts.lower.as_ref().map_or("the interface below it", |lower| &lower.name);
+        found.push(Caution::new(
+            "macvlan",
+            "the kernel takes the outermost VLAN tag off frames that come to a macvlan, and VLAN and priority are lost with it; \
+             IPv4 fragments to group addresses it joins"
+                .to_owned(),
+            format!("{below} itself as the port's interface, or a veth"),
+        ));
+    }
+    if facts.takes_segments {
+        found.push(Caution::new(
+            "vnet_hdr",
+            "a guest may leave segmentation (TSO, USO, UFO) to this tap, and such frames of up to 64 KB are lost".to_owned(),
+            "QEMU's `host_tso4=off,host_tso6=off,host_ufo=off,host_uso=off`, or in the guest `ethtool -K eth0 tso off gso off`"
+                .to_owned(),
+        ));
+    }
+    if facts.pause.rx || facts.pause.tx {
+        found.push(Caution::new(
+            "pause",
+            "the NIC obeys or sends 802.3x PAUSE frames by itself, past the switch, and stops no-drop and other priorities alike"
+                .to_owned(),
+            format!("`ethtool -A {interface} autoneg off rx off tx off`"),
+        ));
+    }
+    found
+}
+
+/// Whether a feature merges frames on the port's own interface. The kernel merges none where an XDP program runs; and virtio's driver
+/// lets a native program in only once it has turned merging off, though its features go on to say that it is on.
+fn is_harmful_here(feature: &str, facts: &Facts, mode: Option<XdpMode>) -> bool {
+    feature != "rx-gro" && (facts.driver != VIRTIO || mode == Some(XdpMode::Generic))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::interface::ethtool::Pause;
+    use crate::interface::info::Lower;
+
+    fn on(features: &[&str]) -> BTreeSet<String> {
+        features.iter().map(|&feature| feature.to_owned()).collect()
+    }
+
+    fn nic(features: &[&str]) -> Facts {
+        Facts { driver: "ice".to_owned(), features: on(features), ..Facts::default() }
+    }
+
+    fn macvlan(below: &[&str]) -> Facts {
+        let lower = Some(Lower { name: "eth7".to_owned(), features: on(below) });
+        Facts { kind: "macvlan".to_owned(), lower, ..Facts::default() }
+    }
+
+    const NO_MACVLAN: &str = "macvlan: eth7 itself as the port's interface, or a veth";
+
+    /// The settings that are blamed, and the cures.
+    fn said(facts: &Facts) -> Vec<String> {
+        let text = |caution: Caution| format!("{}: {}", caution.setting, caution.cure);
+        cautions("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn what_harms_frames_is_named_with_the_cure() {
+        let quiet = [
+            nic(&["rx-gro", "rx-checksum", "tx-tcp-segmentation"]),
+            Facts { tells_vlan_tags: true, ..nic(&["rx-vlan-hw-parse"]) },
+            Facts { kind: "veth".to_owned(), ..nic(&["rx-vlan-hw-parse", "rx-gro"]) },
+            Facts { kind: "tun".to_owned(), ..Facts::default() },
+        ];
+        for facts in &quiet {
+            assert_eq!(said(facts), [""; 0], "{facts:?}");
+        }
+        let (rx, tx) = (Pause { rx: true, tx: false }, Pause { rx: false, tx: true });
+        for (facts, expected) in [
+            (nic(&["rx-lro"]), vec!["rx-lro: `ethtool -K eth0 lro off`"]),
+            (nic(&["rx-gro-hw"]), vec!["rx-gro-hw: `ethtool -K eth0 rx-gro-hw off`"]),
+            (nic(&["rx-vlan-hw-parse"]), vec!["rx-vlan-hw-parse: `ethtool -K eth0 rxvlan off`"]),
+            (Facts { pause: rx, ..nic(&[]) }, vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"]),
+            (Facts { pause: tx, ..nic(&[]) }, vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"]),
+            (macvlan(&["rx-vlan-hw-parse"]), vec![NO_MACVLAN]),
+            (macvlan(&["rx-gro"]), vec!["rx-gro: `ethtool -K eth7 gro off`", NO_MACVLAN]),
+            (
+                macvlan(&["rx-gro-hw", "rx-lro"]),
+                vec![
+                    "rx-lro: `ethtool -K eth7 lro off`",
+                    "rx-gro-hw: `ethtool -K eth7 rx-gro-hw off`",
+                    NO_MACVLAN,
+                ],
+            ),
+        ] {
+            assert_eq!(said(&facts), expected, "{facts:?}");
+        }
+        let virtio = Facts { driver: VIRTIO.to_owned(), ..nic(&["rx-gro-hw"]) };
+        assert_eq!(said(&virtio), ["rx-gro-hw: QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`"]);
+        for mode in [None, Some(XdpMode::Native)] {
+            assert_eq!(cautions("eth0", &virtio, mode), []);
+        }
+        let tap = Facts { kind: "tun".to_owned(), takes_segments: true, ..Facts::default() };
+        let found = cautions("tap0", &tap, None);
+        assert_eq!((found.len(), found[0].setting.as_str()), (1, "vnet_hdr"));
+        assert!(found[0].cure.contains("host_ufo=off"), "{found:?}");
+    }
+}

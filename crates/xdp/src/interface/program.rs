@@ -1,0 +1,179 @@
+//! Loads the XDP program (`bpf/sluice.bpf.c`) and attaches it to an interface by a BPF link, which the kernel takes away
+//! with its last descriptor: a process that dies leaves no program behind.
+//!
+//! The best of three ways is taken: natively with VLAN tags put back, where the driver tells them (the program is then
+//! bound to the device), natively without, and in generic mode, where the driver knows no XDP.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libbpf_rs::{MapCore, MapFlags, ObjectBuilder, PrintLevel, libbpf_sys};
+
+use crate::error::Error;
+use crate::interface::has_program;
+use crate::interface::netlink::tells_vlan_tags;
+
+/// The largest MTU of a veth whose peer runs XDP without multi-buffer support (`veth_xdp_set`): what a page leaves beside
+/// the headroom, the kernel's trailer and the Ethernet header.
+const VETH_MAX_MTU: u32 = 4096 - 256 - 320 - 14;
+
+static OBJECT: &[u8] = include_bytes!(env!("SLUICE_BPF"));
+const PLAIN: &str = "sluice_xdp";
+const WITH_VLAN: &str = "sluice_xdp_vlan";
+
+/// How the program runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver, before the kernel builds its own packet.
+    Native,
+    /// After it: slower, for drivers that know no XDP.
+    Generic,
+}
+
+/// A program on an interface; dropping it takes the program off.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    _link: OwnedFd,
+    pub(crate) mode: XdpMode,
+    /// Tags that the sender left out of band are put back.
+    pub(crate) restores_vlan_tags: bool,
+}
+
+/// Why one way did not work out.
+enum Refused {
+    Load(libbpf_rs::Error),
+    Attach(io::Error),
+}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Refused::Load(error) => write!(f, "loading the XDP program: {error}"),
+            Refused::Attach(error) => write!(f, "attaching the XDP program: {error}"),
+        }
+    }
+}
+
+/// Puts the program on interface `index`, which then hands the frames of RX queue i to `sockets[i]`: those of several chunks, too,
+/// if the sockets take these.
+pub(crate) fn attach(
+    interface: &str,
+    index: i32,
+    sockets: &[RawFd],
+    multi_buffer: bool,
+) -> Result<Attached, Error> {
+    libbpf_rs::set_print(Some((PrintLevel::Debug, log_libbpf)));
+    let ways = [(WITH_VLAN, XdpMode::Native), (PLAIN, XdpMode::Native), (PLAIN, XdpMode::Generic)];
+    let with_vlan = tells_vlan_tags(index).unwrap_or(false); // an error: a kernel that cannot say so
+    let mut reason = None;
+    for (program, mode) in ways.into_iter().skip(usize::from(!with_vlan)) {
+        match try_attach((program, mode), index, sockets, multi_buffer) {
+            Ok(attached) => {
+                warn_of_shortcomings(interface, &attached, reason.as_ref());
+                return Ok(attached);
+            }
+            Err(refused) => match hopeless(interface, &refused) {
+                Some(error) => return Err(error),
+                None => reason = Some(refused),
+            },
+        }
+    }
+    Err(last_error(interface, &reason.expect("a way was tried")))
+}
+
+fn warn_of_shortcomings(interface: &str, attached: &Attached, reason: Option<&Refused>) {
+    let reason = reason.map(Refused::to_string).unwrap_or_default();
+    if attached.mode == XdpMode::Generic {
+        tracing::warn!(interface, reason, "no native XDP: the port works in generic mode, which is slower");
+    }
+    if !attached.restores_vlan_tags {
+        tracing::warn!(interface, reason, "a VLAN tag that the driver holds out of band is lost here");
+    }
+}
+
+fn last_error(interface: &str, refused: &Refused) -> Error {
+    let action = format!("interface {interface}: {refused}");
+    match refused {
+        Refused::Load(error) if error.kind() == libbpf_rs::ErrorKind::PermissionDenied => {
+            Error::NotPermitted { action }
+        }
+        _ => Error::Kernel {
+            action: format!("interface {interface}: XDP"),
+            source: io::Error::other(refused.to_string()),
+        },
+    }
+}
+
+/// The error of an attachment that no other way would avoid.
+fn hopeless(interface: &str, refused: &Refused) -> Option<Error> {
+    let Refused::Attach(error) = refused else { return None };
+    let interface = interface.to_owned();
+    match error.raw_os_error()? {
+        libc::EPERM | libc::EACCES => {
+            Some(Error::NotPermitted { action: format!("interface {interface}: {refused}") })
+        }
+        libc::EBUSY | libc::EEXIST => Some(has_program(&interface)),
+        libc::ERANGE => Some(Error::PeerMtuTooLarge { interface, max_mtu: VETH_MAX_MTU }),
+        libc::ENOSPC => Some(Error::TooFewQueues { interface }),
+        libc::ENODEV => Some(Error::NoInterface { interface }),
+        _ => None,
+    }
+}
+
+fn try_attach(
+    (name, mode): (&str, XdpMode),
+    index: i32,
+    sockets: &[RawFd],
+    multi_buffer: bool,
+) -> Result<Attached, Refused> {
+    let restores_vlan_tags = name == WITH_VLAN;
+    let mut object = ObjectBuilder::default().open_memory(OBJECT).map_err(Refused::Load)?;
+    for mut program in object.progs_mut() {
+        let chosen = program.name() == name;
+        program.set_autoload(chosen);
+        let mut flags = if multi_buffer { libbpf_sys::BPF_F_XDP_HAS_FRAGS } else { 0 };
+        if chosen && restores_vlan_tags {
+            program.set_ifindex(index as u32);
+            flags |= libbpf_sys::BPF_F_XDP_DEV_BOUND_ONLY;
+        }
+        program.set_flags(flags);
+    }
+    for mut map in object.maps_mut() {
+        map.set_max_entries(sockets.len() as u32).map_err(Refused::Load)?;
+    }
+    let object = object.load().map_err(Refused::Load)?;
+    for map in object.maps() {
+        for (queue, socket) in sockets.iter().enumerate() {
+            map.update(&(queue as u32).to_ne_bytes(), &socket.to_ne_bytes(), MapFlags::ANY)
+                .map_err(Refused::Load)?;
+        }
+    }
+    let program = object.progs().find(|program| program.name() == name).expect("it is in the object");
+    let link = create_link(program.as_fd(), index, mode).map_err(Refused::Attach)?;
+    Ok(Attached { _link: link, mode, restores_vlan_tags })
+}
+
+/// Attaches by a BPF link in exactly this mode.
+fn create_link(program: BorrowedFd<'_>, index: i32, mode: XdpMode) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: match mode {
+            XdpMode::Native => libbpf_sys::XDP_FLAGS_DRV_MODE,
+            XdpMode::Generic => libbpf_sys::XDP_FLAGS_SKB_MODE,
+        },
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call and state their size.
+    let fd = unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), index, libbpf_sys::BPF_XDP, &raw const options)
+    };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn log_libbpf(_level: PrintLevel, message: String) {
+    tracing::debug!(target: "libbpf", "{}", message.trim_end());
+}

@@ -1,0 +1,89 @@
+//! Packet sockets. One sends whole frames out of an interface, beside the AF_XDP socket of its port: for whoever must
+//! speak while the port's loop cannot.
+//!
+//! Another makes an interface promiscuous for as long as it is there.
+//!
+//! Source: packet(7). With protocol 0 it receives nothing. The frame takes the interface's queueing discipline, so on a veth
+//! whose peer is full it waits there and is not lost.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::error::Error;
+use crate::interface::netlink::RouteSocket;
+use crate::interface::no_link;
+
+/// A packet socket that receives nothing.
+fn silent_socket() -> io::Result<OwnedFd> {
+    // SAFETY: plain system call; the descriptor is checked below and owned from then on.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was just opened and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// An interface that takes in what is for others, too, until this is dropped, or the process ends.
+#[derive(Debug)]
+pub(crate) struct Promiscuity {
+    _fd: OwnedFd,
+}
+
+impl Promiscuity {
+    /// Of the interface with this number.
+    pub(crate) fn of(index: i32) -> io::Result<Promiscuity> {
+        let fd = silent_socket()?;
+        // SAFETY: all zeroes is a valid request of this kind; what matters is set below.
+        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+        request.mr_ifindex = index;
+        request.mr_type = libc::PACKET_MR_PROMISC as u16;
+        let len = size_of::<libc::packet_mreq>() as libc::socklen_t;
+        let (level, name) = (libc::SOL_PACKET, libc::PACKET_ADD_MEMBERSHIP);
+        // SAFETY: the request is a packet_mreq and the length says so.
+        let failed =
+            unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const request).cast(), len) };
+        if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(Promiscuity { _fd: fd }) }
+    }
+}
+
+/// Sends frames out of one interface.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+impl PacketSocket {
+    /// A socket on `interface`, of the current network namespace.
+    ///
+    /// # Errors
+    /// There is no such interface, or this process may not open packet sockets (CAP_NET_RAW).
+    pub fn open(interface: &str) -> Result<PacketSocket, Error> {
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        let link = route.link(interface).map_err(|error| no_link(interface, error))?;
+        let failed =
+            |what, error| Error::kernel(format!("interface {interface}: {what} a packet socket"), error);
+        let fd = silent_socket().map_err(|error| failed("opening", error))?;
+        // SAFETY: all zeroes is a valid address of this kind; what matters is set below.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_ifindex = link.index;
+        let len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: the address is a sockaddr_ll and the length says so.
+        let bound = unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), len) };
+        if bound < 0 { Err(failed("binding", io::Error::last_os_error())) } else { Ok(PacketSocket { fd }) }
+    }
+
+    /// Sends a whole frame, without FCS; it never waits.
+    ///
+    /// # Errors
+    /// The kernel did not take it.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: the buffer outlives the call and the length is its own.
+        let sent = unsafe {
+            libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT)
+        };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}

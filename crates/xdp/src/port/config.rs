@@ -1,0 +1,58 @@
+//! What the user of a port can choose about its rings, and what cannot be chosen.
+
+use crate::port::bind_mode::ZeroCopy;
+use crate::port::fill::FLOOR_FRAMES;
+use crate::umem::{COMPLETION_RING, MAX_POSTED};
+
+/// How a port uses its rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PortSetup {
+    /// Entries of the TX ring: a power of two, at most 2048.
+    pub tx_ring: u32,
+    /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
+    pub tx_budget: u32,
+    /// The most frames posted on an RX queue, at least 1, at most [`MAX_POSTED`]. Fewer are faster and stand a shorter stall
+    /// of the loop.
+    pub max_posted: u32,
+    /// The fewest frames posted on an RX queue, whatever the need; at most `max_posted`. More than an eighth of the memory
+    /// are posted only if this says so.
+    pub min_posted: u32,
+    /// Half of what the kernel's copies of frames on their way may take, in bytes of its own accounting (about 0.8 KB for
+    /// a small frame); `None`: 64 KiB on a veth, otherwise the system's default.
+    pub send_buffer_bytes: Option<u32>,
+    /// The interface takes in what is for others, too, as a switch's must.
+    pub promiscuous: bool,
+    /// Whether the driver reads and writes memory itself.
+    pub zero_copy: ZeroCopy,
+}
+
+impl Default for PortSetup {
+    fn default() -> Self {
+        PortSetup {
+            tx_ring: 2048,
+            tx_budget: 256,
+            max_posted: MAX_POSTED as u32,
+            min_posted: FLOOR_FRAMES,
+            send_buffer_bytes: None,
+            promiscuous: false,
+            zero_copy: ZeroCopy::Auto,
+        }
+    }
+}
+
+impl PortSetup {
+    /// What is wrong with it.
+    pub(crate) fn mistake(&self) -> Option<&'static str> {
+        if !self.tx_ring.is_power_of_two() || self.tx_ring > COMPLETION_RING {
+            Some("the TX ring must be a power of two, at most 2048")
+        } else if self.tx_budget == 0 || self.tx_budget > self.tx_ring {
+            Some("the TX budget must be at least 1 and at most the TX ring")
+        } else if self.max_posted == 0 || self.max_posted as usize > MAX_POSTED {
+            Some("at least 1 and at most 8192 frames can be posted")
+        } else if self.min_posted > self.max_posted.max(FLOOR_FRAMES) {
+            Some("the fewest posted frames are more than the most")
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,460 @@
+//! A port on a Linux interface: one AF_XDP socket per RX queue, the XDP program that feeds them, and a queueing
+//! discipline on a veth.
+//!
+//! One core owns a port; frames move between the ports of one [`Umem`] freely, and complete at the port that sent them.
+//! Sockets ([`crate::port::sockets`]) and what is put on the interface ([`crate::port::attachment`]) come and go; the port stays.
+//!
+//! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
+//! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
+//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel.md, "Where frames
+//! vanish".
+
+pub(crate) mod attachment;
+pub(crate) mod bind_mode;
+pub(crate) mod config;
+pub(crate) mod fill;
+pub(crate) mod opener;
+pub(crate) mod rx;
+pub(crate) mod rx_missed;
+pub(crate) mod socket;
+pub(crate) mod sockets;
+pub(crate) mod tx;
+pub(crate) mod tx_loss;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::Arc;
+
+use dataplane::{Port, Trouble};
+use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
+
+use crate::error::Error;
+use crate::interface::ethtool::rx_queues;
+use crate::interface::netlink::{Link, RouteSocket};
+use crate::interface::program::XdpMode;
+use crate::interface::usable_link;
+use crate::port::attachment::Attachment;
+use crate::port::bind_mode::Binding;
+use crate::port::config::PortSetup;
+use crate::port::opener::{Dock, Keeper};
+use crate::port::rx::{RX_RING, Receiver};
+use crate::port::sockets::{Place, Sockets};
+use crate::port::tx::Sender;
+use crate::umem::Umem;
+
+/// How often a port looks whether its interface still exists.
+const LIFE_CHECK_NS: Nanos = 10_000_000;
+
+/// How often a port says at most that frames came in which no port takes in.
+const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
+
+/// A port on an interface.
+pub struct XdpPort {
+    place: Place,
+    /// Its sockets; none while it is closed.
+    sockets: Option<Sockets>,
+    /// What is on the interface, unless a keeper sees to that.
+    attachment: Option<Attachment>,
+    /// Where the sockets go and come from, if a keeper closes and opens them.
+    dock: Option<Arc<Dock>>,
+    /// Frames in the rings of sockets that were let go.
+    away: usize,
+    /// The queue that `receive` begins with.
+    first: usize,
+    up: bool,
+    /// What went wrong, to be asked for.
+    troubles: VecDeque<Trouble>,
+    next_life_check: Instant,
+    /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told, if there was a check since.
+    kernel_drops: u64,
+    untold_drops: Option<u64>,
+    /// The same of frames that it gave back and did not have.
+    kernel_stray: u64,
+    untold_stray: u64,
+    /// Frames too long for any port: those told of, and when more may be told.
+    told_too_long: u64,
+    next_too_long: Instant,
+    /// What we count ourselves, and what sockets had counted that are closed.
+    counters: KernelCounters,
+    /// What those had counted that were let go, when they were.
+    let_go: KernelCounters,
+}
+
+impl XdpPort {
+    /// Opens `interface`, of the current network namespace, as a port on `umem`: frames are taken from it from now on.
+    ///
+    /// # Errors
+    /// See [`Error`]; the interface is then as it was.
+    pub fn open(umem: &mut Umem, interface: &str, setup: &PortSetup) -> Result<XdpPort, Error> {
+        if let Some(reason) = setup.mistake() {
+            return Err(Error::BadSetup { interface: interface.into(), reason });
+        }
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        let frames = umem.shared();
+        let link = usable_link(&route, interface, &frames)?;
+        let queues = rx_queues(interface)
+            .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
+
+        let lent = umem.add_port();
+        let place = Place { interface: interface.into(), lent, frames, setup: *setup, must_copy: false };
+        let mut port = XdpPort::without_sockets(place);
+        let mut opened = port.bring_up(umem, &link, route, queues);
+        if opened.is_ok() && port.needs_to_copy() {
+            opened = port.bring_up_to_copy(umem, &link, queues);
+        }
+        match opened {
+            Ok(()) => Ok(port),
+            Err(error) => {
+                port.shut();
+                umem.remove_port(&port.place.lent, &mut Vec::new()); // nothing was sent yet
+                Err(error)
+            }
+        }
+    }
+
+    /// A closed port on no interface yet: the keeper assigns it one.
+    pub fn vacant(umem: &mut Umem, setup: &PortSetup) -> XdpPort {
+        let (frames, lent) = (umem.shared(), umem.add_port());
+        let place = Place { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
+        let mut port = XdpPort::without_sockets(place);
+        port.up = false;
+        port
+    }
+
+    /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
+    pub fn keeper(&mut self) -> Keeper {
+        let dock = Dock::new();
+        self.dock = Some(Arc::clone(&dock));
+        let binding = self.binding();
+        Keeper::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
+    }
+
+    /// How the XDP program runs.
+    pub fn xdp_mode(&self) -> XdpMode {
+        self.attachment.as_ref().map_or(XdpMode::Native, Attachment::xdp_mode)
+    }
+
+    /// How its frames get to the switch's memory and back.
+    pub fn binding(&self) -> Binding {
+        self.sockets.as_ref().map(Sockets::binding).unwrap_or_default()
+    }
+
+    /// VLAN tags that the sender's stack holds out of band are put back into the frames.
+    pub fn vlan_tags_restored(&self) -> bool {
+        self.attachment.as_ref().is_some_and(Attachment::vlan_tags_restored)
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.place.interface
+    }
+
+    /// RX queues, and thus sockets, of the port.
+    pub fn queues(&self) -> usize {
+        self.receivers().len()
+    }
+
+    fn without_sockets(place: Place) -> XdpPort {
+        XdpPort {
+            place,
+            sockets: None,
+            attachment: None,
+            dock: None,
+            away: 0,
+            first: 0,
+            up: true,
+            troubles: VecDeque::with_capacity(4),
+            next_life_check: Instant(0),
+            kernel_drops: 0,
+            untold_drops: None,
+            kernel_stray: 0,
+            untold_stray: 0,
+            told_too_long: 0,
+            next_too_long: Instant(0),
+            counters: KernelCounters::default(),
+            let_go: KernelCounters::default(),
+        }
+    }
+
+    /// Sockets first, then frames for them, the program last: the first frame that comes finds a place.
+    fn bring_up(
+        &mut self,
+        umem: &mut Umem,
+        link: &Link,
+        route: RouteSocket,
+        queues: u32,
+    ) -> Result<(), Error> {
+        let sockets = self.sockets.insert(self.place.open(link, queues)?);
+        sockets.receivers.iter_mut().for_each(|receiver| receiver.post_first(umem));
+        self.attachment =
+            Some(Attachment::put_on(&self.place.interface, link, route, (&sockets.fds(), &self.place))?);
+        Ok(())
+    }
+
+    /// Zero-copy sockets are fed by native XDP alone.
+    fn needs_to_copy(&self) -> bool {
+        self.binding().zero_copy && self.xdp_mode() == XdpMode::Generic
+    }
+
+    /// Opens it once more, with the kernel copying each frame, as the driver has taken zero-copy sockets and no program.
+    fn bring_up_to_copy(&mut self, umem: &mut Umem, link: &Link, queues: u32) -> Result<(), Error> {
+        tracing::warn!(
+            interface = self.place.interface,
+            "no zero-copy without native XDP: the kernel copies each frame"
+        );
+        self.shut();
+        (self.place.must_copy, self.up) = (true, true);
+        let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+        self.bring_up(umem, link, route, queues)
+    }
+
+    fn receivers(&self) -> &[Receiver] {
+        self.sockets.as_ref().map_or(&[], |sockets| &sockets.receivers)
+    }
+
+    fn receivers_mut(&mut self) -> &mut [Receiver] {
+        self.sockets.as_mut().map_or(&mut [], |sockets| &mut sockets.receivers)
+    }
+
+    fn sender(&self) -> Option<&Sender> {
+        self.sockets.as_ref().map(|sockets| &sockets.sender)
+    }
+
+    fn check_alive(&mut self, now: Instant) {
+        if now < self.next_life_check || !self.up {
+            return;
+        }
+        self.next_life_check = now + LIFE_CHECK_NS;
+        let mut errors = self.receivers().iter().map(|receiver| socket::take_error(receiver.fd()));
+        if let Some(errno) = errors.find(|&errno| errno != 0) {
+            self.go_down(errno);
+        }
+        self.check_drops();
+    }
+
+    /// Notes what the kernel or the NIC dropped, for want of an empty frame most often, since the last check.
+    fn check_drops(&mut self) {
+        self.counters.rx_missed_frames += self.dock.as_ref().map_or(0, |dock| dock.take_missed());
+        let counters = self.kernel_counters();
+        let stray = counters.tx_stray_frames + counters.rx_stray_frames;
+        self.untold_stray += stray - self.kernel_stray;
+        self.kernel_stray = stray;
+        let of_kernel = counters.rx_fill_ring_empty_frames + counters.rx_ring_full_frames;
+        let drops = of_kernel + counters.rx_dropped_frames + counters.rx_missed_frames;
+        *self.untold_drops.get_or_insert(0) += drops - self.kernel_drops;
+        self.kernel_drops = drops;
+        self.tell_too_long(counters.rx_too_long_frames);
+    }
+
+    /// Notes, once a second at most, what came in that is too long for any port: `frames` in all.
+    fn tell_too_long(&mut self, frames: u64) {
+        if frames == self.told_too_long || self.next_life_check < self.next_too_long {
+            return;
+        }
+        let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
+        self.troubles.push_back(Trouble::TooLong { frames: frames - self.told_too_long, longest_bytes });
+        (self.told_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
+    }
+
+    fn go_down(&mut self, errno: i32) {
+        self.up = false;
+        self.troubles.push_back(Trouble::Down(errno));
+    }
+
+    /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
+    fn shut(&mut self) -> bool {
+        let was_open = self.sockets.is_some() || self.attachment.is_some();
+        if let Some(mut attachment) = self.attachment.take()
+            && let Err(error) = attachment.take_off()
+        {
+            self.troubles.push_back(Trouble::QdiscStays(error.raw_os_error().unwrap_or(0)));
+        }
+        if let Some(sockets) = self.sockets.take() {
+            self.counters += sockets.close();
+        }
+        self.up = false;
+        was_open
+    }
+}
+
+impl Port for XdpPort {
+    type Memory = Umem;
+
+    fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
+        self.check_alive(now);
+        let first = self.first;
+        let receivers = self.receivers_mut();
+        let queues = receivers.len();
+        let mut left = max;
+        for turn in 0..queues {
+            let at = (first + turn) % queues;
+            left -= receivers[at].receive(umem, now, left, out);
+        }
+        // Another queue comes first next time, lest a busy one take all there is to take.
+        self.first = (first + 1) % queues.max(1);
+    }
+
+    fn set_min_posted(&mut self, frames: u32) {
+        let setup = &mut self.place.setup;
+        setup.min_posted = frames.min(setup.max_posted);
+        let bounds = Receiver::bounds(self.place.frames.count(), setup);
+        self.receivers_mut().iter_mut().for_each(|receiver| receiver.set_bounds(bounds));
+    }
+
+    fn rx_waiting(&self) -> u32 {
+        self.receivers().iter().map(Receiver::waiting).sum()
+    }
+
+    fn take_kernel_drops(&mut self) -> Option<u64> {
+        self.untold_drops.take()
+    }
+
+    fn take_stray(&mut self) -> u64 {
+        std::mem::take(&mut self.untold_stray)
+    }
+
+    fn take_trouble(&mut self) -> Option<Trouble> {
+        self.troubles.pop_front()
+    }
+
+    fn transmit_room(&self) -> usize {
+        self.sender().filter(|_| self.up).map_or(0, Sender::room)
+    }
+
+    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+        if frames.is_empty() {
+            return;
+        }
+        self.sockets.as_mut().expect("an open port").sender.transmit(frames);
+        frames.clear();
+    }
+
+    fn kick(&mut self) {
+        let Some(sockets) = self.sockets.as_mut().filter(|_| self.up) else { return };
+        if let Some(errno) = sockets.sender.kick(&mut self.counters) {
+            self.go_down(errno);
+        }
+    }
+
+    fn complete(&mut self, out: &mut Vec<FrameId>) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.sender.complete(out);
+        }
+    }
+
+    fn take_lost(&mut self, out: &mut Vec<FrameId>) {
+        if let Some(sockets) = &mut self.sockets {
+            sockets.sender.take_lost(out);
+        }
+    }
+
+    fn outstanding(&self) -> usize {
+        self.sender().map_or(0, Sender::outstanding)
+    }
+
+    fn is_up(&self) -> bool {
+        self.up
+    }
+
+    fn let_go(&mut self) -> bool {
+        let Some(dock) = self.dock.as_ref().filter(|dock| !dock.has_left()) else { return false };
+        let Some(sockets) = self.sockets.take() else { return false };
+        sockets.add_counters(&mut self.let_go);
+        self.away = sockets.frames_held();
+        self.up = false;
+        dock.leave(sockets);
+        true
+    }
+
+    fn reclaim(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
+        self.counters += self.dock.as_ref().and_then(|dock| dock.take_counted()).unwrap_or_default();
+        (self.let_go, self.away) = (KernelCounters::default(), 0);
+        umem.reclaim(&self.place.lent, unsent);
+        true
+    }
+
+    fn reopen(&mut self, umem: &mut Umem) -> Option<bool> {
+        let ready = self.dock.as_ref().and_then(|dock| dock.take_ready());
+        let is_ready = ready.is_some();
+        if let Some((interface, mut sockets)) = ready {
+            self.place.interface = interface;
+            let bounds = Receiver::bounds(self.place.frames.count(), &self.place.setup);
+            for receiver in &mut sockets.receivers {
+                receiver.set_bounds(bounds);
+                receiver.post_first(umem);
+            }
+            self.sockets = Some(sockets);
+            self.up = true;
+        }
+        Some(is_ready)
+    }
+
+    fn count_anew(&mut self) -> KernelCounters {
+        let counted = self.kernel_counters();
+        (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
+        (self.kernel_drops, self.kernel_stray, self.told_too_long) = (0, 0, 0);
+        (self.untold_drops, self.untold_stray) = (None, 0);
+        counted
+    }
+
+    fn close(&mut self, umem: &mut Umem, unsent: &mut Vec<FrameId>) -> bool {
+        if self.shut() {
+            umem.remove_port(&self.place.lent, unsent);
+        }
+        true
+    }
+
+    fn kernel_counters(&self) -> KernelCounters {
+        let mut counters = self.counters;
+        counters += self.let_go;
+        if let Some(sockets) = &self.sockets {
+            sockets.add_counters(&mut counters);
+        }
+        counters
+    }
+
+    fn frames_held(&self) -> usize {
+        self.away + self.sockets.as_ref().map_or(0, Sockets::frames_held)
+    }
+
+    fn poll_fds(&self, out: &mut Vec<RawFd>) {
+        out.extend(self.receivers().iter().map(Receiver::fd));
+    }
+}
+
+impl fmt::Debug for XdpPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = if self.up { "up" } else { "down" };
+        write!(f, "XdpPort on {}, {state}, {} frames held", self.place.interface, self.frames_held())
+    }
+}
+
+impl Drop for XdpPort {
+    // What the loop has closed it has asked, too; this is for ports that never came to one, or were no daemon's.
+    fn drop(&mut self) {
+        if self.shut() {
+            self.place.frames.abandon(Arc::clone(&self.place.lent));
+        }
+        for trouble in self.troubles.drain(..) {
+            let interface = &self.place.interface;
+            match trouble {
+                Trouble::Down(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!(interface, %error, "the port is down");
+                }
+                Trouble::QdiscStays(errno) => {
+                    let error = io::Error::from_raw_os_error(errno);
+                    tracing::warn!(interface, %error, "the qdisc stays");
+                }
+                Trouble::TooLong { frames, longest_bytes } => {
+                    tracing::warn!(interface, frames, longest_bytes, "frames came in that fit no port");
+                }
+            }
+        }
+    }
+}
+
+/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
+pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;

@@ -1,0 +1,128 @@
+//! AF_XDP sockets: opening one, and the calls on its descriptor that xsk-rs does not make, or makes without telling the
+//! error.
+//!
+//! Source: `linux/if_xdp.h`, `net/xdp/xsk.c`.
+
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::{Duration, Instant};
+
+use switch::KernelCounters;
+use xsk_rs::socket::Fd;
+use xsk_rs::{CompQueue, FillQueue, RxQueue, Socket, TxQueue};
+
+use crate::error::Error;
+use crate::port::bind_mode::Mode;
+use crate::umem::register::{os_error, socket_config};
+
+// linux/if_xdp.h
+const SOL_XDP: i32 = 283;
+const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
+
+/// The four rings of a socket, which is closed with the last of them.
+pub(crate) struct Rings {
+    pub(crate) rx: RxQueue,
+    pub(crate) fill: FillQueue,
+    pub(crate) tx: TxQueue,
+    pub(crate) completion: CompQueue,
+}
+
+/// How long a queue that is busy is given: the kernel takes a queue from a closed socket a moment after the close.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Binds a socket on `umem`, with rings of these sizes, to `queue` of `interface`; in this mode, if it is the first there.
+pub(crate) fn open(
+    umem: &xsk_rs::Umem,
+    mode: Mode,
+    (interface, queue): (&str, u32),
+    (rx_ring, tx_ring): (u32, u32),
+) -> Result<Rings, Error> {
+    let name = interface.parse().map_err(|_| Error::NoInterface { interface: interface.into() })?;
+    let config = socket_config(rx_ring, tx_ring, mode.bind_flags());
+    let busy = || Error::QueueBusy { interface: interface.into(), queue };
+    let start = Instant::now();
+    let (tx, rx, rings) = loop {
+        // SAFETY: no program is loaded by libxdp, so none is detached twice.
+        let error = match unsafe { Socket::new(config, umem, &name, queue) } {
+            Ok(socket) => break socket,
+            Err(error) => os_error(&error),
+        };
+        if error.raw_os_error() != Some(libc::EBUSY) {
+            return Err(Error::kernel(format!("interface {interface}, queue {queue}: AF_XDP socket"), error));
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(busy());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    };
+    // Without rings of its own it shares those of another socket of this memory on the same queue.
+    let (fill, completion) = rings.ok_or_else(busy)?;
+    // SAFETY: plain fcntl on a descriptor that is ours.
+    unsafe { libc::fcntl(tx.fd().as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) };
+    Ok(Rings { rx, fill, tx, completion })
+}
+
+/// Lets one `sendto` handle up to `frames` descriptors (at most the size of the TX ring); kernel 6.17.
+pub(crate) fn set_send_budget(fd: RawFd, frames: u32) -> io::Result<()> {
+    set_option(fd, SOL_XDP, XDP_MAX_TX_SKB_BUDGET, frames)
+}
+
+/// Bounds the kernel's copies of frames that are on their way, in bytes of its own accounting.
+pub(crate) fn set_send_buffer(fd: RawFd, bytes: u32) -> io::Result<()> {
+    set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes)
+}
+
+fn set_option(fd: RawFd, level: i32, name: i32, value: u32) -> io::Result<()> {
+    let len = size_of::<u32>() as libc::socklen_t;
+    // SAFETY: the value is a u32 and the length says so.
+    let failed = unsafe { libc::setsockopt(fd, level, name, (&raw const value).cast(), len) } != 0;
+    if failed { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Makes the kernel send what is in the TX ring, up to the budget, or wakes the driver that does; or says the error number.
+#[inline]
+pub(crate) fn send(fd: RawFd) -> Result<(), i32> {
+    // SAFETY: no buffer and no address are passed.
+    let sent = unsafe { libc::sendto(fd, std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
+    if sent >= 0 { Ok(()) } else { Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)) }
+}
+
+/// Wakes the driver that receives, so that it sees what was posted. Should it be down, that is told elsewhere ([`take_error`]).
+#[cold]
+pub(crate) fn wake_receiver(fd: RawFd) {
+    let nowhere = std::ptr::null_mut();
+    // SAFETY: no buffer and no address are passed.
+    unsafe { libc::recvfrom(fd, nowhere, 0, libc::MSG_DONTWAIT, std::ptr::null_mut(), std::ptr::null_mut()) };
+}
+
+/// Takes the error that the kernel left on the socket, 0 if none: ENETDOWN once the interface is gone. Unlike poll(), this
+/// sends nothing.
+pub(crate) fn take_error(fd: RawFd) -> i32 {
+    let mut error = 0i32;
+    let mut len = size_of::<i32>() as libc::socklen_t;
+    let (value, value_len) = ((&raw mut error).cast(), &raw mut len);
+    // SAFETY: the buffer is an i32 and the length says so.
+    let failed = unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_ERROR, value, value_len) } != 0;
+    if failed { libc::EBADF } else { error }
+}
+
+/// Adds what the kernel counted on a socket to `counters`.
+pub(crate) fn add_statistics(fd: &Fd, mode: Mode, counters: &mut KernelCounters) {
+    let Ok(statistics) = fd.xdp_statistics() else { return };
+    let (dropped, empty) = (statistics.rx_dropped(), statistics.rx_fill_ring_empty_descs());
+    if mode.zero_copy {
+        // A driver that found the fill ring empty has other frames to receive into, often enough: that is no loss.
+        counters.rx_dropped_frames += dropped;
+    } else if mode.most_chunks > 1 {
+        // No frame is too long for the socket, so all that was dropped found too few chunks, and not always none.
+        counters.rx_fill_ring_empty_frames += dropped.max(empty);
+    } else {
+        // A frame that found the fill ring empty is counted in both.
+        counters.rx_fill_ring_empty_frames += empty;
+        counters.rx_dropped_frames += dropped.saturating_sub(empty);
+    }
+    counters.rx_ring_full_frames += statistics.rx_ring_full();
+    counters.rx_invalid_frames += statistics.rx_invalid_descs();
+    counters.tx_invalid_frames += statistics.tx_invalid_descs();
+}

@@ -1,0 +1,154 @@
+//! What a port is made of: an AF_XDP socket for each RX queue, with its rings. They may go from one thread to another, since
+//! opening and closing them takes the kernel tens of milliseconds, for which no loop can stand still.
+//!
+//! Frames leave by the first queue's socket only, which keeps them in order. Zero-copy sockets are on a memory of their own ([`crate::umem::bounce_buffer`]),
+//! which goes with them: what a driver that has not let go yet still writes is in nobody's way.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+
+use switch::{KernelCounters, chunks_of};
+use xsk_rs::TxQueue;
+
+use crate::error::Error;
+use crate::interface::netlink::{Link, zero_copy_segments};
+use crate::port::FRAMES_OF_A_QUEUE;
+use crate::port::bind_mode::{Binding, Mode, ZeroCopy, modes};
+use crate::port::config::PortSetup;
+use crate::port::rx::{RX_RING, Receiver};
+use crate::port::socket::{self, Rings, add_statistics};
+use crate::port::tx::Sender;
+use crate::umem::area::{Frames, LINK_BYTES};
+use crate::umem::bounce_buffer::OwnMemory;
+use crate::umem::ring_ownership::Lent;
+
+/// Entries of the TX ring of the sockets that only receive; none is ever used.
+const IDLE_TX_RING: u32 = 64;
+/// Frames that a `sendto` handles unless told otherwise (`TX_BATCH_SIZE`).
+const DEFAULT_TX_BUDGET: u32 = 32;
+/// Send buffer on a veth: 170 small frames on their way, so that they never fill the peer's ring of 256.
+const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
+
+/// The sockets of a port.
+pub(crate) struct Sockets {
+    pub(crate) receivers: Vec<Receiver>,
+    pub(crate) sender: Sender,
+    mode: Mode,
+    /// They are on a memory of their own.
+    own_memory: bool,
+}
+
+/// What sockets are opened with, on whatever thread.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) interface: String,
+    /// What its rings hold.
+    pub(crate) lent: Arc<Lent>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) setup: PortSetup,
+    /// Zero-copy sockets could be had on this interface, and were of no use: the kernel copies.
+    pub(crate) must_copy: bool,
+}
+
+impl Place {
+    /// Opens `queues` sockets, in the best mode that there is. They hold no frames yet.
+    pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<Sockets, Error> {
+        let segments = zero_copy_segments(link.index).unwrap_or(0); // an error: a kernel that cannot say so
+        let frames = &self.frames;
+        let needed = chunks_of(link.mtu as usize + LINK_BYTES, frames.chunk_bytes());
+        let wanted = if self.must_copy { ZeroCopy::Off } else { self.setup.zero_copy };
+        let modes = modes(wanted, segments as usize, needed, frames.most_chunks());
+        let (&copy, others) = modes.split_last().expect("to copy is one");
+        for &mode in others {
+            match self.open_in(mode, true, link, queues) {
+                Err(error) if !matches!(error, Error::QueueBusy { .. }) => {
+                    let (interface, most_chunks) = (&self.interface, mode.most_chunks);
+                    tracing::warn!(interface, most_chunks, %error, "no zero-copy here: the kernel copies each frame");
+                }
+                opened => return opened,
+            }
+        }
+        self.open_in(copy, wanted == ZeroCopy::Emulate, link, queues)
+    }
+
+    /// Opens them in this mode, on the switch's memory or on one of their own.
+    fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<Sockets, Error> {
+        let (frames, queues) = (&self.frames, queues as usize);
+        let tx_ring = self.setup.tx_ring as usize;
+        let mut own =
+            own_memory.then(|| OwnMemory::new(queues * FRAMES_OF_A_QUEUE + tx_ring, frames)).transpose()?;
+        let umem = own.as_ref().map_or(frames.registered(), OwnMemory::registered).clone();
+        let bounds = Receiver::bounds(frames.count(), &self.setup);
+        let mut receivers = Vec::with_capacity(queues);
+        let mut sending = None;
+        for queue in 0..queues {
+            let tx_ring = if queue == 0 { self.setup.tx_ring } else { IDLE_TX_RING };
+            let place = (self.interface.as_str(), queue as u32);
+            let Rings { rx, fill, tx, completion } = socket::open(&umem, mode, place, (RX_RING, tx_ring))?;
+            let chunks = own.as_mut().map(|own| own.hand_out(FRAMES_OF_A_QUEUE));
+            receivers.push(Receiver::new((rx, fill), chunks, (mode, Arc::clone(&self.lent)), bounds));
+            sending.get_or_insert((tx, completion));
+        }
+        let rings = sending.expect("an interface has a queue");
+        let budget = self.set_up_sending(&rings.0, &link.kind, mode)?;
+        let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
+        let sizes = (tx_ring, budget as usize);
+        let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.lent)), sizes);
+        Ok(Sockets { receivers, sender, mode, own_memory })
+    }
+
+    /// Bounds what is with the kernel. How many frames one `sendto` handles.
+    fn set_up_sending(&self, tx: &TxQueue, kind: &str, mode: Mode) -> Result<u32, Error> {
+        let mut budget = self.setup.tx_budget;
+        if mode.zero_copy {
+            return Ok(budget); // neither is asked there
+        }
+        let fd = tx.fd().as_raw_fd();
+        if let Err(error) = socket::set_send_budget(fd, budget) {
+            budget = budget.min(DEFAULT_TX_BUDGET);
+            tracing::warn!(interface = self.interface, %error, "one sendto sends {budget} frames at most");
+        }
+        let on_veth = (kind == "veth").then_some(VETH_SEND_BUFFER_BYTES);
+        if let Some(bytes) = self.setup.send_buffer_bytes.or(on_veth) {
+            let action = || format!("interface {}: setting the send buffer", self.interface);
+            socket::set_send_buffer(fd, bytes).map_err(|error| Error::kernel(action(), error))?;
+        }
+        Ok(budget)
+    }
+}
+
+impl Sockets {
+    /// The descriptors, by RX queue.
+    pub(crate) fn fds(&self) -> Vec<RawFd> {
+        self.receivers.iter().map(Receiver::fd).collect()
+    }
+
+    /// Adds what the kernel counted on the sockets so far.
+    pub(crate) fn add_counters(&self, counters: &mut KernelCounters) {
+        for receiver in &self.receivers {
+            add_statistics(receiver.socket(), self.mode, counters);
+        }
+        counters.rx_too_long_frames += self.receivers.iter().map(Receiver::too_long).sum::<u64>();
+        counters.rx_stray_frames += self.receivers.iter().map(Receiver::stray).sum::<u64>();
+        counters.tx_stray_frames += self.sender.stray();
+    }
+
+    /// Frames of the switch's memory in all rings; those of several chunks count as so many.
+    pub(crate) fn frames_held(&self) -> usize {
+        self.receivers.iter().map(Receiver::held).sum::<usize>() + self.sender.outstanding()
+    }
+
+    /// How their frames get to the switch's memory and back.
+    pub(crate) fn binding(&self) -> Binding {
+        Binding { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
+    }
+
+    /// Closes the sockets, of which the program has been taken off, so that nothing more comes in. What was counted on them;
+    /// frames that nobody has taken are among it.
+    pub(crate) fn close(mut self) -> KernelCounters {
+        let mut counters = KernelCounters::default();
+        self.add_counters(&mut counters);
+        counters.rx_closed_frames = self.receivers.iter_mut().map(Receiver::count_in_ring).sum();
+        counters
+    }
+}

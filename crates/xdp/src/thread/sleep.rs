@@ -1,0 +1,268 @@
+//! Sleeping until there is something to do, and what else a loop's thread asks of the kernel.
+//!
+//! In copy mode poll() on a socket also sends what is in its TX ring, and says nothing of the frames it loses by that. So
+//! wait only while no port has frames outstanding.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use dataplane::{Port, Wait};
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::time::TimeSpec;
+use nix::unistd::Pid;
+use switch::Nanos;
+use wire::bitset::Set64;
+
+use crate::thread::sched::{Scheduling, set_scheduling};
+
+/// Sleeps until a port has frames, another thread calls, or time is up.
+#[derive(Debug)]
+pub struct Waiter {
+    call: Arc<Call>,
+    /// The event's descriptor first, then those of the ports.
+    fds: Vec<libc::pollfd>,
+    /// How the thread is scheduled with an ordinary weight, and with the highest.
+    scheduling: Option<[Scheduling; 2]>,
+    /// Where the kernel says for how long the thread has waited for its core; opened by that thread.
+    waits: Option<File>,
+    /// What that said when it was last asked.
+    waited_ns: Nanos,
+}
+
+/// What other threads end a [`Waiter`]'s sleep by.
+#[derive(Debug)]
+struct Call(EventFd);
+
+impl Wake for Call {
+    /// Wakes the loop, now or when it next goes to sleep.
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // It fails only if 2^64 - 2 calls went unanswered, and then the loop is awake anyway.
+        let _ = self.0.write(1);
+    }
+}
+
+impl Waiter {
+    /// A waiter that no port wakes yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Waiter> {
+        let event = EventFd::from_value_and_flags(0, EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        let fds = vec![readable(event.as_raw_fd())];
+        Ok(Waiter { call: Arc::new(Call(event)), fds, scheduling: None, waits: None, waited_ns: 0 })
+    }
+
+    /// From now on the loop is scheduled as the first says where it is to have an ordinary weight, and as the second says where it is to
+    /// have the highest.
+    pub fn schedule(&mut self, ordinary: Scheduling, highest: Scheduling) {
+        self.scheduling = Some([ordinary, highest]);
+    }
+
+    /// What wakes this waiter from any thread, now or when it next sleeps.
+    pub fn waker(&self) -> Waker {
+        Arc::clone(&self.call).into()
+    }
+}
+
+impl Waiter {
+    /// For how long the thread, ready to run, has waited for its core: the second number of its schedstat
+    /// (Documentation/scheduler/sched-stats.rst). Nothing where the kernel does not count it.
+    fn waited_ns(&mut self) -> Option<Nanos> {
+        if self.waits.is_none() {
+            self.waits = File::open("/proc/thread-self/schedstat").ok();
+        }
+        let mut text = [0; 64];
+        let len = self.waits.as_ref()?.read_at(&mut text, 0).ok()?;
+        std::str::from_utf8(&text[..len]).ok()?.split_whitespace().nth(1)?.parse().ok()
+    }
+}
+
+impl Wait for Waiter {
+    /// Call it again once a port is closed.
+    fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
+        let mut fds = Vec::new();
+        ports.into_iter().for_each(|port| port.poll_fds(&mut fds));
+        self.fds.truncate(1);
+        self.fds.extend(fds.into_iter().map(readable));
+    }
+
+    fn set_weight(&mut self, highest: bool) {
+        if let Some(scheduling) = self.scheduling {
+            // Refused now, it was refused at the start, and told of then.
+            let _ = set_scheduling(scheduling[usize::from(highest)]);
+        }
+    }
+
+    fn core_taken_ns(&mut self) -> Nanos {
+        let Some(waited_ns) = self.waited_ns() else { return Nanos::MAX };
+        waited_ns - std::mem::replace(&mut self.waited_ns, waited_ns)
+    }
+
+    /// An interface that goes away does not end the sleep: a port finds that out in `receive`, so bound the sleep.
+    fn wait(&mut self, timeout_ns: Nanos) -> io::Result<bool> {
+        let timeout = TimeSpec::from(Duration::from_nanos(timeout_ns));
+        // SAFETY: the list and the timeout outlive the call. A descriptor that was closed meanwhile is at worst answered
+        // by POLLNVAL, or wakes us without need.
+        let ready = unsafe {
+            libc::ppoll(
+                self.fds.as_mut_ptr(),
+                self.fds.len() as libc::nfds_t,
+                timeout.as_ref(),
+                std::ptr::null(),
+            )
+        };
+        if ready < 0 {
+            let error = io::Error::last_os_error();
+            return if error.kind() == io::ErrorKind::Interrupted { Ok(false) } else { Err(error) };
+        }
+        if self.fds[0].revents != 0 {
+            let _ = self.call.0.read(); // it is readable, and never blocks
+        }
+        Ok(ready > 0)
+    }
+}
+
+fn readable(fd: RawFd) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one that is closed is no longer watched.
+#[derive(Debug)]
+pub struct FrameWatch(Epoll);
+
+impl FrameWatch {
+    /// Of no socket yet.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?))
+    }
+
+    /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends what is in a socket's TX ring each time
+    /// it looks whether the socket is readable: now, and in a wait that a frame ends (docs/kernel.md, "Errors of sendto"). In zero-copy mode
+    /// it wakes the driver then, which does no harm.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    pub fn add(&self, port: usize, fds: &[RawFd]) -> io::Result<()> {
+        for &fd in fds {
+            // SAFETY: the descriptor is only named to the kernel, which refuses one that is closed; nothing is read from it here.
+            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+            self.0.add(fd, EpollEvent::new(EpollFlags::EPOLLIN, port as u64))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until frames wait, for no longer than `longest_ms`: the ports that have some.
+    pub fn wait(&self, longest_ms: u8) -> Set64 {
+        let mut events = [EpollEvent::empty(); 64];
+        // An interruption is no frame, and there is no other error of a set that is open.
+        let ready = self.0.wait(&mut events, longest_ms).unwrap_or(0);
+        events[..ready].iter().map(|event| event.data() as usize).collect()
+    }
+}
+
+/// The cores that the calling thread may use.
+///
+/// # Errors
+/// None in practice.
+pub fn cores() -> io::Result<Vec<usize>> {
+    let cores = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|&core| cores.is_set(core).unwrap_or(false)).collect())
+}
+
+/// Keeps the calling thread, and those that it starts from now on, off `core`, where there is another for it.
+///
+/// # Errors
+/// None in practice.
+pub fn leave_core(core: usize) -> io::Result<()> {
+    if cores()? == [core] {
+        return Ok(());
+    }
+    let mut cores = sched_getaffinity(Pid::from_raw(0))?;
+    cores.unset(core)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
+}
+
+/// Keeps the calling thread on `core`.
+///
+/// # Errors
+/// There is no such core, or this process may not use it.
+pub fn set_affinity(core: usize) -> io::Result<()> {
+    let mut cores = CpuSet::new();
+    cores.set(core)?;
+    Ok(sched_setaffinity(Pid::from_raw(0), &cores)?)
+}
+
+/// Lets the calling thread's sleeps end this much late at most (the kernel's default is 50 µs); at least 1.
+///
+/// # Errors
+/// None in practice.
+pub fn set_timer_slack(slack_ns: Nanos) -> io::Result<()> {
+    Ok(nix::sys::prctl::set_timerslack(slack_ns.max(1))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+    #[test]
+    fn a_waker_wakes_once_each_time() {
+        let mut waiter = Waiter::new().unwrap();
+        let waker = waiter.waker();
+        waker.wake_by_ref();
+        waker.wake_by_ref();
+        assert!(waiter.wait(60_000_000_000).unwrap(), "woken before it slept");
+        assert!(!waiter.wait(1000).unwrap(), "woken twice at once counts once");
+
+        let thread = std::thread::spawn(move || waker.wake());
+        assert!(waiter.wait(60_000_000_000).unwrap());
+        thread.join().unwrap();
+    }
+
+    /// Two threads on one core, neither of which sleeps: the kernel takes each off it for the other.
+    #[test]
+    fn a_thread_that_was_taken_off_its_core_knows_it() {
+        let is_known = Arc::new(AtomicBool::new(false));
+        let other = std::thread::spawn({
+            let is_known = is_known.clone();
+            move || {
+                set_affinity(0).unwrap();
+                while !is_known.load(Relaxed) {}
+            }
+        });
+        let asking = std::thread::spawn(|| {
+            set_affinity(0).unwrap();
+            let mut waiter = Waiter::new().unwrap();
+            while waiter.core_taken_ns() == 0 {}
+        });
+        asking.join().unwrap();
+        is_known.store(true, Relaxed);
+        other.join().unwrap();
+    }
+
+    #[test]
+    fn a_waker_can_be_shared() {
+        fn assert_shared<T: Send + Sync + Clone>() {}
+        assert_shared::<Waker>();
+    }
+
+    #[test]
+    fn a_core_that_is_not_there_is_refused() {
+        let thread = std::thread::spawn(|| set_affinity(1023).is_err());
+        assert!(thread.join().unwrap());
+    }
+}

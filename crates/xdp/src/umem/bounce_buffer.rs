@@ -1,0 +1,220 @@
+//! Memory of a port's own: where its frames lie while the kernel has them, if its sockets cannot be on the switch's memory.
+//!
+//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the switch's is copy (docs/kernel.md,
+//! "Zero-copy"). So a zero-copy port has a second one, as many chunks as its rings take, each as large as the switch's. One stands
+//! for one: what came in is copied into a free chunk of the switch's, which is then as good as received; what is to leave is copied out of
+//! the switch's chunk, which stays the port's until the other has completed. So all that is counted in the switch's chunks is as with
+//! any other port. A chunk that came in is posted again as soon as it has been copied; where the switch has no free one, it stays in the RX ring.
+//!
+//! Each receiver and the sender have chunks for themselves, so nothing is shared between them.
+
+use std::num::NonZeroU32;
+
+use xsk_rs::FrameDesc;
+
+use crate::error::Error;
+use crate::umem::Umem;
+use crate::umem::area::Frames;
+use crate::umem::register::memory;
+use crate::umem::ring_ownership::Lent;
+
+/// In place of what a chunk stands for: it is not with the kernel.
+const HERE: u32 = u32::MAX;
+/// It is posted for receipt.
+const POSTED: u32 = u32::MAX - 1;
+
+/// The memory, until all of it has been handed out.
+pub(crate) struct OwnMemory {
+    umem: xsk_rs::Umem,
+    descs: Box<[FrameDesc]>,
+    chunk_shift: u32,
+    handed_out: usize,
+}
+
+impl OwnMemory {
+    /// Registers memory of `chunks` chunks as long as those of `frames`.
+    pub(crate) fn new(chunks: usize, frames: &Frames) -> Result<OwnMemory, Error> {
+        let frame_bytes = frames.frame_bytes();
+        let reason = "there must be at least one frame, and less than 2^32";
+        let count = u32::try_from(chunks).ok().and_then(NonZeroU32::new);
+        let count = count.ok_or(Error::BadShape { frames: chunks, frame_bytes, reason })?;
+        let (umem, descs) = memory(count, frame_bytes)?;
+        Ok(OwnMemory { umem, descs, chunk_shift: frame_bytes.trailing_zeros(), handed_out: 0 })
+    }
+
+    /// For binding a socket to it.
+    pub(crate) fn registered(&self) -> &xsk_rs::Umem {
+        &self.umem
+    }
+
+    /// The next `count` chunks, all free.
+    pub(crate) fn hand_out(&mut self, count: usize) -> OwnChunks {
+        let first = self.handed_out;
+        self.handed_out += count;
+        OwnChunks {
+            umem: self.umem.clone(),
+            descs: self.descs[first..self.handed_out].into(),
+            first,
+            chunk_shift: self.chunk_shift,
+            free: (0..count as u32).rev().collect(),
+            stands_for: vec![HERE; count].into(),
+        }
+    }
+}
+
+/// Chunks that one receiver or sender has.
+pub(crate) struct OwnChunks {
+    umem: xsk_rs::Umem,
+    /// Each stands for all bytes of its chunk.
+    descs: Box<[FrameDesc]>,
+    /// The number of the first in the memory.
+    first: usize,
+    chunk_shift: u32,
+    /// Those that are not with the kernel, the one that came back last on top.
+    free: Vec<u32>,
+    /// By chunk: which of the switch's it is sent for, [`POSTED`] or [`HERE`].
+    stands_for: Box<[u32]>,
+}
+
+impl OwnChunks {
+    /// Takes chunks to post, as many as `descs` has room for and there are. Returns how many.
+    pub(crate) fn take_for_fill(&mut self, descs: &mut [FrameDesc]) -> usize {
+        let taken = descs.len().min(self.free.len());
+        for desc in &mut descs[..taken] {
+            let Some(index) = self.free.pop() else { break };
+            self.stands_for[index as usize] = POSTED;
+            *desc = self.descs[index as usize];
+        }
+        taken
+    }
+
+    /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as if that had been posted: its
+    /// descriptor. Nothing if no such chunk was posted here.
+    pub(crate) fn bring_in(&mut self, desc: &FrameDesc, umem: &mut Umem, lent: &Lent) -> Option<FrameDesc> {
+        self.give_back(desc.addr(), |stands_for| stands_for == POSTED)?;
+        if desc.lengths().data() > umem.frames.chunk_bytes() {
+            return None; // more than a chunk of the switch's has
+        }
+        let mut descs = [FrameDesc::default()];
+        assert_eq!(umem.take_for_fill(lent, &mut descs), 1, "no more is taken than memory has chunks");
+        let index = umem.frames.index_of(descs[0].addr());
+        // SAFETY: the kernel's descriptor is of this memory, and it has just given the chunk back: it is in nobody's hands but ours.
+        let from = unsafe { self.umem.data(desc) }.contents();
+        umem.slice_mut(index, from.len()).copy_from_slice(from);
+        let mut brought = umem.frames.desc_of_len(index, from.len());
+        brought.set_options(desc.options());
+        Some(brought)
+    }
+
+    /// Copies what is to leave, of the switch's memory, into a free chunk: its descriptor. There are as many as the TX ring has entries.
+    pub(crate) fn take_out(&mut self, desc: &FrameDesc, frames: &Frames) -> FrameDesc {
+        let index = self.free.pop().expect("as many chunks as the TX ring has entries") as usize;
+        self.stands_for[index] = frames.index_of(desc.addr()) as u32;
+        // SAFETY: the descriptor is of the switch's memory, and its chunk was given to this port to transmit: nobody writes to it.
+        let from = unsafe { frames.registered().data(desc) }.contents();
+        let mut own = self.descs[index];
+        // SAFETY: the descriptor is of this memory, and the chunk was free: it is in nobody's hands but ours.
+        let mut to = unsafe { self.umem.data_mut(&mut own) };
+        to.contents_mut()[..from.len()].copy_from_slice(from);
+        to.cursor().set_pos(from.len());
+        own.set_options(desc.options());
+        own
+    }
+
+    /// The kernel has sent the chunk that holds this address: the chunk of the switch's memory that it stood for. Nothing if it was not
+    /// sent from here.
+    pub(crate) fn complete(&mut self, addr: usize) -> Option<usize> {
+        self.give_back(addr, |stands_for| stands_for < POSTED).map(|index| index as usize)
+    }
+
+    /// The chunk that holds this address is no more with the kernel: what it stood for. Nothing if it was not there for such, and then
+    /// nothing has changed.
+    fn give_back(&mut self, addr: usize, is_such: impl Fn(u32) -> bool) -> Option<u32> {
+        let index = (addr >> self.chunk_shift).checked_sub(self.first)?;
+        let stands_for = self.stands_for.get_mut(index).filter(|stands_for| is_such(**stands_for))?;
+        self.free.push(index as u32);
+        Some(std::mem::replace(stands_for, HERE))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use switch::Memory;
+
+    use super::*;
+
+    /// Memory of its own with eight chunks, half of them for a receiver and half for a sender.
+    fn chunks(umem: &Umem) -> [OwnChunks; 2] {
+        let mut own = OwnMemory::new(8, &umem.frames).unwrap();
+        [own.hand_out(4), own.hand_out(4)]
+    }
+
+    #[test]
+    fn what_is_sent_stays_the_switchs_until_it_has_left() {
+        let mut umem = Umem::new(16, 2048).unwrap();
+        let [mut receiver, mut sender] = chunks(&umem);
+        let frame = umem.alloc().unwrap();
+        umem.bytes_mut(&frame, 5).copy_from_slice(b"frame");
+        let index = frame.index();
+        let own = sender.take_out(&umem.frames.desc_of_len(index, 5), &umem.frames);
+        assert_eq!((own.addr() >> 11, own.lengths().data()), (4, 5), "the first that the sender has");
+        umem.bytes_mut(&frame, 5).copy_from_slice(b"other");
+        // SAFETY: a chunk of this memory, which no kernel has.
+        assert_eq!(unsafe { sender.umem.data(&own) }.contents(), b"frame");
+        assert_eq!((sender.free.len(), receiver.complete(own.addr())), (3, None), "another's");
+        assert_eq!((sender.complete(own.addr()), sender.complete(own.addr())), (Some(index), None), "once");
+        assert_eq!(sender.free.len(), 4);
+        umem.free(frame);
+    }
+
+    #[test]
+    fn what_came_in_is_copied_and_its_chunk_is_free_again() {
+        let mut umem = Umem::new(16, 2048).unwrap();
+        let lent = umem.add_port();
+        let [mut receiver, mut sender] = chunks(&umem);
+        let mut posted = [FrameDesc::default(); 6];
+        assert_eq!(receiver.take_for_fill(&mut posted), 4, "all that there are");
+        let mut arrived = posted[1];
+        // SAFETY: a chunk of this memory, which no kernel has.
+        let mut data = unsafe { receiver.umem.data_mut(&mut arrived) };
+        data.contents_mut()[..5].copy_from_slice(b"frame");
+        data.cursor().set_pos(5);
+        arrived.set_options(1);
+        assert!(sender.bring_in(&arrived, &mut umem, &lent).is_none(), "another's");
+        let brought = receiver.bring_in(&arrived, &mut umem, &lent).unwrap();
+        assert_eq!((brought.lengths().data(), brought.has_more_frames()), (5, true));
+        assert_eq!((umem.free_frames(), umem.check().unwrap().fill, receiver.free.len()), (15, 1, 1));
+        assert!(receiver.bring_in(&arrived, &mut umem, &lent).is_none(), "once");
+        let received = umem.take_received(&brought, &lent).unwrap();
+        assert_eq!((received.len, umem.bytes(&received.frame, 5)), (5, &b"frame"[..]));
+        umem.free(received.frame);
+        assert_eq!(umem.check().unwrap().free, 16);
+    }
+
+    #[test]
+    fn more_than_a_chunk_has_is_not_brought_in() {
+        let mut umem = Umem::new(16, 2048).unwrap();
+        let lent = umem.add_port();
+        let [mut receiver, _] = chunks(&umem);
+        let mut posted = [FrameDesc::default()];
+        receiver.take_for_fill(&mut posted);
+        // As a driver would say that has put data in front of where they begin.
+        let mut longer = Umem::new(1, 4096).unwrap().frames.desc_of_len(0, 1793);
+        longer.set_options(0);
+        assert_eq!(longer.addr(), posted[0].addr());
+        assert!(receiver.bring_in(&longer, &mut umem, &lent).is_none());
+        assert_eq!((receiver.free.len(), umem.free_frames()), (4, 16), "and no chunk is missing");
+    }
+
+    #[test]
+    fn a_chunk_that_the_kernel_does_not_have_stays_where_it_is() {
+        let umem = Umem::new(16, 2048).unwrap();
+        let [mut receiver, mut sender] = chunks(&umem);
+        for addr in [0, 4 << 11, 8 << 11, usize::MAX] {
+            assert_eq!((receiver.complete(addr), sender.complete(addr)), (None, None), "{addr}");
+        }
+        receiver.take_for_fill(&mut [FrameDesc::default(); 1]);
+        assert_eq!(receiver.complete(256), None, "it is posted, not sent");
+        assert_eq!([&receiver, &sender].map(|chunks| chunks.free.len()), [3, 4]);
+    }
+}

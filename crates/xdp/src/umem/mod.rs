@@ -1,0 +1,382 @@
+//! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
+//!
+//! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
+//! RX ring of a port, or in the TX or completion ring of one. Each port knows what its rings hold ([`crate::umem::ring_ownership`]), and what the
+//! kernel gives back is checked against that: a frame that it gives back twice, or never had, stays with its owner, is counted and
+//! becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`] counts them all.
+//!
+//! The memory is cut into chunks of less than a page. A longer frame lies in several, where the kernel has such frames
+//! ([`crate::umem::chains`]), and its token is that of the first.
+
+pub(crate) mod area;
+pub(crate) mod bounce_buffer;
+pub(crate) mod chains;
+pub(crate) mod multi_buffer;
+pub(crate) mod prefetch;
+pub(crate) mod register;
+pub(crate) mod ring_ownership;
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::{Arc, Mutex};
+
+use switch::{FrameId, LONGEST_RECEIVED_BYTES, Memory, Received, chunks_of};
+use xsk_rs::FrameDesc;
+
+use crate::error::Error;
+use crate::interface::netlink::RouteSocket;
+use crate::umem::area::{Frames, LINK_BYTES, XDP_HEADROOM};
+use crate::umem::prefetch::prefetch;
+use crate::umem::register::{Anchor, Registered, register};
+use crate::umem::ring_ownership::{Lent, Loan};
+
+/// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
+/// A queue never posts more than an eighth of the memory.
+pub const MAX_POSTED: usize = FILL_RING as usize;
+/// The largest MTU of a port's interface, where the kernel has frames of several chunks.
+pub const MAX_MTU: u32 = (LONGEST_RECEIVED_BYTES - LINK_BYTES) as u32;
+/// Bytes of a frame that lie together at least: chunks are of 2048 bytes or more.
+pub const LEAST_CHUNK_BYTES: usize = 2048 - XDP_HEADROOM;
+/// Entries of each fill ring.
+pub(crate) const FILL_RING: u32 = 8192;
+/// Entries of each completion ring; no TX ring is larger.
+pub(crate) const COMPLETION_RING: u32 = 2048;
+
+/// Whether frames may lie in several chunks of memory (`XDP_USE_SG`; Linux 6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MultiBuffer {
+    /// Where the kernel has that.
+    IfPossible,
+    /// No: frames that are longer than a chunk are refused, as by older kernels.
+    Never,
+}
+
+/// How many frames are where.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Census {
+    /// On the free stack.
+    pub free: usize,
+    /// With the user: queued in the switch, say.
+    pub user: usize,
+    /// In fill and RX rings.
+    pub fill: usize,
+    /// In TX and completion rings.
+    pub transmit: usize,
+}
+
+/// Memory for the frames of all ports, as one loop sees it: the frames are common to all loops, those that are free are each loop's own.
+pub struct Umem {
+    pub(crate) frames: Arc<Frames>,
+    /// Indices of free frames, the one freed last on top.
+    pub(crate) free: Vec<u32>,
+    /// Where a frame of several chunks is put together.
+    pub(crate) scratch: Box<[u8]>,
+    /// What each port has lent, of those that were opened on this.
+    ports: Vec<Arc<Lent>>,
+    /// Only kept: the UMEM lives as long.
+    anchor: Arc<Mutex<Anchor>>,
+}
+
+impl fmt::Debug for Umem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Umem of {} frames, {} free", self.frames(), self.free.len())
+    }
+}
+
+impl Umem {
+    /// Registers memory for `frames` frames of `frame_bytes` bytes each: 2048, or 4096 where a port's MTU needs it (see
+    /// [`frame_bytes_for`]). 256 of these bytes are set apart for XDP. Longer frames take several.
+    ///
+    /// # Errors
+    /// Not that much memory, not permitted, or another size of frame.
+    pub fn new(frames: usize, frame_bytes: usize) -> Result<Umem, Error> {
+        Self::with(frames, frame_bytes, MultiBuffer::IfPossible)
+    }
+
+    /// The same, with or without frames that take several.
+    ///
+    /// # Errors
+    /// As those of [`Umem::new`].
+    pub fn with(frames: usize, frame_bytes: usize, wanted: MultiBuffer) -> Result<Umem, Error> {
+        let bad_shape = |reason| Error::BadShape { frames, frame_bytes, reason };
+        if !matches!(frame_bytes, 2048 | 4096) {
+            return Err(bad_shape("a frame takes 2048 or 4096 bytes"));
+        }
+        let count = u32::try_from(frames)
+            .ok()
+            .and_then(NonZeroU32::new)
+            .ok_or_else(|| bad_shape("there must be at least one frame, and less than 2^32"))?;
+        let Registered { umem, descs, multi_buffer, anchor } = register(count, frame_bytes, wanted)?;
+        let frames = Frames::new((umem, descs), frame_bytes, multi_buffer);
+        let free = (0..count.get()).rev().collect();
+        let scratch = vec![0; frames.max_len()].into();
+        Ok(Umem {
+            frames: Arc::new(frames),
+            free,
+            scratch,
+            ports: Vec::new(),
+            anchor: Arc::new(Mutex::new(anchor)),
+        })
+    }
+
+    /// The same memory for another loop, with no free frames of its own yet. Frames go from one to the other as tokens, over a ring
+    /// that orders what both do with them. Ports are opened on the first.
+    pub fn share(&self) -> Umem {
+        let scratch = vec![0; self.frames.max_len()].into();
+        let (frames, anchor) = (Arc::clone(&self.frames), Arc::clone(&self.anchor));
+        Umem { frames, free: Vec::with_capacity(self.frames()), scratch, ports: Vec::new(), anchor }
+    }
+
+    /// Frames may lie in several chunks, and so be as long as an MTU of [`MAX_MTU`] allows.
+    pub fn is_multi_buffer(&self) -> bool {
+        self.frames.is_multi_buffer()
+    }
+
+    /// All frames.
+    pub fn frames(&self) -> usize {
+        self.frames.count()
+    }
+
+    /// Counts the frames by owner, where one loop has all that are free and all ports were opened on this; those of several chunks
+    /// count as so many.
+    ///
+    /// # Errors
+    /// A frame has two owners: says which.
+    pub fn check(&self) -> Result<Census, String> {
+        let mut census = Census { free: self.free.len(), ..Census::default() };
+        let mut owners = vec!["the user"; self.frames()];
+        let mut claim = |index: usize, owner: &'static str| {
+            let before = std::mem::replace(&mut owners[index], owner);
+            let is_first = before == "the user";
+            is_first.then_some(()).ok_or_else(|| format!("frame {index} is with {before} and with {owner}"))
+        };
+        for &index in &self.free {
+            claim(index as usize, "the free stack")?;
+        }
+        for lent in &self.ports {
+            for index in 0..self.frames() {
+                let Some(loan) = lent.of(index) else { continue };
+                let (count, owner) = match loan {
+                    Loan::Fill => (&mut census.fill, "a fill ring"),
+                    Loan::Transmit => (&mut census.transmit, "a TX ring"),
+                    Loan::TransmitPart => (&mut census.transmit, "a TX ring, in part"),
+                };
+                *count += 1;
+                claim(index, owner)?;
+            }
+        }
+        census.user = owners.iter().filter(|&&owner| owner == "the user").count();
+        let is_part =
+            self.check_chains(|index| ["the user", "a TX ring, in part"].contains(&owners[index]))?;
+        let stray =
+            (0..self.frames()).find(|&index| owners[index] == "a TX ring, in part" && !is_part[index]);
+        if let Some(index) = stray {
+            return Err(format!("chunk {index} is sent as a part, and of no frame"));
+        }
+        Ok(census)
+    }
+
+    /// The frames as a port sees them.
+    pub(crate) fn shared(&self) -> Arc<Frames> {
+        Arc::clone(&self.frames)
+    }
+
+    /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns how many.
+    #[inline]
+    pub(crate) fn take_for_fill(&mut self, lent: &Lent, descs: &mut [FrameDesc]) -> usize {
+        let taken = descs.len().min(self.free.len());
+        for desc in &mut descs[..taken] {
+            let Some(index) = self.pop_free() else { break };
+            lent.lend(index as usize, Loan::Fill);
+            *desc = self.frames.descs[index as usize];
+        }
+        taken
+    }
+
+    /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if the port had posted no such frame.
+    #[inline]
+    pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &Lent) -> Option<Received> {
+        let index = self.frames.index_of(desc.addr());
+        if !lent.give_back(index, Loan::Fill) {
+            return None;
+        }
+        if desc.addr() != self.frames.descs[index].addr() {
+            self.settle(desc);
+        }
+        Some(Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
+    }
+
+    /// Takes a free chunk, the one that was freed last.
+    #[inline]
+    pub(crate) fn pop_free(&mut self) -> Option<u32> {
+        let chunk = self.free.pop()?;
+        self.frames.note_free(chunk as usize, false);
+        Some(chunk)
+    }
+
+    /// A chunk is free.
+    #[inline]
+    pub(crate) fn push_free(&mut self, chunk: u32) {
+        self.frames.note_free(chunk as usize, true);
+        self.free.push(chunk);
+    }
+
+    /// Where a new port is to write down what it lends. What ports had lent that were dropped is taken back first.
+    pub(crate) fn add_port(&mut self) -> Arc<Lent> {
+        for lent in self.frames.take_abandoned() {
+            let mut unsent = Vec::new();
+            self.remove_port(&lent, &mut unsent);
+            unsent.into_iter().for_each(|frame| self.free(frame));
+        }
+        let lent = Arc::new(Lent::new(self.frames()));
+        self.ports.push(Arc::clone(&lent));
+        lent
+    }
+
+    /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
+    /// `unsent`.
+    pub(crate) fn remove_port(&mut self, lent: &Arc<Lent>, unsent: &mut Vec<FrameId>) {
+        self.reclaim(lent, unsent);
+        self.ports.retain(|other| !Arc::ptr_eq(other, lent));
+    }
+
+    /// The same where the port will have other sockets.
+    pub(crate) fn reclaim(&mut self, lent: &Lent, unsent: &mut Vec<FrameId>) {
+        for index in 0..self.frames() {
+            let Some(loan) = lent.of(index) else { continue };
+            let was_there = match loan {
+                Loan::TransmitPart => self.frames.give_part_back(index, lent, unsent),
+                _ => lent.give_back(index, loan),
+            };
+            debug_assert!(was_there, "chunk {index} was just seen there");
+            match loan {
+                Loan::Fill => self.push_free(index as u32),
+                Loan::Transmit => unsent.push(FrameId::new(index as u32)),
+                Loan::TransmitPart => {}
+            }
+        }
+    }
+
+    /// Brings the bytes of a received frame to the place where those of all frames begin, should the driver have put
+    /// them elsewhere: `received` is the descriptor it gave back.
+    #[cold]
+    pub(crate) fn settle(&mut self, received: &FrameDesc) {
+        let index = self.frames.index_of(received.addr());
+        // SAFETY: the descriptor is of this UMEM, and its frame is in nobody's hands but ours.
+        let from = unsafe { self.frames.umem.data(received) }.contents();
+        let (from, len) = (from.as_ptr(), from.len());
+        let to = self.slice_mut(index, len);
+        // SAFETY: both lie in the same chunk of the UMEM; `copy` allows for the overlap.
+        unsafe { std::ptr::copy(from, to.as_mut_ptr(), to.len()) };
+    }
+
+    /// Copies the first `len` bytes of a chunk to another.
+    pub(crate) fn copy_chunk(&mut self, from: usize, to: usize, len: usize) {
+        debug_assert_ne!(from, to);
+        let source: *const [u8] = self.slice_mut(from, len);
+        let target = self.slice_mut(to, len);
+        // SAFETY: two different chunks, whose tokens the caller holds, so the slices do not overlap; both are `len` bytes, or as
+        // many as any chunk has.
+        unsafe { std::ptr::copy_nonoverlapping(source.cast::<u8>(), target.as_mut_ptr(), target.len()) };
+    }
+
+    pub(crate) fn slice_mut(&mut self, index: usize, len: usize) -> &mut [u8] {
+        let mut desc = self.frames.desc(index);
+        // SAFETY: the descriptor is of this UMEM. The caller holds the frame's token (or is `settle`, on a frame in
+        // nobody's hands), so nobody else writes it, on whatever core, and `&mut self` keeps this loop's other slices away.
+        let mut data = unsafe { self.frames.umem.data_mut(&mut desc) };
+        let contents = data.contents_mut();
+        let (start, len) = (contents.as_mut_ptr(), len.min(contents.len()));
+        // SAFETY: the same bytes, borrowed as long as `self` is instead of as long as the descriptor on the stack.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+}
+
+impl Memory for Umem {
+    #[inline]
+    fn alloc(&mut self) -> Option<FrameId> {
+        let index = self.pop_free()?;
+        Some(FrameId::new(index))
+    }
+
+    fn alloc_for(&mut self, len: usize) -> Option<FrameId> {
+        match chunks_of(len, self.chunk_bytes()) {
+            1 => self.alloc(),
+            _ if len > self.max_len() => None,
+            count => self.alloc_chain(count),
+        }
+    }
+
+    #[inline]
+    fn free(&mut self, frame: FrameId) {
+        if self.frames.is_chain(frame.index()) {
+            return self.free_chain(frame.index());
+        }
+        self.push_free(frame.index() as u32);
+    }
+
+    #[inline]
+    fn bytes(&self, frame: &FrameId, len: usize) -> &[u8] {
+        // SAFETY: the descriptor is of this UMEM, and whoever holds the token owns the frame: nobody writes to it.
+        let contents = unsafe { self.frames.umem.data(&self.frames.descs[frame.index()]) }.contents();
+        &contents[..len.min(contents.len())]
+    }
+
+    #[inline]
+    fn bytes_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        self.slice_mut(frame.index(), len)
+    }
+
+    fn whole(&mut self, frame: &FrameId, len: usize, work: impl FnOnce(&mut [u8]) -> bool) -> bool {
+        if len <= self.chunk_bytes() {
+            return work(self.slice_mut(frame.index(), len));
+        }
+        self.whole_chain(frame.index(), len, work)
+    }
+
+    fn make_room(&mut self, frame: &FrameId, len: usize) -> bool {
+        len <= self.chunk_bytes() || self.make_room_in_chain(frame.index(), len)
+    }
+
+    #[inline]
+    fn prefetch(&self, frame: &FrameId) {
+        prefetch(self.bytes(frame, 1));
+    }
+
+    fn copy(&mut self, from: &FrameId, to: &FrameId, len: usize) {
+        if len > self.chunk_bytes() {
+            return self.copy_chain(from.index(), to.index(), len);
+        }
+        self.copy_chunk(from.index(), to.index(), len);
+    }
+
+    fn max_len(&self) -> usize {
+        self.frames.max_len()
+    }
+
+    #[inline]
+    fn chunk_bytes(&self) -> usize {
+        self.frames.chunk_bytes()
+    }
+
+    fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+}
+
+/// The bytes that a chunk needs for frames of the MTUs of these interfaces to lie in few: 2048 or 4096. An MTU that is too large
+/// is refused when its port is opened.
+///
+/// # Errors
+/// An interface does not exist.
+pub fn frame_bytes_for<'a>(interfaces: impl IntoIterator<Item = &'a str>) -> Result<usize, Error> {
+    let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
+    let mut frame_bytes = 2048;
+    for interface in interfaces {
+        let link = route.link(interface).map_err(|error| crate::interface::no_link(interface, error))?;
+        if link.mtu as usize > LEAST_CHUNK_BYTES - LINK_BYTES {
+            frame_bytes = 4096;
+        }
+    }
+    Ok(frame_bytes)
+}
