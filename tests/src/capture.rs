@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use pcap_file::pcap::PcapReader;
-use testbed::{Bed, Namespace, Process, Station, eventually};
+use testbed::{Endpoint, Namespace, Process, Testbed, eventually};
 
 /// A capture on a host's interface; it ends when this goes away.
 #[derive(Debug)]
@@ -16,12 +16,12 @@ pub struct Capture {
 
 impl Capture {
     /// Starts to capture frames that match `filter` (in tcpdump's language), and waits until it does.
-    pub fn start(bed: &Bed, station: &Station, filter: &str) -> Result<Self> {
-        Self::start_on(bed, &station.namespace, Station::INTERFACE, filter)
+    pub fn start(bed: &Testbed, station: &Endpoint, filter: &str) -> Result<Self> {
+        Self::start_on(bed, &station.namespace, Endpoint::INTERFACE, filter)
     }
 
     /// The same on any interface. Neither what an XDP program takes from it nor what AF_XDP sends by it is seen.
-    pub fn start_on(bed: &Bed, namespace: &Namespace, interface: &str, filter: &str) -> Result<Self> {
+    pub fn start_on(bed: &Testbed, namespace: &Namespace, interface: &str, filter: &str) -> Result<Self> {
         let file = bed.dir().join(format!("{}-{interface}.pcap", namespace.name()));
         let mut tcpdump = namespace.command("tcpdump");
         tcpdump.args(["-i", interface, "-n", "-p", "-U", "--immediate-mode", "-Z", "root"]);

@@ -3,11 +3,11 @@
 use std::net::UdpSocket;
 
 use anyhow::Result;
-use testbed::Station;
+use testbed::Endpoint;
 
 /// Gives the silent host `from` an address and a socket to `to`, whose address it need not ask for.
-pub fn datagrams(from: &Station, to: &Station) -> Result<UdpSocket> {
-    let dev = Station::INTERFACE;
+pub fn datagrams(from: &Endpoint, to: &Endpoint) -> Result<UdpSocket> {
+    let dev = Endpoint::INTERFACE;
     from.namespace.ip(&format!("addr add {}/24 dev {dev}", from.ipv4()))?;
     let neighbour = format!("{} lladdr {}", to.ipv4(), to.mac());
     from.namespace.ip(&format!("neigh replace {neighbour} dev {dev} nud permanent"))?;

@@ -5,14 +5,14 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use testbed::{PATIENCE, Station};
+use testbed::{Endpoint, PATIENCE};
 
 /// Bytes that cross, after a question of a few.
 const BYTES: usize = 2_000_000;
 const PORT: u16 = 8000;
 
 /// A fetches from B, at this address, what a web server would send, and it is what B sent.
-pub fn fetch(a: &Station, b: &Station, address: IpAddr) -> Result<()> {
+pub fn fetch(a: &Endpoint, b: &Endpoint, address: IpAddr) -> Result<()> {
     let content: Vec<u8> = (0..BYTES).map(|n| (n / 7) as u8).collect();
     let listener = b.namespace.enter(|| TcpListener::bind((address, PORT)))??;
     let sent = content.clone();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, Daemon, Host, Namespace, Station, idle};
+use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, idle};
 
 use crate::{
     AMPLE_HEADROOM_CELLS, Run, flow, group_config, port_config, run, slow_port_config, switch_config,
@@ -12,17 +12,17 @@ use crate::{
 /// Hosts `a` and `b`, which send, and `c`, whose port has 100 Mbit/s.
 pub struct Incast {
     /// Keeps all of it.
-    pub bed: Bed,
+    pub bed: Testbed,
     /// Where the daemon runs.
     pub switch: Namespace,
-    senders: [Station; 2],
-    receiver: Station,
+    senders: [Endpoint; 2],
+    receiver: Endpoint,
 }
 
 impl Incast {
     /// The hosts, plugged in.
     pub fn new() -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
         let receiver = bed.quiet_host(&switch, "c")?;

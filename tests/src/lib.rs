@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use host::report::{FlowReceived, Pause, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, PATIENCE, Port, Snapshot, binary, idle, line_bytes, pauses_sent,
-    port,
+    ANNOUNCEMENT_QUEUE, Daemon, Host, PATIENCE, Port, Snapshot, Testbed, binary, idle, line_bytes,
+    pauses_sent, port,
 };
 
 pub use capture::Capture;
@@ -323,7 +323,7 @@ pub enum Bpf {
 }
 
 /// Writes an object file into the bed's directory; its path.
-pub fn bpf_object(bed: &Bed, program: Bpf) -> Result<PathBuf> {
+pub fn bpf_object(bed: &Testbed, program: Bpf) -> Result<PathBuf> {
     let bytes: &[u8] = match program {
         Bpf::VlanPush => include_bytes!(env!("VLAN_PUSH_BPF")),
         Bpf::XdpPass => include_bytes!(env!("XDP_PASS_BPF")),

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use dataplane::guard::stall_detector::STALL_NS;
-use sim::{Outcome, Simulation, scenario};
-use testbed::{Bed, port};
+use sim::{Results, Simulation, scenario};
+use testbed::{Testbed, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, FRAME_BYTES, Run, flow, pause, port_config, run, slow_port_config, switch_config,
     undisturbed,
@@ -81,7 +81,7 @@ impl Figures {
         })
     }
 
-    fn of_outcome(outcome: &Outcome, watched: &[&str]) -> Self {
+    fn of_outcome(outcome: &Results, watched: &[&str]) -> Self {
         let lost = [3, 0].map(|priority| {
             let of = || outcome.traffic.iter().filter(move |traffic| traffic.priority == priority);
             let sent = of().map(|traffic| traffic.sent_frames).sum::<u64>();
@@ -128,7 +128,7 @@ impl Figures {
 }
 
 /// Runs a scenario whose configurations are these, by name.
-fn simulate(text: &str, configs: &[(&str, &str)]) -> Result<Outcome> {
+fn simulate(text: &str, configs: &[(&str, &str)]) -> Result<Results> {
     let mut load = |path: &str| {
         let found = configs.iter().find(|(name, _)| *name == path);
         found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| "no such configuration".to_owned())
@@ -164,7 +164,7 @@ fn on_an_incast() -> Result<()> {
 }
 
 fn incast() -> Result<(Run, [Figures; 2])> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -204,7 +204,7 @@ fn on_two_switches_in_series() -> Result<()> {
 }
 
 fn series() -> Result<(Run, [Figures; 2])> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
     let receiver = bed.quiet_host(&second_at, "receiver")?;

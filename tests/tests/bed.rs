@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::signal::Signal;
-use testbed::{Bed, Process, binary, eventually};
+use testbed::{Process, Testbed, binary, eventually};
 
 /// Network namespaces that the process `pid` made.
 fn namespaces_of(pid: u32) -> Result<Vec<String>> {
@@ -27,7 +27,7 @@ fn ours() -> Result<Vec<String>> {
 
 #[test]
 fn a_bed_goes_away_with_all_it_made() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let station = bed.plain_host(&switch, "host")?;
     let dir = bed.dir().to_path_buf();
@@ -48,7 +48,7 @@ fn a_bed_goes_away_with_all_it_made() -> Result<()> {
 #[test]
 fn a_panic_leaves_nothing() -> Result<()> {
     let panicked = std::thread::spawn(|| {
-        let bed = Bed::new().expect("a bed");
+        let bed = Testbed::new().expect("a bed");
         let switch = bed.switch("switch").expect("a namespace");
         let _process = Process::start("sleep", switch.command("sleep").arg("1000")).expect("a process");
         assert_eq!(ours().expect("a list").len(), 1);
@@ -82,7 +82,7 @@ fn after_a_kill_children_end_and_the_next_bed_sweeps() -> Result<()> {
         eventually("children end with their parent", || Ok(processes_in(name)?.is_empty().then_some(())))?;
     }
     assert_eq!(namespaces_of(pid)?, left, "nobody has swept yet");
-    drop(Bed::new()?);
+    drop(Testbed::new()?);
     assert_eq!(namespaces_of(pid)?, Vec::<String>::new());
     Ok(())
 }

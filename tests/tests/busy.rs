@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use nix::unistd::Pid;
-use testbed::{Bed, Station, conservation, port};
+use testbed::{Endpoint, Testbed, conservation, port};
 use tests::{Hogs, Run, Stops, Total, loop_thread, port_config, run};
 use xdp::Scheduling;
 
@@ -24,7 +24,7 @@ const CORE: usize = 0;
 /// Two hosts offer 1 Gbit/s of 64-byte frames of priority 3 each, crosswise, into ports that nothing congests, while something
 /// disturbs the loop, whose thread it is given. Returns the daemon's log too.
 fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -> Result<(Run, T, String)> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
     let config = format!("[dataplane]\ncores = [{CORE}]\noverload = \"{overload}\"\n")
@@ -32,7 +32,7 @@ fn small_frames<T>(plan: Plan, overload: &str, disturb: impl FnOnce(Pid) -> T) -
         + &hosts.iter().map(|host| port_config(&host.name, "1G")).collect::<String>();
     let mut daemon = bed.daemon(&switch, &config)?;
     let thread = loop_thread(&mut daemon)?;
-    let to = |other: &Station| format!("to={},priority=3,size=64,rate=1G", other.mac());
+    let to = |other: &Endpoint| format!("to={},priority=3,size=64,rate=1G", other.mac());
     let lasts = format!("{}s", plan.seconds);
     let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
     let sending = vec![

@@ -4,7 +4,7 @@
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, idle, port};
+use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, drops, idle, port};
 use tests::{Capture, frames, sluice};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
@@ -25,9 +25,9 @@ const HEADROOM: u32 = 20;
 
 /// A sender whose kernel says nothing by itself, and two receivers that say nothing at all.
 struct Bench {
-    bed: Bed,
+    bed: Testbed,
     daemon: Daemon,
-    sender: Station,
+    sender: Endpoint,
     socket: UdpSocket,
     /// Addresses of the receivers.
     to: [String; 2],
@@ -35,14 +35,14 @@ struct Bench {
 
 impl Bench {
     fn new(no_drop: &str, classify: &str) -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let sender = bed.quiet_host(&switch, "sender")?;
         let receivers = [bed.quiet_host(&switch, "first")?, bed.quiet_host(&switch, "second")?];
         let daemon = bed.daemon(&switch, &config(no_drop, classify))?;
-        sender.namespace.ip(&format!("addr add {}/24 dev {}", sender.ipv4(), Station::INTERFACE))?;
+        sender.namespace.ip(&format!("addr add {}/24 dev {}", sender.ipv4(), Endpoint::INTERFACE))?;
         for receiver in &receivers {
-            let (ip, mac, dev) = (receiver.ipv4(), receiver.mac(), Station::INTERFACE);
+            let (ip, mac, dev) = (receiver.ipv4(), receiver.mac(), Endpoint::INTERFACE);
             sender.namespace.ip(&format!("neigh replace {ip} lladdr {mac} dev {dev} nud permanent"))?;
             introduce(&receiver.namespace, receiver, &sender, &daemon)?;
         }
@@ -95,9 +95,9 @@ fn config(no_drop: &str, classify: &str) -> String {
 }
 
 /// A frame from a receiver, so that the switch knows where it is.
-fn introduce(namespace: &Namespace, receiver: &Station, sender: &Station, daemon: &Daemon) -> Result<()> {
+fn introduce(namespace: &Namespace, receiver: &Endpoint, sender: &Endpoint, daemon: &Daemon) -> Result<()> {
     let before = daemon.snapshot()?.bridge_entries;
-    let dev = Station::INTERFACE;
+    let dev = Endpoint::INTERFACE;
     namespace.ip(&format!("addr add {}/24 dev {dev}", receiver.ipv4()))?;
     namespace.ip(&format!(
         "neigh replace {} lladdr {} dev {dev} nud permanent",
@@ -250,7 +250,7 @@ fn mapping_of_dscp() -> Result<()> {
 #[test]
 fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
     const MULTICAST: MacAddr = MacAddr([1, 0, 0x5e, 0, 0, 1]);
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     // A slow quantum, so that a pause lasts until it is ended.
@@ -258,9 +258,9 @@ fn a_pause_of_multicast_stops_no_unicast_of_another_priority() -> Result<()> {
         [port-defaults.pfc]\nmode = \"on\"\nno_drop = [3]\n[port.a]\ninterface = \"a\"\n[port.b]\ninterface = \"b\"\n\
         [port.b.pfc]\npause_speed = \"1M\"\n";
     let daemon = bed.daemon(&switch, config)?;
-    let open = |station: &Station| station.namespace.enter(|| PacketSocket::open(Station::INTERFACE));
+    let open = |station: &Endpoint| station.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE));
     let (from_a, from_b) = (open(&a)??, open(&b)??);
-    let send = |socket: &PacketSocket, from: &Station, to: MacAddr, priority: u8| -> Result<()> {
+    let send = |socket: &PacketSocket, from: &Endpoint, to: MacAddr, priority: u8| -> Result<()> {
         let mut frame = [0; 64];
         write_header(&mut frame, to, from.mac().parse()?, Some(Tag::priority(priority)), EXPERIMENTAL);
         Ok(socket.send(&frame)?)

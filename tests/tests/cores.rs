@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use nix::unistd::Pid;
-use testbed::{Bed, Daemon, Station, conservation, drops, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Testbed, conservation, drops, eventually, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, port_config, run, slow_port_config, sluice,
     switch_config, thread_named,
@@ -41,12 +41,12 @@ fn an_incast_across_cores_loses_nothing() -> Result<()> {
 
 fn incast(receiver_first: bool) -> Result<(Run, String)> {
     const SECONDS: u64 = 10;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
     let slow = slow_port_config("receiver", 500);
-    let of = |at: &Station| port_config(&at.name, "2G") + &group_config(&at.name, AMPLE_HEADROOM_CELLS);
+    let of = |at: &Endpoint| port_config(&at.name, "2G") + &group_config(&at.name, AMPLE_HEADROOM_CELLS);
     let ports = match receiver_first {
         true => slow + &of(&senders[0]) + &of(&senders[1]),
         false => of(&senders[0]) + &of(&senders[1]) + &slow,
@@ -84,7 +84,7 @@ fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
 
 fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, u32)> {
     const SECONDS: u64 = 6;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
     // A line that stands still is a port that sends nothing: its frames wait in the switch until their senders obey.
@@ -93,7 +93,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
         .map(|host| port_config(&host.name, "1G") + &group_config(&host.name, AMPLE_HEADROOM_CELLS));
     let mut daemon = bed.daemon(&switch, &(CORES.to_owned() + &switch_config("on") + &ports.concat()))?;
     let thread = thread_named(&mut daemon, thread)?;
-    let to = |other: &Station| format!("to={},priority=3,size=64,rate=1G", other.mac());
+    let to = |other: &Endpoint| format!("to={},priority=3,size=64,rate=1G", other.mac());
     let lasts = format!("{SECONDS}s");
     let arguments = ["--speed", "1G", "--no-drop", "3", "--duration", &lasts];
     let sending = vec![
@@ -113,7 +113,7 @@ fn small_frames(thread: &str, stop: Duration, period: Duration) -> Result<(Run, 
 /// all frames of the memory are there in the end.
 #[test]
 fn ports_of_every_core_come_and_go() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let stations = ["h1", "h2", "h3", "h4"].map(|name| bed.plain_host(&switch, name));
     let [a, b, c, d] = stations;
@@ -121,7 +121,7 @@ fn ports_of_every_core_come_and_go() -> Result<()> {
     let all = [&a, &b, &c, &d];
     let ports = all.map(|at| port_config(&at.name, "1G"));
     let daemon = bed.daemon(&switch, &(CORES.to_owned() + &switch_config("on") + &ports.concat()))?;
-    let reach = |from: &Station, to: &Station| {
+    let reach = |from: &Endpoint, to: &Endpoint| {
         eventually(&format!("{} reaches {}", from.name, to.name), || {
             Ok(from.namespace.run(&format!("ping -c 1 -W 1 {}", to.ipv4())).ok())
         })
@@ -167,16 +167,16 @@ fn cores_of_ports(daemon: &Daemon) -> Result<Vec<Option<u32>>> {
 /// The file gives ports to cores, one that a reload adds too; a port keeps its core; and the first core may be left to switching.
 #[test]
 fn ports_have_the_cores_that_the_file_gives_them() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b, c) =
         (bed.plain_host(&switch, "h1")?, bed.plain_host(&switch, "h2")?, bed.plain_host(&switch, "h3")?);
-    let reach = |from: &Station, to: &Station| {
+    let reach = |from: &Endpoint, to: &Endpoint| {
         eventually(&format!("{} reaches {}", from.name, to.name), || {
             Ok(from.namespace.run(&format!("ping -c 1 -W 1 {}", to.ipv4())).ok())
         })
     };
-    let on = |at: &Station, core: &str| port_config(&at.name, "1G") + core;
+    let on = |at: &Endpoint, core: &str| port_config(&at.name, "1G") + core;
     let head = CORES.to_owned() + &switch_config("on");
     let daemon = bed.daemon(&switch, &(head + &on(&a, "core = 1\n") + &on(&b, "")))?;
     assert_eq!(cores_of_ports(&daemon)?, [Some(1), Some(0)]);
@@ -213,7 +213,7 @@ fn cpu_ticks(thread: Pid) -> Result<u64> {
 /// With nothing to do, the loops together take less than 1 % of a core. The first frame after that arrives.
 #[test]
 fn loops_with_nothing_to_do_sleep() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.plain_host(&switch, "h1")?, bed.plain_host(&switch, "h2")?];
     let ports = hosts.each_ref().map(|host| port_config(&host.name, "1G"));

@@ -9,7 +9,9 @@ use control::v1::{ByDropLevel, Count};
 use host::report::Latency;
 use nix::sys::socket::{setsockopt, sockopt::Ipv4Tos};
 use serde_json::Value;
-use testbed::{ANNOUNCEMENT_QUEUE, Bed, Daemon, Process, Snapshot, Station, conservation, drops, idle, port};
+use testbed::{
+    ANNOUNCEMENT_QUEUE, Daemon, Endpoint, Process, Snapshot, Testbed, conservation, drops, idle, port,
+};
 use tests::{Capture, Run, Total, frames, pause, port_config, run, slow_port_config, sluice};
 
 /// Bytes of a datagram whose frame is 300 bytes, and the cells of 256 bytes that it takes.
@@ -26,7 +28,7 @@ fn green(wred: Option<ByDropLevel>) -> Option<Count> {
 #[test]
 fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     const LIMIT_FRAMES: u64 = 10;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
     let limit = format!("low_cells = {0}, high_cells = {0}, probability_percent = 100", LIMIT_FRAMES * CELLS);
@@ -38,7 +40,7 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
              [port.receiver]\ninterface = \"receiver\"\nwred = \"sharp\"\n"
         ),
     )?;
-    let dev = Station::INTERFACE;
+    let dev = Endpoint::INTERFACE;
     sender.namespace.ip(&format!("addr add {}/24 dev {dev}", sender.ipv4()))?;
     let neighbour = format!("{} lladdr {} dev {dev} nud permanent", receiver.ipv4(), receiver.mac());
     sender.namespace.ip(&format!("neigh replace {neighbour}"))?;
@@ -112,7 +114,7 @@ struct Tcp {
 
 /// Linux TCP for four seconds into a port of 50 Mbit/s whose queue has WRED with ECN; both hosts ask for ECN, or neither.
 fn tcp(ecn: bool) -> Result<Tcp> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
     let daemon = bed.daemon(
@@ -126,7 +128,7 @@ fn tcp(ecn: bool) -> Result<Tcp> {
     for station in [&a, &b] {
         station.namespace.sysctl("net/ipv4/tcp_ecn", if ecn { "1" } else { "0" })?;
         // One segment a frame: that is what a switch sees of a host with a real line.
-        station.namespace.run(&format!("ip link set {} gso_max_segs 1", Station::INTERFACE))?;
+        station.namespace.run(&format!("ip link set {} gso_max_segs 1", Endpoint::INTERFACE))?;
     }
     let mut server = b.namespace.command("iperf3");
     let mut server = Process::start("iperf3", server.args(["-s", "-1", "--forceflush"]))?;
@@ -154,7 +156,7 @@ fn at_rest(daemon: &Daemon) -> Result<Snapshot> {
 }
 
 /// A counter of a host's kernel.
-fn counter(station: &Station, name: &str) -> Result<u64> {
+fn counter(station: &Endpoint, name: &str) -> Result<u64> {
     let said = station.namespace.run(&format!("nstat -azs {name}"))?;
     let line = said.lines().find(|line| line.starts_with(name)).with_context(|| said.clone())?;
     Ok(line.split_whitespace().nth(1).context("a value")?.parse()?)
@@ -201,7 +203,7 @@ struct Incast {
 /// 33 ms of the receiver's line, and the headroom takes what one sender sends in 80 ms.
 fn incast(ecn: bool) -> Result<Incast> {
     const TEN_SECONDS: Duration = Duration::from_secs(10);
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;

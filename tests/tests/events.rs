@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Process, binary, idle, port};
+use testbed::{Daemon, Process, Testbed, binary, idle, port};
 use tests::{datagrams, frames, sluice};
 
 /// Frames of 300 bytes, two cells of 256 each: 8 cells are reserved, 40 shared, 100 in headroom, so 74 of them have room.
@@ -29,7 +29,7 @@ fn kinds(events: &[Value]) -> Vec<String> {
 
 #[test]
 fn what_fills_and_what_is_lost_is_told_by_name() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;

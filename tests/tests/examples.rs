@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Station, conservation, idle};
+use testbed::{Endpoint, Testbed, conservation, idle};
 use tests::frames;
 
 fn files() -> Result<Vec<PathBuf>> {
@@ -29,15 +29,15 @@ fn every_example_runs() -> Result<()> {
         println!("{}", file.display());
         let text = std::fs::read_to_string(&file)?;
         let config = config::parse(&file.display().to_string(), &text)?;
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let hosts: Vec<Station> =
+        let hosts: Vec<Endpoint> =
             config.interfaces.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
         let daemon = bed.daemon(&switch, &text).with_context(|| format!("{}", file.display()))?;
         let [a, b] = [&hosts[0], &hosts[1]];
         for (from, to) in [(a, b), (b, a)] {
-            from.namespace.ip(&format!("addr add {}/24 dev {}", from.ipv4(), Station::INTERFACE))?;
-            let entry = format!("{} lladdr {} dev {}", to.ipv4(), to.mac(), Station::INTERFACE);
+            from.namespace.ip(&format!("addr add {}/24 dev {}", from.ipv4(), Endpoint::INTERFACE))?;
+            let entry = format!("{} lladdr {} dev {}", to.ipv4(), to.mac(), Endpoint::INTERFACE);
             from.namespace.ip(&format!("neigh replace {entry} nud permanent"))?;
         }
         let from = a.namespace.enter(|| UdpSocket::bind((a.ipv4().as_str(), 0)))??;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Daemon, Namespace, Process, Station, eventually, idle};
+use testbed::{Daemon, Endpoint, Namespace, Process, Testbed, eventually, idle};
 use tests::{Capture, Sample, catalogue};
 use xdp::PacketSocket;
 
@@ -13,14 +13,14 @@ const MTU: usize = 9216;
 /// Ports on a veth, on another, on a tap, and on a macvlan, with a silent host each.
 struct Lab {
     daemon: Daemon,
-    hosts: Vec<Station>,
+    hosts: Vec<Endpoint>,
     _cable: Process,
-    bed: Bed,
+    bed: Testbed,
 }
 
 impl Lab {
     fn new() -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let (veth, other) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
         let macvlan = bed.macvlan_host(&switch, "m")?;
@@ -28,7 +28,7 @@ impl Lab {
         let hosts = vec![veth, other, tap, macvlan];
         set_mtu(&switch, "low-m")?;
         for host in &hosts {
-            set_mtu(&host.namespace, Station::INTERFACE)?;
+            set_mtu(&host.namespace, Endpoint::INTERFACE)?;
             set_mtu(&switch, &host.name)?;
         }
         let config: String =
@@ -38,7 +38,7 @@ impl Lab {
     }
 
     /// What arrives at all hosts but one, from now on, of what that one sends.
-    fn listen(&self, from: &Station) -> Result<Vec<(&Station, Capture)>> {
+    fn listen(&self, from: &Endpoint) -> Result<Vec<(&Endpoint, Capture)>> {
         let others = self.hosts.iter().filter(|host| host.name != from.name);
         let filter = format!("ether src {}", from.mac());
         others.map(|host| Ok((host, Capture::start(&self.bed, host, &filter)?))).collect()
@@ -49,7 +49,7 @@ fn set_mtu(namespace: &Namespace, interface: &str) -> Result<()> {
     namespace.ip(&format!("link set dev {interface} mtu {MTU}")).map(drop)
 }
 
-fn address(host: &Station) -> [u8; 6] {
+fn address(host: &Endpoint) -> [u8; 6] {
     [2, 0, 0, 0, 0, host.number]
 }
 
@@ -57,8 +57,8 @@ fn address(host: &Station) -> [u8; 6] {
 const AT_ONCE: usize = 64;
 
 /// Sends all samples, and gives what arrived of them at each of these, whose captures they are.
-fn cross(from: &Station, samples: &[Sample], ears: &[(&Station, Capture)]) -> Result<()> {
-    let socket = from.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??;
+fn cross(from: &Endpoint, samples: &[Sample], ears: &[(&Endpoint, Capture)]) -> Result<()> {
+    let socket = from.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
     let mut sent = 0;
     for some in samples.chunks(AT_ONCE) {
         for sample in some {
@@ -91,7 +91,7 @@ fn arrived(capture: &Capture, samples: &[Sample]) -> Result<Vec<Vec<u8>>> {
 
 /// What a frame is once it has come in. The kernel takes the outermost tag off before a macvlan gets it: docs/law.md, "What an
 /// interface does to frames".
-fn received(from: &Station, sample: &Sample) -> Vec<u8> {
+fn received(from: &Endpoint, sample: &Sample) -> Vec<u8> {
     let mut bytes = sample.bytes.clone();
     if from.name == "m" && matches!(bytes[12..14], [0x81, 0] | [0x88, 0xa8]) {
         bytes.drain(12..16);
@@ -100,13 +100,13 @@ fn received(from: &Station, sample: &Sample) -> Vec<u8> {
 }
 
 /// The kernel joins fragments of IPv4 packets to a group address before a macvlan gets them: docs/law.md, there.
-fn is_joined(from: &Station, sample: &Sample) -> bool {
+fn is_joined(from: &Endpoint, sample: &Sample) -> bool {
     let bytes = received(from, sample);
     from.name == "m" && bytes[12..14] == [8, 0] && u16::from_be_bytes([bytes[20], bytes[21]]) & 0x3fff != 0
 }
 
 /// All samples have arrived, each once, byte for byte, and nothing else.
-fn compare(from: &Station, samples: &[Sample], found: &[Vec<u8>]) -> Result<()> {
+fn compare(from: &Endpoint, samples: &[Sample], found: &[Vec<u8>]) -> Result<()> {
     let expected: BTreeSet<Vec<u8>> = samples.iter().map(|sample| received(from, sample)).collect();
     ensure!(expected.len() == samples.len(), "two samples are alike");
     let once: BTreeSet<Vec<u8>> = found.iter().cloned().collect();

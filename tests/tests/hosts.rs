@@ -5,11 +5,11 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, Process, Snapshot, Station, drops, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Namespace, Process, Snapshot, Testbed, drops, eventually, idle, port};
 use tests::{Bpf, Checksums, bpf_object, frames};
 
 /// A switch with two plain hosts, no speed and no PFC: the smallest bridge.
-fn two_hosts(bed: &Bed) -> Result<(Namespace, Station, Station, Daemon)> {
+fn two_hosts(bed: &Testbed) -> Result<(Namespace, Endpoint, Endpoint, Daemon)> {
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
@@ -30,7 +30,7 @@ fn nothing_lost(daemon: &Daemon) -> Result<Snapshot> {
 
 #[test]
 fn ping_resolves_addresses_and_answers_over_ipv4_and_ipv6() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (_, a, b, daemon) = two_hosts(&bed)?;
     for (address, neighbours) in [(b.ipv4(), "-4 neigh show"), (b.ipv6(), "-6 neigh show")] {
         // Every size: the smallest, one that fills a frame, one that IP must fragment.
@@ -49,14 +49,14 @@ fn ping_resolves_addresses_and_answers_over_ipv4_and_ipv6() -> Result<()> {
 
 #[test]
 fn a_dhcp_client_gets_its_address() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (server, client) = (bed.plain_host(&switch, "server")?, bed.bare_host(&switch, "client")?);
     let daemon = bed.daemon(
         &switch,
         "[port.server]\ninterface = \"server\"\n\n[port.client]\ninterface = \"client\"\n",
     )?;
-    let (dir, eth) = (bed.dir(), Station::INTERFACE);
+    let (dir, eth) = (bed.dir(), Endpoint::INTERFACE);
     let (leases, config, script) = (dir.join("leases"), dir.join("udhcpd.conf"), dir.join("udhcpc.sh"));
     std::fs::write(&leases, "")?;
     std::fs::write(
@@ -86,7 +86,7 @@ fn a_dhcp_client_gets_its_address() -> Result<()> {
 /// TCP for ten seconds each way of addressing, as fast as it goes.
 #[test]
 fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (_, a, b, daemon) = two_hosts(&bed)?;
     for address in [b.ipv4(), b.ipv6()] {
         let mut server = b.namespace.command("iperf3");
@@ -115,7 +115,7 @@ fn iperf3_runs_over_ipv4_and_ipv6_without_a_bad_checksum() -> Result<()> {
 /// UDP has checksums of its own, and an open one is completed like TCP's.
 #[test]
 fn udp_arrives_with_its_checksum_completed() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (_, a, b, daemon) = two_hosts(&bed)?;
     for (from, to) in [(a.ipv4(), b.ipv4()), (a.ipv6(), b.ipv6())] {
         let receiver = b.namespace.enter(|| UdpSocket::bind((to.as_str(), 4000)))??;
@@ -141,10 +141,10 @@ fn udp_arrives_with_its_checksum_completed() -> Result<()> {
 #[test]
 fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
     const DATAGRAMS: u64 = 20;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (_, a, b, daemon) = two_hosts(&bed)?;
     let before = daemon.snapshot()?;
-    let eth = Station::INTERFACE;
+    let eth = Endpoint::INTERFACE;
     // B has no interface for VLAN 7 and answers nothing: A must know its address.
     a.namespace.ip(&format!("neigh replace {} lladdr {} dev {eth}", b.ipv4(), b.mac()))?;
     let object = bpf_object(&bed, Bpf::VlanPush)?;
@@ -189,7 +189,7 @@ fn a_tag_held_out_of_band_is_put_back_and_counts() -> Result<()> {
 /// A frame to an address nobody has been heard from goes everywhere but back; one to a known address only there.
 #[test]
 fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let stations =
         [bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?, bed.plain_host(&switch, "c")?];
@@ -200,7 +200,7 @@ fn unknown_addresses_are_flooded_and_known_ones_are_not() -> Result<()> {
     let capture = tests::Capture::start(&bed, c, "icmp")?;
     // A believes that 10.0.0.99 has an address which no port has sent from.
     a.namespace
-        .ip(&format!("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev {}", Station::INTERFACE))?;
+        .ip(&format!("neigh replace 10.0.0.99 lladdr 02:00:00:00:00:99 dev {}", Endpoint::INTERFACE))?;
     a.namespace.run(&format!("ping -c 2 -i 0.05 -W 5 {}", b.ipv4()))?;
     let _ = a.namespace.run("ping -c 1 -W 1 10.0.0.99"); // nobody answers
     let seen = capture.wait_for("icmp.type == 8", &["eth.dst", "ip.dst"], 1)?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, Snapshot, Station, conservation, drops, eventually, port};
+use testbed::{Endpoint, Snapshot, Testbed, conservation, drops, eventually, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Total, flow, frames, group_config, mbps, pause, port_config, run,
     slow_port_config, switch_config, undisturbed,
@@ -27,7 +27,7 @@ fn incast(how: &Incast) -> Result<(Run, String)> {
 }
 
 fn incast_once(how: &Incast) -> Result<(Run, String)> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -140,7 +140,7 @@ fn with_headroom_cut_the_switch_counts_what_the_receiver_misses() -> Result<()> 
 
 /// Two switches in series, the slow port at the second. Returns that switch too, at rest.
 fn series() -> Result<(Run, Snapshot)> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let senders = [bed.quiet_host(&first_at, "sender1")?, bed.quiet_host(&first_at, "sender2")?];
     let receiver = bed.quiet_host(&second_at, "receiver")?;
@@ -228,10 +228,10 @@ fn two_switches_in_series_pass_the_pause_on_and_lose_nothing() -> Result<()> {
 
 /// One sender of an incast on priority 3 also sends a little on priority 5 to a host that nobody else sends to.
 struct Crossing<'a> {
-    bed: &'a Bed,
-    senders: [Station; 2],
-    receiver: Station,
-    bystander: Station,
+    bed: &'a Testbed,
+    senders: [Endpoint; 2],
+    receiver: Endpoint,
+    bystander: Endpoint,
 }
 
 impl Crossing<'_> {
@@ -263,7 +263,7 @@ impl Crossing<'_> {
 
 #[test]
 fn a_priority_that_is_not_paused_keeps_its_rate_and_latency() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let crossing = Crossing {
         bed: &bed,

@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Bed, Daemon, eventually};
+use testbed::{Daemon, Testbed, eventually};
 use tests::sluice;
 
 /// The `link` of a port, and its name.
@@ -29,7 +29,7 @@ fn events(daemon: &Daemon, kind: &str) -> Result<Vec<Value>> {
 
 #[test]
 fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.macvlan_host(&switch, "m")?;
@@ -77,7 +77,7 @@ fn what_harms_frames_is_said_when_it_begins_and_while_it_lasts() -> Result<()> {
 /// Two ports of a switch with a cable between them hear each other; a third, to a host, is heard by none.
 #[test]
 fn a_pfc_frame_is_heard_where_there_is_a_cable_between_two_ports() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.cable((&switch, "x"), (&switch, "y"))?;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Daemon, Namespace, Station, conservation, idle, port};
+use testbed::{Daemon, Endpoint, Namespace, Testbed, conservation, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Checksums, Run, Total, fetch, group_config, pause, port_config, run,
     slow_port_config, switch_config, undisturbed,
@@ -17,15 +17,15 @@ const LASTS: Duration = Duration::from_secs(5);
 const SLOW_BPS: f64 = 500e6;
 
 /// Both ends of a host's cable have this MTU.
-fn set_mtu(switch: &Namespace, host: &Station) -> Result<()> {
-    host.namespace.ip(&format!("link set dev {} mtu {MTU}", Station::INTERFACE))?;
+fn set_mtu(switch: &Namespace, host: &Endpoint) -> Result<()> {
+    host.namespace.ip(&format!("link set dev {} mtu {MTU}", Endpoint::INTERFACE))?;
     switch.ip(&format!("link set dev {} mtu {MTU}", host.name)).map(drop)
 }
 
 /// Two senders of no-drop jumbo frames, 400 Mbit/s each, into a port of 500 Mbit/s.
 fn incast() -> Result<Run> {
     let once = || -> Result<(Run, ())> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?];
         let receiver = bed.quiet_host(&switch, "c")?;
@@ -96,7 +96,7 @@ fn all_is_well(daemon: Daemon, from_b: &str) -> Result<()> {
 
 #[test]
 fn tcp_crosses_in_jumbo_frames() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
     [&a, &b].iter().try_for_each(|host| set_mtu(&switch, host))?;
@@ -112,7 +112,7 @@ fn tcp_crosses_in_jumbo_frames() -> Result<()> {
 /// Two switches with a trunk between them: each frame gets a tag in the one and loses it in the other.
 #[test]
 fn tcp_crosses_in_jumbo_frames_that_get_and_lose_tags() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let (a, b) = (bed.plain_host(&first_at, "a")?, bed.plain_host(&second_at, "b")?);
     set_mtu(&first_at, &a)?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use testbed::{Bed, conservation, port};
+use testbed::{Testbed, conservation, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, port_config, run, slow_port_config, switch_config, undisturbed};
 
 const THREE_SECONDS: Duration = Duration::from_secs(3);
@@ -13,7 +13,7 @@ const THREE_SECONDS: Duration = Duration::from_secs(3);
 #[test]
 fn a_link_that_is_paused_loses_nothing() -> Result<()> {
     let (run, ()) = undisturbed(|| {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
         let mut config = switch_config("off") + &slow_port_config("receiver", 200);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, conservation, port};
+use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, conservation, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, flow, frames, group_config, pause, port_config, run, slow_port_config, sluice,
     switch_config,
@@ -14,15 +14,15 @@ use tests::{
 
 /// A sender and a receiver whose port is slower.
 struct Pair {
-    bed: Bed,
+    bed: Testbed,
     switch: Namespace,
-    sender: Station,
-    receiver: Station,
+    sender: Endpoint,
+    receiver: Endpoint,
 }
 
 impl Pair {
     fn new() -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let (sender, receiver) = (bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?);
         Ok(Self { bed, switch, sender, receiver })

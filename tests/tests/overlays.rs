@@ -2,7 +2,7 @@
 //! anywhere. The inner checksum leaves a host open, and the outer one as if it were finished.
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Station, idle};
+use testbed::{Endpoint, Testbed, idle};
 use tests::{Checksums, fetch};
 
 /// What carries the tunnel.
@@ -46,7 +46,7 @@ const SURE: [&str; 3] = ["vxlan id 42 dstport 4789", "vxlan id 42 dstport 4789 u
 
 #[test]
 fn tcp_crosses_every_overlay_without_a_bad_checksum() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.plain_host(&switch, "a")?, bed.plain_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, "[port.a]\ninterface = \"a\"\n\n[port.b]\ninterface = \"b\"\n")?;
@@ -79,7 +79,7 @@ fn tcp_crosses_every_overlay_without_a_bad_checksum() -> Result<()> {
 }
 
 /// Whether the kernel knows such an interface at all.
-fn is_known(station: &Station, tunnel: &Tunnel) -> Result<bool> {
+fn is_known(station: &Endpoint, tunnel: &Tunnel) -> Result<bool> {
     let made = add(station, tunnel, [&station.ipv4(), &station.ipv6()], ["10.0.0.99", "fd00::99"]);
     match made {
         Ok(_) => station.namespace.ip("link del tunnel").map(|_| true),
@@ -88,19 +88,19 @@ fn is_known(station: &Station, tunnel: &Tunnel) -> Result<bool> {
     }
 }
 
-fn add(station: &Station, tunnel: &Tunnel, local: [&str; 2], remote: [&str; 2]) -> Result<String> {
+fn add(station: &Endpoint, tunnel: &Tunnel, local: [&str; 2], remote: [&str; 2]) -> Result<String> {
     let at = usize::from(tunnel.over == Over::V6);
     let name = tunnel.kind.split(' ').next().unwrap_or_default();
     // GENEVE takes its own address from the route.
     let local = if name == "geneve" { String::new() } else { format!("local {}", local[at]) };
-    let carrier = if name == "vxlan" { format!("dev {}", Station::INTERFACE) } else { String::new() };
+    let carrier = if name == "vxlan" { format!("dev {}", Endpoint::INTERFACE) } else { String::new() };
     station
         .namespace
         .ip(&format!("link add tunnel type {} {local} remote {} {carrier}", tunnel.kind, remote[at]))
 }
 
 /// Makes one end of a tunnel, with addresses that end in `number`.
-fn dig(station: &Station, peer: &Station, tunnel: &Tunnel, number: usize) -> Result<()> {
+fn dig(station: &Endpoint, peer: &Endpoint, tunnel: &Tunnel, number: usize) -> Result<()> {
     let ends = [station, peer].map(|end| (end.ipv4(), end.ipv6()));
     add(station, tunnel, [&ends[0].0, &ends[0].1], [&ends[1].0, &ends[1].1])?;
     station.namespace.ip("link set tunnel up")?;

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testbed::{Bed, conservation, idle, port};
+use testbed::{Testbed, conservation, idle, port};
 use tests::{Capture, frames, switch_config};
 
 /// A slow line makes pause times long against anything a busy machine does: 65535 quanta of 512 bits at 100 Mbit/s.
@@ -69,7 +69,7 @@ fn decode(fields: &[String], source: &str) -> Result<PfcFrame> {
 fn xoff_refreshes_and_xon_are_on_the_wire() -> Result<()> {
     const DATAGRAMS: usize = 1000;
     const FRAME_BYTES: usize = 1000;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (loader, drain) = (bed.plain_host(&switch, "loader")?, bed.plain_host(&switch, "drain")?);
     // Untagged frames have the port's priority; headroom holds all that the host may send. No guard: what it would tell is

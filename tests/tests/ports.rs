@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use host::report::Report;
-use testbed::{Bed, Daemon, Host, Namespace, Station, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, eventually, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, group_config, port_config, sluice, switch_config};
 
 /// How long A and B talk.
@@ -27,7 +27,7 @@ impl Pair {
     }
 
     /// Both send 100 Mbit/s of priority 3, which is no-drop, to each other.
-    fn start(bed: &Bed, daemon: &Daemon, a: &Station, b: &Station) -> Result<Self> {
+    fn start(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result<Self> {
         let duration = format!("{}s", DURATION.as_secs());
         let arguments = ["--no-drop", "3", "--duration", duration.as_str()];
         let mut hosts = Vec::new();
@@ -80,7 +80,7 @@ fn received(report: &Report) -> u64 {
 }
 
 /// C reaches D; how long that took.
-fn reaches(c: &Station, d: &Station) -> Result<Duration> {
+fn reaches(c: &Endpoint, d: &Endpoint) -> Result<Duration> {
     let start = Instant::now();
     eventually(&format!("{} reaches {}", c.name, d.name), || {
         Ok(c.namespace.run(&format!("ping -c 1 -W 1 {}", d.ipv4())).ok())
@@ -93,10 +93,10 @@ fn until_down(daemon: &Daemon, name: &str) -> Result<()> {
 }
 
 /// One round: C's end goes down and comes back, then its cable is deleted and made again. The longest time until C reached D.
-fn round(bed: &Bed, daemon: &Daemon, switch: &Namespace, c: &Station, d: &Station) -> Result<Duration> {
-    c.namespace.ip(&format!("link set dev {} down", Station::INTERFACE))?;
+fn round(bed: &Testbed, daemon: &Daemon, switch: &Namespace, c: &Endpoint, d: &Endpoint) -> Result<Duration> {
+    c.namespace.ip(&format!("link set dev {} down", Endpoint::INTERFACE))?;
     until_down(daemon, &c.name)?;
-    c.namespace.ip(&format!("link set dev {} up", Station::INTERFACE))?;
+    c.namespace.ip(&format!("link set dev {} up", Endpoint::INTERFACE))?;
     let after_carrier = reaches(c, d)?;
     switch.ip(&format!("link del dev {}", c.name))?;
     until_down(daemon, &c.name)?;
@@ -107,7 +107,7 @@ fn round(bed: &Bed, daemon: &Daemon, switch: &Namespace, c: &Station, d: &Statio
 /// What must hold of a port that came and went all the time, at the end.
 #[test]
 fn a_port_comes_and_goes_and_the_others_lose_nothing() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
@@ -138,7 +138,7 @@ fn reload(daemon: &Daemon, config: &str) -> Result<String> {
 /// is memory for is refused, and nothing changes.
 #[test]
 fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
@@ -184,8 +184,8 @@ fn ports_are_added_and_removed_by_reload_and_the_others_lose_nothing() -> Result
 }
 
 /// Sets the MTU of both ends of a host's cable.
-fn set_mtu(station: &Station, switch: &Namespace, mtu: u32) -> Result<()> {
-    station.namespace.ip(&format!("link set dev {} mtu {mtu}", Station::INTERFACE))?;
+fn set_mtu(station: &Endpoint, switch: &Namespace, mtu: u32) -> Result<()> {
+    station.namespace.ip(&format!("link set dev {} mtu {mtu}", Endpoint::INTERFACE))?;
     switch.ip(&format!("link set dev {} mtu {mtu}", station.name)).map(drop)
 }
 
@@ -196,7 +196,7 @@ fn too_long(daemon: &Daemon) -> Result<u64> {
 
 #[test]
 fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (c, d) = (bed.plain_host(&switch, "c")?, bed.plain_host(&switch, "d")?);
     set_mtu(&c, &switch, 3000)?;
@@ -235,10 +235,10 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
 /// that it left, as one of a no-drop priority, and an event says so.
 #[test]
 fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, c) = (bed.quiet_host(&switch, "a")?, bed.plain_host(&switch, "c")?);
-    c.namespace.ip(&format!("link set dev {} mtu 500", Station::INTERFACE))?;
+    c.namespace.ip(&format!("link set dev {} mtu 500", Endpoint::INTERFACE))?;
     let group = group_config("a", AMPLE_HEADROOM_CELLS);
     let config = switch_config("on") + &port_config("a", "1G") + &group + &port_config("c", "1G");
     let daemon = bed.daemon(&switch, &config)?;

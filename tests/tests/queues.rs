@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Daemon, Namespace, Station, conservation, eventually, idle, lost_by_kernels, port};
+use testbed::{Daemon, Endpoint, Namespace, Testbed, conservation, eventually, idle, lost_by_kernels, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Bpf, Stops, bpf_object, group_config, loop_thread, port_config, run, sluice,
     switch_config,
@@ -17,15 +17,15 @@ const FLOWS: usize = 32;
 const WINDOW: u32 = 6;
 
 /// Two plain hosts on cables of four queues, and their switch.
-fn bed_of_four() -> Result<(Bed, Namespace, [Station; 2])> {
-    let bed = Bed::new()?;
+fn bed_of_four() -> Result<(Testbed, Namespace, [Endpoint; 2])> {
+    let bed = Testbed::new()?;
     bed.set_queues(QUEUES as u32);
     let switch = bed.switch("switch")?;
     let hosts = [bed.plain_host(&switch, "sender")?, bed.plain_host(&switch, "receiver")?];
     Ok((bed, switch, hosts))
 }
 
-fn config_of(hosts: &[Station]) -> String {
+fn config_of(hosts: &[Endpoint]) -> String {
     let ports: String = hosts.iter().map(|host| port_config(&host.name, "1G")).collect();
     switch_config("on") + &ports
 }
@@ -38,8 +38,8 @@ struct Flows {
 }
 
 impl Flows {
-    fn new(from: &Station, to: &Station) -> Result<Self> {
-        let bind = |at: &Station, port: usize| -> Result<UdpSocket> {
+    fn new(from: &Endpoint, to: &Endpoint) -> Result<Self> {
+        let bind = |at: &Endpoint, port: usize| -> Result<UdpSocket> {
             let address = (at.ipv4(), port as u16);
             Ok(at.namespace.enter(move || UdpSocket::bind((address.0.as_str(), address.1)))??)
         };
@@ -106,7 +106,7 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
     let [sender, receiver] = &hosts;
     let pass = bpf_object(&bed, Bpf::XdpPass)?;
     // So that the kernel counts by queue what comes to the host, too.
-    let attach = format!("link set dev {} xdpdrv obj {} sec xdp", Station::INTERFACE, pass.display());
+    let attach = format!("link set dev {} xdpdrv obj {} sec xdp", Endpoint::INTERFACE, pass.display());
     receiver.namespace.ip(&attach)?;
     let daemon = bed.daemon(&switch, &config_of(&hosts))?;
     for host in &hosts {
@@ -124,11 +124,11 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
         })?;
         let of_guard = || -> Result<u64> { Ok(port(&daemon.snapshot()?, "receiver")?.pfc_guard_frames) };
         let of_guard_before = of_guard()?;
-        let before = frames_by_queue(&receiver.namespace, Station::INTERFACE)?;
+        let before = frames_by_queue(&receiver.namespace, Endpoint::INTERFACE)?;
         let mut flows = Flows::new(sender, receiver)?;
         (0..50).try_for_each(|_| flows.round())?;
         let came = frames_by_queue(&switch, "sender")?;
-        let left = frames_by_queue(&receiver.namespace, Station::INTERFACE)?;
+        let left = frames_by_queue(&receiver.namespace, Endpoint::INTERFACE)?;
         println!("came in by queue: {came:?}; left: {before:?} → {left:?}");
         ensure!(came.iter().filter(|&&frames| frames > 0).count() > 1, "the flows share one queue: {came:?}");
         ensure!(came.iter().sum::<u64>() >= u64::from(flows.next) * FLOWS as u64, "{came:?}");
@@ -154,7 +154,7 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
 #[test]
 fn one_full_queue_of_four_pauses_the_neighbour() -> Result<()> {
     const SECONDS: u64 = 6;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     bed.set_queues(QUEUES as u32);
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "sender")?, bed.quiet_host(&switch, "receiver")?];

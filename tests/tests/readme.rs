@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Process, binary};
+use testbed::{Process, Testbed, binary};
 
 /// The shell commands of a Markdown text: what stands between "```sh" and "```".
 fn commands(text: &str) -> String {
@@ -14,7 +14,7 @@ fn commands(text: &str) -> String {
 
 #[test]
 fn the_first_configuration_of_the_readme_works() -> Result<()> {
-    let bed = Bed::new()?; // for the lock and a directory
+    let bed = Testbed::new()?; // for the lock and a directory
     let readme = include_str!("../../README.md");
     let mut script = String::from(
         // A place of its own for the namespaces and the control socket: nothing is left on the machine.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use control::{BlockingClient, v1};
 use dataplane::Replay;
 use switch::{Event, Instant};
-use testbed::{Bed, Daemon};
+use testbed::{Daemon, Testbed};
 use tests::{Hogs, flow, group_config, port_config, run, slow_port_config, sluice, switch_config};
 use xdp::Scheduling;
 
@@ -96,7 +96,7 @@ fn replay(moment: &Moment) -> Result<(u64, usize)> {
 /// Ten moments of an incast, every other one beside hogs on both cores.
 #[test]
 fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -143,7 +143,7 @@ fn an_incast_is_replayed_exactly_with_and_without_hogs() -> Result<()> {
 /// The commands: record, replay at a time, fetch what has been kept, and what they say if there is nothing.
 #[test]
 fn the_commands_record_and_replay() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.quiet_host(&switch, "host1")?, bed.quiet_host(&switch, "host2")?];
     let ports = hosts.iter().map(|host| port_config(&host.name, "1G")).collect::<String>();

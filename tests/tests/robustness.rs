@@ -15,7 +15,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
-use testbed::{Bed, Daemon, Host, Namespace, Station, conservation, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Host, Namespace, Testbed, conservation, eventually, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Bpf, bpf_object, flow, frames, group_config, pause, port_config, run, sluice,
     switch_config,
@@ -29,7 +29,7 @@ fn two_ports() -> String {
 }
 
 /// A second of traffic from `a` to `b` through the daemon; nothing may be lost.
-fn traffic(bed: &Bed, daemon: &Daemon, a: &Station, b: &Station) -> Result<()> {
+fn traffic(bed: &Testbed, daemon: &Daemon, a: &Endpoint, b: &Endpoint) -> Result<()> {
     let flows = [flow(&b.mac(), 3, "50M")];
     let receiver = bed.host(b, &[], &[])?;
     let sender = bed.host(a, &flows, &["--no-drop", "3", "--duration", "1s"])?;
@@ -49,13 +49,13 @@ fn has_xdp(namespace: &Namespace, interface: &str) -> Result<bool> {
 
 /// Starts a daemon that must refuse, and checks that it says all of `words` and leaves nothing: no XDP program on any
 /// interface, no queueing discipline, no socket.
-fn refuses(bed: &Bed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
+fn refuses(bed: &Testbed, switch: &Namespace, config: &str, words: &[&str]) -> Result<()> {
     refuses_limited(bed, switch, &[], config, words)
 }
 
 /// The same, with a program (and its arguments) that starts the daemon under a limit.
 fn refuses_limited(
-    bed: &Bed,
+    bed: &Testbed,
     switch: &Namespace,
     limit: &[&str],
     config: &str,
@@ -88,7 +88,7 @@ fn links(namespace: &Namespace) -> Result<Vec<(String, bool)>> {
 
 #[test]
 fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     for _ in 0..3 {
@@ -108,7 +108,7 @@ fn kill_9_and_restart_need_no_cleaning() -> Result<()> {
 /// The very same file, and so the very same control socket, which the killed daemon could not remove.
 #[test]
 fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;
@@ -129,7 +129,7 @@ fn a_socket_that_a_killed_daemon_left_is_taken_over() -> Result<()> {
 
 #[test]
 fn a_missing_interface_is_refused() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     refuses(&bed, &switch, &two_ports(), &["interface", "b"])?;
@@ -140,7 +140,7 @@ fn a_missing_interface_is_refused() -> Result<()> {
 
 #[test]
 fn an_interface_that_is_down_is_refused() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
@@ -150,7 +150,7 @@ fn an_interface_that_is_down_is_refused() -> Result<()> {
 
 #[test]
 fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
@@ -163,7 +163,7 @@ fn an_interface_with_an_xdp_program_is_refused_and_keeps_it() -> Result<()> {
 
 #[test]
 fn too_little_memory_is_refused() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
@@ -178,7 +178,7 @@ fn too_little_memory_is_refused() -> Result<()> {
 
 #[test]
 fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     bed.quiet_host(&switch, "a")?;
     bed.quiet_host(&switch, "b")?;
@@ -206,7 +206,7 @@ fn a_bad_file_is_refused_with_the_place_of_the_mistake() -> Result<()> {
 /// frames it held are counted, and the others go on without a loss.
 #[test]
 fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let doomed = bed.quiet_host(&switch, "doomed")?;
@@ -250,7 +250,7 @@ fn deleting_an_interface_takes_only_its_port_down() -> Result<()> {
 /// With hosts that say nothing, nobody in the daemon has a reason to run often: of 500 ms each thread has its core at most fifty times.
 #[test]
 fn an_idle_daemon_sleeps() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     for name in ["a", "b"] {
         bed.quiet_host(&switch, name)?;
@@ -284,7 +284,7 @@ fn times_run(process: impl std::fmt::Display) -> Result<HashMap<PathBuf, u64>> {
 /// ends by itself), totals are told, and every frame is accounted for.
 #[test]
 fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let config = switch_config("on")
@@ -318,7 +318,7 @@ fn a_clean_stop_drains_and_leaves_its_hosts_paused() -> Result<()> {
 /// A host that is killed leaves a port that is up and a flow that ends; a new host on the same interface is served.
 #[test]
 fn a_host_that_dies_harms_nobody() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;
@@ -339,7 +339,7 @@ fn a_host_that_dies_harms_nobody() -> Result<()> {
 /// show` says what the log lacks, and so does the log itself once somebody reads it. Full again, it does not hold up the end.
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let path = bed.dir().join("stderr");
@@ -385,7 +385,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() -> Result<()> {
 #[test]
 fn mute_clients_lock_no_operator_out() -> Result<()> {
     const HTTP2: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, &two_ports())?;

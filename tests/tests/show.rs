@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use testbed::{Bed, Daemon, idle, port};
+use testbed::{Daemon, Testbed, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, datagrams, flow, frames, group_config, port_config, run, sluice, switch_config,
 };
@@ -21,7 +21,7 @@ fn numbers(value: &Value, found: &mut Vec<u64>) {
 
 #[test]
 fn show_says_what_the_switch_counted() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let config = switch_config("on")
@@ -80,7 +80,7 @@ fn rows(daemon: &Daemon, more: &[&str], port: &str, number: &str) -> Result<Vec<
 /// reserved, 40 shared, 12 in headroom. Peaks are those between two executions.
 #[test]
 fn buffers_show_every_cell_of_a_port_on_hold() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let daemon = bed.daemon(&switch, CONFIG)?;

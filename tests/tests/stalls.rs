@@ -5,7 +5,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Host, conservation, drops, eventually, port};
+use testbed::{Host, Testbed, conservation, drops, eventually, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Capture, flow, group_config, loop_thread, port_config, run, slow_port_config,
     sluice, stop_hosts, stop_thread, switch_config,
@@ -14,7 +14,7 @@ use tests::{
 /// For 50, 500 and 2000 ms, under an incast of two senders of 300 Mbit/s into 300 Mbit/s.
 #[test]
 fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let senders = [bed.quiet_host(&switch, "sender1")?, bed.quiet_host(&switch, "sender2")?];
     let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -63,7 +63,7 @@ fn a_loop_that_is_stopped_loses_nothing() -> Result<()> {
 /// for the switch. 400 Mbit/s into 200 Mbit/s.
 #[test]
 fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let speeds = [None, Some("25G"), Some("40G"), Some("100G")];
     let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -98,7 +98,7 @@ fn hosts_of_any_speed_obey_ports_without_speed() -> Result<()> {
 /// end with its queue full of what the second does not want.
 #[test]
 fn a_switch_that_ends_does_not_send_into_a_pause() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
     let sender = bed.quiet_host(&first_at, "sender")?;
     let receiver = bed.quiet_host(&second_at, "receiver")?;

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use control::v1::Priority;
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, drops, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, drops, eventually, idle, port};
 use tests::{AMPLE_HEADROOM_CELLS, datagrams, flow, frames, port_config, sluice};
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
@@ -23,12 +23,12 @@ struct Ring {
     socket: UdpSocket,
     receiver: String,
     /// Keeps all of it.
-    _bed: Bed,
+    _bed: Testbed,
 }
 
 impl Ring {
     fn new() -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switches = RING.iter().map(|name| bed.switch(name)).collect::<Result<Vec<Namespace>>>()?;
         let sender = bed.quiet_host(&switches[0], "server1")?;
         let receiver = bed.quiet_host(&switches[2], "server2")?;
@@ -170,7 +170,7 @@ fn priority(snapshot: &Snapshot, name: &str, number: usize) -> Result<Priority> 
 /// all that they ask for.
 #[test]
 fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let [sender, stormy, other] = ["sender", "stormy", "other"].map(|name| bed.quiet_host(&switch, name));
     let (sender, stormy, other) = (sender?, stormy?, other?);
@@ -245,7 +245,7 @@ fn a_storm_harms_nothing_else_and_the_queue_works_again() -> Result<()> {
 fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
     const BY_HAND: &str = "recovery = \"manual\"\npriority.3 = { interval = 1 }\n";
     const LIMITED: &str = "priority.3 = { interval = 1, limit = { period_s = 60, count = 3 } }\n";
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let config = format!(
@@ -261,7 +261,7 @@ fn storms_are_ended_by_hand_and_too_many_turn_pfc_off() -> Result<()> {
         sluice(&daemon, &["reload"])
     };
     let socket = datagrams(&a, &b)?;
-    let packets = b.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??;
+    let packets = b.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
     let pause = |quanta: u16| -> Result<()> {
         let mut frame = [0; FRAME_BYTES];
         Pfc { enable: 1 << 3, quanta: [quanta; 8] }.encode(b.mac().parse()?, &mut frame);

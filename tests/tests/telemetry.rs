@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use config::SensorPath;
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, binary, eventually, port};
+use testbed::{Daemon, Namespace, Testbed, binary, eventually, port};
 use tests::{AMPLE_HEADROOM_CELLS, flow, frames, group_config, port_config, run, sluice, switch_config};
 
 /// `sluice collector`, writing to a file; it is killed when this goes away.
@@ -76,7 +76,7 @@ fn telemetry_config(elsewhere: &str) -> String {
 
 #[test]
 fn collectors_receive_what_the_switch_counts() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     let here = Collector::start(&switch, &bed.dir().join("here.json"))?;
@@ -174,7 +174,7 @@ fn survives_a_collector_that_is_killed(
 fn a_collector_that_is_killed_under_load_misses_no_event() -> Result<()> {
     const ROUNDS: usize = 3;
     const EACH: usize = 10;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (switch, elsewhere) = (bed.switch("switch")?, bed.switch("collector")?);
     let (a, b) = (bed.quiet_host(&switch, "a")?, bed.quiet_host(&switch, "b")?);
     bed.quiet_host(&switch, "idle")?;

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Daemon, PATIENCE, Station, conservation, idle, port};
+use testbed::{Daemon, Endpoint, PATIENCE, Testbed, conservation, idle, port};
 use tests::{Capture, Checksums, fetch};
 use wire::ethernet::{EXPERIMENTAL, Tag, VLAN, push_tag, write_header};
 use wire::mac::MacAddr;
@@ -60,11 +60,11 @@ fn vlan_filtered(daemon: &Daemon, name: &str) -> Result<u64> {
 
 #[test]
 fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let (first_at, second_at) = (bed.switch("first")?, bed.switch("second")?);
-    let host = |switch, name, address: &str| -> Result<Station> {
+    let host = |switch, name, address: &str| -> Result<Endpoint> {
         let host = bed.bare_host(switch, name)?;
-        host.namespace.ip(&format!("addr add {address}/24 brd + dev {}", Station::INTERFACE))?;
+        host.namespace.ip(&format!("addr add {address}/24 brd + dev {}", Endpoint::INTERFACE))?;
         Ok(host)
     };
     let a = host(&first_at, "a", "10.0.10.1")?;
@@ -118,8 +118,8 @@ fn hosts_talk_inside_their_vlans_and_not_beyond() -> Result<()> {
 }
 
 /// What `from` says to all is heard once by `near`, and by nobody in `others`.
-fn broadcasts_stay_in_their_vlan(from: &Station, near: &Station, others: &[&Station]) -> Result<()> {
-    let listen = |host: &Station| -> Result<UdpSocket> {
+fn broadcasts_stay_in_their_vlan(from: &Endpoint, near: &Endpoint, others: &[&Endpoint]) -> Result<()> {
+    let listen = |host: &Endpoint| -> Result<UdpSocket> {
         Ok(host.namespace.enter(|| UdpSocket::bind(("0.0.0.0", UDP_PORT)))??)
     };
     let hears = listen(near)?;
@@ -147,11 +147,11 @@ fn broadcasts_stay_in_their_vlan(from: &Station, near: &Station, others: &[&Stat
 }
 
 /// Frames that `host`, on the trunk port of its name, tags with a VLAN that its port has not are refused and counted.
-fn a_vlan_that_a_port_has_not_is_refused(daemon: &Daemon, host: &Station) -> Result<()> {
+fn a_vlan_that_a_port_has_not_is_refused(daemon: &Daemon, host: &Endpoint) -> Result<()> {
     let mut frame = [0; 104];
     write_header(&mut frame, MacAddr::BROADCAST, host.mac().parse()?, None, EXPERIMENTAL);
     push_tag(&mut frame, Tag { tpid: VLAN, pcp: 0, dei: false, vid: 10 });
-    let socket = host.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??;
+    let socket = host.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??;
     (0..BROADCASTS).try_for_each(|_| socket.send(&frame))?;
     daemon.until("frames of another VLAN are counted", |now| {
         let refused = port(now, &host.name).ok()?.drops["vlan_filtered"].frames;

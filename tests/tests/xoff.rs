@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use testbed::{Bed, Snapshot, Station, conservation, idle, port};
+use testbed::{Endpoint, Snapshot, Testbed, conservation, idle, port};
 use tests::{Capture, sluice};
 use wire::ethernet::{EXPERIMENTAL, write_header};
 use wire::mac::MacAddr;
@@ -19,11 +19,11 @@ const ABOVE: &str = "static_cells = 1000";
 const BELOW: &str = "static_cells = 50";
 const RUNS: usize = 11;
 
-fn socket(station: &Station) -> Result<PacketSocket> {
-    Ok(station.namespace.enter(|| PacketSocket::open(Station::INTERFACE))??)
+fn socket(station: &Endpoint) -> Result<PacketSocket> {
+    Ok(station.namespace.enter(|| PacketSocket::open(Endpoint::INTERFACE))??)
 }
 
-fn frame(from: &Station, to: MacAddr) -> Result<[u8; 64]> {
+fn frame(from: &Endpoint, to: MacAddr) -> Result<[u8; 64]> {
     let mut frame = [0; 64];
     write_header(&mut frame, to, from.mac().parse()?, None, EXPERIMENTAL);
     Ok(frame)
@@ -42,10 +42,10 @@ fn all_are(now: &Snapshot, xoff: bool) -> Option<()> {
 
 #[test]
 fn all_of_sixteen_loaded_ports_are_told_to_stop() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let sink = bed.quiet_host(&switch, "sink")?;
-    let senders: Vec<Station> =
+    let senders: Vec<Endpoint> =
         (0..SENDERS).map(|n| bed.quiet_host(&switch, &format!("s{n}"))).collect::<Result<_>>()?;
     // No guard, which would tell them in its own time.
     let mut config = format!(

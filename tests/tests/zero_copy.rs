@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Bed, Daemon, Host, Station, conservation, drops, idle, port};
+use testbed::{Daemon, Endpoint, Host, Testbed, conservation, drops, idle, port};
 use tests::{
     AMPLE_HEADROOM_CELLS, Run, Stops, flow, group_config, loop_thread, mbps, port_config, run,
     slow_port_config, sluice, switch_config,
@@ -33,15 +33,15 @@ const ON_NICS: Setup =
 /// Without the PFC frame of the start, which is not the switch's, it and the kernel have sent the same.
 const COPIES: &str = "[dataplane]\nzero_copy = \"off\"\npfc_test = \"off\"\n";
 
-fn host(bed: &Bed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Station> {
+fn host(bed: &Testbed, switch: &testbed::Namespace, name: &str, on_nic: bool) -> Result<Endpoint> {
     if on_nic { bed.nic_host(switch, name) } else { bed.quiet_host(switch, name) }
 }
 
 /// Hosts of 100 Mbit/s that wait, and that the switch knows: one that sends these flows for so many seconds, and one that receives.
 fn pair(
-    bed: &Bed,
+    bed: &Testbed,
     daemon: &Daemon,
-    [from, to]: [&Station; 2],
+    [from, to]: [&Endpoint; 2],
     flows: &[String],
     seconds: u64,
 ) -> Result<(Vec<Host>, Vec<Host>)> {
@@ -73,7 +73,7 @@ struct Incast {
 /// the no-drop frames in four flows from each sender, which differ in their UDP ports.
 fn incast(Setup { senders, receiver, queues, dataplane, stop }: Setup) -> Result<Incast> {
     const SECONDS: u64 = 4;
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     if queues > 1 {
         bed.set_queues(queues);
     }
@@ -206,7 +206,7 @@ fn the_file_may_say_that_all_is_copied() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn zero_copy_ports_come_and_go() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.nic_host(&switch, "a")?, bed.nic_host(&switch, "b")?, bed.nic_host(&switch, "c")?];
     let ports = hosts.each_ref().map(|at| port_config(&at.name, "100M"));
@@ -246,7 +246,7 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn a_nic_that_was_down_comes_back_once() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let hosts = [bed.nic_host(&switch, "a")?, bed.nic_host(&switch, "b")?];
     let ports = hosts.each_ref().map(|at| port_config(&at.name, "100M"));
@@ -273,7 +273,7 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn pfc_of_a_neighbour_is_heard_on_a_nic() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let neighbour = bed.nic_host(&switch, "a")?;
     let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "100M")))?;
@@ -292,11 +292,11 @@ fn pfc_of_a_neighbour_is_heard_on_a_nic() -> Result<()> {
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn what_the_driver_cannot_take_is_counted() -> Result<()> {
-    let bed = Bed::new()?;
+    let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
     let receiver = bed.nic_host(&switch, "receiver")?;
     let sender = bed.quiet_host(&switch, "sender")?;
-    for (at, interface) in [(&sender.namespace, Station::INTERFACE), (&switch, "sender")] {
+    for (at, interface) in [(&sender.namespace, Endpoint::INTERFACE), (&switch, "sender")] {
         at.ip(&format!("link set dev {interface} mtu 9000"))?;
     }
     let ports = port_config("receiver", "100M") + &port_config("sender", "100M") + "mtu = 9018\n";

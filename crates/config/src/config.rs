@@ -7,7 +7,7 @@ use switch::SwitchSettings;
 use switch::settings::{BridgeSettings, MAX_PORTS};
 
 use crate::lint::lossless;
-use crate::read::diagnostics::{Mistakes, Place, Report};
+use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
 use crate::read::document::read_file;
 use crate::read::parse::{NAME_CURE, is_name};
 use crate::read::suggest::quoted;
@@ -57,7 +57,7 @@ pub struct Config {
     /// Where metrics are served; `None`: nowhere.
     pub metrics: Option<Metrics>,
     /// What the file may say but should not: thresholds that cannot be lossless, and the like. Often there is nothing.
-    pub warnings: Mistakes,
+    pub warnings: ConfigErrors,
 }
 
 /// The poll loops.
@@ -172,7 +172,7 @@ pub(crate) fn overload_name(pauses: bool) -> &'static str {
 /// # Errors
 /// All mistakes that the text contains. Where it is not TOML at all, nothing but that is examined; the sums over the
 /// buffer, and what WRED does on no-drop queues, are only examined once every single setting is right.
-pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
+pub fn parse(file_name: &str, text: &str) -> Result<Config, ConfigErrors> {
     examine(file_name, text, |_, _, _, _| ()).map(|(config, ())| config)
 }
 
@@ -183,8 +183,8 @@ pub fn parse(file_name: &str, text: &str) -> Result<Config, Mistakes> {
 pub(crate) fn examine<T>(
     file_name: &str,
     text: &str,
-    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
-) -> Result<(Config, T), Mistakes> {
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
+) -> Result<(Config, T), ConfigErrors> {
     let read = read_file(file_name, text, |file, report| read(file_name, text, file, report, look))?;
     let (config, made) = read;
     Ok((config, made.expect("a file without mistakes is looked at")))
@@ -195,8 +195,8 @@ fn read<T>(
     file_name: &str,
     text: &str,
     mut file: Section,
-    report: &mut Report,
-    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Report) -> T,
+    report: &mut Diagnostics,
+    look: impl FnOnce(&Buffer, &[Port], &SwitchSettings, &mut Diagnostics) -> T,
 ) -> (Config, Option<T>) {
     let name = read_name(&mut file, report);
     let dataplane = read_dataplane(&mut file, report);
@@ -256,10 +256,10 @@ fn read<T>(
         seed: 0,
         ports: settings,
     };
-    let mut warnings = Report::default();
+    let mut warnings = Diagnostics::default();
     let mut made = None;
     if report.is_empty() {
-        lossless::advise(&buffer, &ports, &switch, &mut warnings);
+        lossless::lint(&buffer, &ports, &switch, &mut warnings);
         let tables = ports.iter().map(|port| &port.own.alarm).chain([&defaults.alarm]);
         alarm.warn_of_idle(tables, &mut warnings);
         telemetry::warn_of_alarms(&alarm_paths, alarm.is_on(), alarm.tells_of_drops(), &mut warnings);
@@ -267,7 +267,7 @@ fn read<T>(
         vlan::warn_of_lonely(&ports, &mut warnings);
         made = Some(look(&buffer, &ports, &switch, report));
     }
-    let warnings = Mistakes::warnings(file_name, text, warnings);
+    let warnings = ConfigErrors::warnings(file_name, text, warnings);
     let preset = buffer.preset.map(|preset| preset.name);
     let config = Config {
         name,
@@ -287,7 +287,7 @@ fn read<T>(
     (config, made)
 }
 
-fn read_name(file: &mut Section, report: &mut Report) -> String {
+fn read_name(file: &mut Section, report: &mut Diagnostics) -> String {
     let default = || "sluice".to_owned();
     let Some(mut section) = file.section("switch", report) else { return default() };
     let name = section.string("name", "lab", report);
@@ -302,7 +302,7 @@ fn read_name(file: &mut Section, report: &mut Report) -> String {
     }
 }
 
-fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
+fn read_dataplane(file: &mut Section, report: &mut Diagnostics) -> Dataplane {
     let mut dataplane = Dataplane::default();
     let Some(mut section) = file.section("dataplane", report) else { return dataplane };
     let mistakes = report.count();
@@ -359,7 +359,7 @@ fn read_dataplane(file: &mut Section, report: &mut Report) -> Dataplane {
     dataplane
 }
 
-fn read_recorder(file: &mut Section, report: &mut Report) -> RecorderSettings {
+fn read_recorder(file: &mut Section, report: &mut Diagnostics) -> RecorderSettings {
     let mut recorder = RecorderSettings::default();
     let Some(mut section) = file.section("recorder", report) else { return recorder };
     if let Some(always) = section.boolean("always", report) {
@@ -379,7 +379,7 @@ fn read_recorder(file: &mut Section, report: &mut Report) -> RecorderSettings {
     recorder
 }
 
-fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf {
+fn read_control(file: &mut Section, name: &str, report: &mut Diagnostics) -> PathBuf {
     let default = PathBuf::from(format!("/run/sluice/{name}.sock"));
     let Some(mut section) = file.section("control", report) else { return default };
     let socket = section.string("socket", "/run/sluice/lab.sock", report);
@@ -394,7 +394,7 @@ fn read_control(file: &mut Section, name: &str, report: &mut Report) -> PathBuf 
     PathBuf::from(socket.value)
 }
 
-fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
+fn read_bridge(file: &mut Section, report: &mut Diagnostics) -> BridgeSettings {
     let mut bridge = BridgeSettings::default();
     let Some(mut section) = file.section("bridge", report) else { return bridge };
     if let Some(entries) = section.number("max_entries", 1..=1 << 20, report) {
@@ -416,7 +416,7 @@ fn read_bridge(file: &mut Section, report: &mut Report) -> BridgeSettings {
 }
 
 /// Whether PFC may work, and what watches it on all ports.
-fn read_pfc(file: &mut Section, report: &mut Report) -> (bool, WatchdogTable, EarlyWarningTable) {
+fn read_pfc(file: &mut Section, report: &mut Diagnostics) -> (bool, WatchdogTable, EarlyWarningTable) {
     let Some(mut section) = file.section("pfc", report) else {
         return (true, Default::default(), Default::default());
     };
@@ -432,7 +432,7 @@ fn read_port_defaults(
     buffer: &Buffer,
     congestion: &Congestion,
     policies: &Policies,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> PortTable {
     let Some(section) = file.section("port-defaults", report) else { return PortTable::default() };
     if let Some(place) = section.place_of("interface") {
@@ -453,11 +453,11 @@ fn read_ports<'f>(
     congestion: &Congestion,
     policies: &Policies,
     defaults: &'f PortTable,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<Port<'f>> {
     let example = "write [port.NAME] with an interface for each port";
     let Some(mut sections) = file.section("port", report) else {
-        let place = Place { setting: "port".to_owned(), span: 0..0 };
+        let place = SettingSpan { setting: "port".to_owned(), span: 0..0 };
         if !file.has("port") {
             report.add(&place, "no port", example);
         }
@@ -487,7 +487,7 @@ fn read_port<'f>(
     congestion: &Congestion,
     policies: &Policies,
     defaults: &'f PortTable,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Port<'f> {
     let place = section.place.clone();
     if !is_name(name) {

@@ -5,7 +5,7 @@
 
 use std::fmt::{self, Debug, Display};
 
-use switch::frame::meta::Cast;
+use switch::frame::meta::FloodType;
 use switch::settings::{
     BridgeSettings, BufferSettings, GroupSettings, POOLS, PRIORITIES, PfcSettings, PortSettings,
     QueueSettings,
@@ -248,7 +248,7 @@ fn one_port(changes: &mut Changes, old: &PortSettings, new: &PortSettings, fixed
 
     changes.live_value(of("flow_control"), &old.flow_control.name(), &flow_control.name());
     changes.live(of("VLANs"), &old.vlan, vlan);
-    for (place, cast) in Cast::FLOODED.into_iter().enumerate() {
+    for (place, cast) in FloodType::FLOODED.into_iter().enumerate() {
         let limit = |pps: Option<u32>| pps.map_or("off".to_owned(), |pps| pps.to_string());
         let (old, new) = (limit(old.flood_limits_pps[place]), limit(flood_limits_pps[place]));
         if old != new {

@@ -7,14 +7,14 @@
 //! port's table.
 
 use switch::buffer::cell::CellSize;
-use switch::buffer::headroom::{self, Software, worst_case_cells};
+use switch::buffer::headroom::{self, HostDelay, worst_case_cells};
 use switch::settings::{BufferSettings, PRIORITIES};
 use switch::{PortSettings, SwitchSettings};
 use toml_edit::{DocumentMut, InlineTable, Item, Key, Table, Value};
 
 use crate::config::{examine, parse};
 use crate::lint::lossless::DEFAULT_MTU_BYTES;
-use crate::read::diagnostics::{Mistakes, Place, Report};
+use crate::read::diagnostics::{ConfigErrors, Diagnostics, SettingSpan};
 use crate::read::size::MAX_CELLS;
 use crate::read::table_reader::Setting;
 use crate::tables::buffer::Buffer;
@@ -61,18 +61,18 @@ struct Plan {
 ///
 /// # Errors
 /// The file is wrong, a port has no speed, no buffer has so many cells, or the file's layout is beyond this.
-pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, Mistakes> {
+pub fn fix(file_name: &str, text: &str, stall_ns: u64) -> Result<Fix, ConfigErrors> {
     let (config, plan) = examine(file_name, text, |buffer, ports, settings, report| {
         plan(buffer, ports, settings, stall_ns, report)
     })?;
     let cell_bytes = config.switch.buffer.cell_bytes;
     let beyond = || {
-        let mut report = Report::default();
-        let file = Place { setting: String::new(), span: 0..0 };
+        let mut report = Diagnostics::default();
+        let file = SettingSpan { setting: String::new(), span: 0..0 };
         let names: Vec<&str> = plan.edits.iter().map(|edit| edit.setting.as_str()).collect();
         let cure = format!("write these yourself: {}", names.join(", "));
         report.add(&file, "its layout cannot be kept with other values", cure);
-        Mistakes::new(file_name, text, report)
+        ConfigErrors::new(file_name, text, report)
     };
     let mut document: DocumentMut = text.parse().map_err(|_| beyond())?;
     let mut changes = Vec::new();
@@ -95,7 +95,7 @@ fn plan(
     ports: &[Port],
     settings: &SwitchSettings,
     stall_ns: u64,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Plan {
     let mut edits = Vec::new();
     let mut needs = Vec::new();
@@ -132,20 +132,20 @@ fn needed(
     priority: usize,
     settings: &SwitchSettings,
     stall_ns: u64,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<u32> {
     let Some(speed_bps) = port.settings.speed_bps else {
         let what = "without a speed nobody knows how much may still arrive after XOFF";
         report.add(&port.place, what, "write speed, that of the link, as in speed = \"10G\"");
         return None;
     };
-    let link = headroom::Link {
+    let link = headroom::LinkParams {
         speed_bps,
         cable_m: u64::from(port.tables().value(|table| &table.cable_m, 0)),
         mtu_bytes: u64::from(port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES)),
     };
     let in_flight_bytes = u64::from(PortSettings::new("", None).in_flight_bytes);
-    let software = Software::new(speed_bps, stall_ns, stall_ns, in_flight_bytes);
+    let software = HostDelay::new(speed_bps, stall_ns, stall_ns, in_flight_bytes);
     let bytes = link.in_transit().total_bytes().saturating_add(software.total_bytes());
     let cells = worst_case_cells(bytes, CellSize::new(settings.buffer.cell_bytes));
     let cells = u32::try_from(cells).ok().filter(|cells| *cells < MAX_CELLS);
@@ -233,7 +233,7 @@ fn enlarge_buffer(
     switch: &mut SwitchSettings,
     buffer: &Buffer,
     ports: &[Port],
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) {
     let groups = switch.ports.iter().flat_map(|port| &port.groups);
     let together: u64 = groups.map(|group| u64::from(group.headroom_cells)).sum();
@@ -261,7 +261,7 @@ fn enlarge_buffer(
             "{MAX_CELLS} are the most: lower speeds, list fewer no-drop priorities, or let loops stand still \
             for less long"
         );
-        report.add(place.unwrap_or(&Place { setting: String::new(), span: 0..0 }), what, cure);
+        report.add(place.unwrap_or(&SettingSpan { setting: String::new(), span: 0..0 }), what, cure);
         return;
     };
     for (setting, name, before_cells, cells) in [

@@ -243,7 +243,7 @@ pub use crate::headroom_fix::{Fix, fix};
 pub use crate::lint::headroom_duration::{Headroom, headrooms, spell_time};
 pub use crate::lint::lossless::headroom_shortage;
 pub use crate::lint::mtu::{headroom_mtu_warning, mtu_warning};
-pub use crate::read::diagnostics::{Mistake, Mistakes};
+pub use crate::read::diagnostics::{ConfigError, ConfigErrors};
 pub use crate::read::parse::{parse_speed, spell_speed};
 pub use crate::read::size::{CELL_BYTES, MAX_CELLS};
 pub use crate::tables::metrics::Metrics;

@@ -3,7 +3,8 @@
 use config::Config;
 use switch::PortSettings;
 use switch::settings::{
-    Curve, DEFAULT_WEIGHTS, Inside, MarkAt, Rate, ScheduleSettings, SchedulerGroup, WredSettings,
+    DEFAULT_WEIGHTS, EcnMarkPoint, GroupDiscipline, Rate, ScheduleSettings, SchedulerGroup, WredProfile,
+    WredSettings,
 };
 
 #[track_caller]
@@ -16,8 +17,8 @@ fn port(text: &str) -> PortSettings {
     parse(&format!("[port.a]\ninterface = \"veth0\"\n{text}")).switch.ports[0].clone()
 }
 
-fn curve(low_cells: u32, high_cells: u32, probability_percent: u8) -> Curve {
-    Curve { low_cells, high_cells, probability_percent }
+fn curve(low_cells: u32, high_cells: u32, probability_percent: u8) -> WredProfile {
+    WredProfile { low_cells, high_cells, probability_percent }
 }
 
 fn rate(bps: u64, burst_bytes: Option<u64>) -> Option<Rate> {
@@ -84,7 +85,7 @@ fn a_file_with_everything() {
     let early = WredSettings {
         exponent: 12,
         ecn: true,
-        mark_at: MarkAt::Dequeue,
+        mark_at: EcnMarkPoint::Dequeue,
         drop_not_ect: true,
         curves: [curve(10, 20, 30), curve(1, 2, 0), curve(0, 0, 100)],
     };
@@ -111,16 +112,16 @@ fn a_file_with_everything() {
     expected.queues[1].rate = rate(1_000_000, None);
     let weights = [7, 255, 1, 4, 5, 9, 13, 15];
     expected.schedule =
-        ScheduleSettings::sp_wrr(0b10_0000, 0b1101_1110, 0b1, Inside::WeightedByFrames(weights));
+        ScheduleSettings::sp_wrr(0b10_0000, 0b1101_1110, 0b1, GroupDiscipline::WeightedByFrames(weights));
     assert_eq!(*sp, expected);
 
-    let weighted = Inside::WeightedByFrames([1, 1, 9, 1, 1, 1, 1, 1]);
+    let weighted = GroupDiscipline::WeightedByFrames([1, 1, 9, 1, 1, 1, 1, 1]);
     let groups = vec![
         SchedulerGroup {
             rate: rate(5_000_000_000, Some(0)),
             ..SchedulerGroup::new("pg9", 1, 70, weighted).of(0b111)
         },
-        SchedulerGroup::new("pg10", 1, 30, Inside::Strict).of(0b111_1000),
+        SchedulerGroup::new("pg10", 1, 30, GroupDiscipline::Strict).of(0b111_1000),
         SchedulerGroup::new("pg15", 0, 1, weighted).of(0b1000_0000),
     ];
     assert_eq!(ets.schedule, ScheduleSettings { groups });
@@ -326,12 +327,12 @@ fn maps_of_huawei() {
 /// What `schedule` says, and the groups that come of it.
 #[test]
 fn schedules() {
-    let bytes = Inside::WeightedByBytes;
+    let bytes = GroupDiscipline::WeightedByBytes;
     let ets = ScheduleSettings::default_ets();
     let mut weighted_ets = ets.clone();
     weighted_ets.groups[0].inside = bytes([1, 1, 1, 1, 6, 1, 1, 1]);
     weighted_ets.groups[1].inside = weighted_ets.groups[0].inside;
-    let strict = vec![SchedulerGroup::new("pg15", 0, 1, Inside::Strict).of(0xff)];
+    let strict = vec![SchedulerGroup::new("pg15", 0, 1, GroupDiscipline::Strict).of(0xff)];
     for (text, expected) in [
         ("", ScheduleSettings::default()),
         ("mode = \"sp-wrr\", wrr = \"byte-count\"", ScheduleSettings::default()),
@@ -375,14 +376,14 @@ fn a_ports_own_schedule_wins() {
         "#,
     );
     let [plain, groups, mode] = &config.switch.ports[..] else { panic!("three ports") };
-    let weighted = Inside::WeightedByBytes([3, 1, 1, 1, 1, 1, 1, 1]);
+    let weighted = GroupDiscipline::WeightedByBytes([3, 1, 1, 1, 1, 1, 1, 1]);
     let halves = vec![
         SchedulerGroup::new("pg0", 1, 90, weighted).of(0x0f),
         SchedulerGroup::new("pg1", 1, 10, weighted).of(0xf0),
     ];
     assert_eq!(plain.schedule.groups, halves);
     assert_eq!(groups.schedule.groups, [SchedulerGroup::new("pg4", 1, 100, weighted).of(0xff)]);
-    let weights = Inside::WeightedByFrames([3, 2, 3, 4, 5, 9, 13, 15]);
+    let weights = GroupDiscipline::WeightedByFrames([3, 2, 3, 4, 5, 9, 13, 15]);
     assert_eq!(mode.schedule, ScheduleSettings::sp_wrr(0, 0xfe, 0x01, weights));
 
     assert_eq!(plain.queues[0].rate, rate(10_000_000, Some(5000)));

@@ -1,7 +1,7 @@
 //! `[dataplane]`, and the time for which neighbours are paused.
 
 use config::{Config, Dataplane, PfcTest, Scheduling, ZeroCopy};
-use switch::pfc::tx::Timing;
+use switch::pfc::tx::PfcTiming;
 
 #[track_caller]
 fn parse(text: &str) -> Config {
@@ -145,6 +145,6 @@ fn the_shortest_pause_time() {
         ("speed = \"400G\"\npfc = { mode = \"off\", no_drop = [3], pause_time = 1 }", 0),
         ("speed = \"400G\"\npfc = { mode = \"on\", pause_time = 1 }", 0),
     ] {
-        assert_eq!(Timing::of(&port(text)).refresh_ns(), refresh_ns, "{text}");
+        assert_eq!(PfcTiming::of(&port(text)).refresh_ns(), refresh_ns, "{text}");
     }
 }

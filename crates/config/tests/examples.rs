@@ -5,7 +5,7 @@ use std::path::Path;
 
 use config::Config;
 use switch::PortSettings;
-use switch::settings::{Curve, MarkAt, PfcSettings, PortAlarmSettings, Threshold, WredSettings};
+use switch::settings::{EcnMarkPoint, PfcSettings, PortAlarmSettings, Threshold, WredProfile, WredSettings};
 
 #[track_caller]
 fn parse(text: &str) -> Config {
@@ -183,14 +183,14 @@ fn the_ecn_file() {
     let ecn = parse(include_str!("../../../config/ecn.toml")).switch;
     let mut incast = parse(include_str!("../../../config/incast.toml")).switch;
     for port in &mut incast.ports {
-        let green = Curve { low_cells: 256, high_cells: 2048, probability_percent: 20 };
+        let green = WredProfile { low_cells: 256, high_cells: 2048, probability_percent: 20 };
         let [_, yellow, red] = WredSettings::default().curves;
         // A table has all eight queues (row 209).
         port.queues.iter_mut().for_each(|queue| queue.wred = Some(WredSettings::default()));
         port.queues[3].wred = Some(WredSettings {
             exponent: 0,
             ecn: true,
-            mark_at: MarkAt::Dequeue,
+            mark_at: EcnMarkPoint::Dequeue,
             drop_not_ect: false,
             curves: [green, yellow, red],
         });

@@ -2,7 +2,7 @@
 //! those of the documents' table.
 
 use config::Config;
-use switch::settings::{Alpha, Curve, GroupSettings, Guaranteed, Threshold, WredSettings};
+use switch::settings::{Alpha, GroupSettings, Guaranteed, Threshold, WredProfile, WredSettings};
 
 #[track_caller]
 fn parse(text: &str) -> Config {
@@ -167,7 +167,7 @@ fn row_355_profiles_that_need_not_be_written() {
         let queue = port.queues[queue];
         assert_eq!((queue.guaranteed, queue.shared), (Guaranteed::Cells(0), Some(shared)));
     }
-    let curve = Curve { low_cells: 407, high_cells: 1219, probability_percent: 100 };
+    let curve = WredProfile { low_cells: 407, high_cells: 1219, probability_percent: 100 };
     let ecn = WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() };
     assert_eq!((port.queues[3].wred, port.queues[0].wred), (Some(ecn), None));
 }

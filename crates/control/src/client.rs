@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-use crate::command::{Order, Reason};
+use crate::command::{Command, ErrorKind};
 use crate::v1;
 use crate::v1::control_client::ControlClient;
 
@@ -112,12 +112,12 @@ impl Client {
     }
 
     /// Records the loop for `duration`, or fetches what has been kept if that is nothing.
-    pub async fn record(&mut self, duration: Duration) -> Result<Pieces, ClientError> {
+    pub async fn record(&mut self, duration: Duration) -> Result<RecordingStream, ClientError> {
         let socket = self.socket.clone();
         let duration_ms = u32::try_from(duration.as_millis()).unwrap_or(u32::MAX);
         let call = self.inner.record(v1::RecordRequest { duration_ms });
         let stream = answer_within(socket.clone(), call, duration + PATIENCE).await?;
-        Ok(Pieces { socket, stream })
+        Ok(RecordingStream { socket, stream })
     }
 
     /// The events after number `since`, and what happens from then on if told to `follow`.
@@ -134,29 +134,29 @@ impl Client {
     }
 
     /// Has an order carried out; what changed, where that is worth a line.
-    pub async fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
+    pub async fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         let socket = self.socket.clone();
         let inner = &mut self.inner;
         match order {
-            Order::ClearWatermarks => {
+            Command::ClearWatermarks => {
                 answer(socket, inner.clear_watermarks(v1::ClearWatermarksRequest {})).await?;
             }
-            Order::HoldPort { port, held } => {
+            Command::HoldPort { port, held } => {
                 answer(socket, inner.hold_port(v1::HoldPortRequest { port, held })).await?;
             }
-            Order::SetPfc { enabled } => {
+            Command::SetPfc { enabled } => {
                 answer(socket, inner.set_pfc(v1::SetPfcRequest { enabled })).await?;
             }
-            Order::RecoverStorms { port } => {
+            Command::RecoverStorms { port } => {
                 answer(socket, inner.recover_storms(v1::RecoverStormsRequest { port })).await?;
             }
-            Order::LiftStormLimit { port, priority } => {
+            Command::LiftStormLimit { port, priority } => {
                 let priority = priority.map(u32::from);
                 answer(socket, inner.lift_storm_limit(v1::LiftStormLimitRequest { port, priority })).await?;
             }
-            Order::Reload => {
+            Command::Reload => {
                 let call = inner.reload(v1::ReloadRequest {});
-                let reload = answer_within(socket, call, Order::Reload.patience() + PATIENCE).await?;
+                let reload = answer_within(socket, call, Command::Reload.patience() + PATIENCE).await?;
                 return Ok(reload.changes);
             }
         }
@@ -166,12 +166,12 @@ impl Client {
 
 /// A recording as it comes.
 #[derive(Debug)]
-pub struct Pieces {
+pub struct RecordingStream {
     socket: PathBuf,
     stream: Streaming<v1::RecordingPiece>,
 }
 
-impl Pieces {
+impl RecordingStream {
     /// The next piece; `None` after the last.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
         let piece = self.stream.message().await.map_err(|status| no(self.socket.clone(), status))?;
@@ -270,7 +270,7 @@ impl BlockingClient {
     }
 
     /// Has an order carried out; what changed, where that is worth a line.
-    pub fn order(&mut self, order: Order) -> Result<Vec<String>, ClientError> {
+    pub fn order(&mut self, order: Command) -> Result<Vec<String>, ClientError> {
         self.runtime.block_on(self.client.order(order))
     }
 }
@@ -296,7 +296,7 @@ async fn answer_within<T>(
 }
 
 fn no(socket: PathBuf, status: Status) -> ClientError {
-    if Reason::explains(status.code()) {
+    if ErrorKind::explains(status.code()) {
         ClientError::Declined(status.message().to_owned())
     } else {
         ClientError::Refused { socket, status: Box::new(status) }

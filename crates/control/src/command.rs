@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Order {
+pub enum Command {
     /// The watermark since the last clear begins anew.
     ClearWatermarks,
     /// Hold a port's transmission, or let it go on; for tests.
@@ -38,29 +38,29 @@ pub enum Order {
     Reload,
 }
 
-impl Order {
+impl Command {
     /// How long the daemon may take to carry it out. A turn of the loop does for most; a reload opens interfaces, and the driver of a NIC takes
     /// its time.
     pub(crate) fn patience(&self) -> Duration {
-        Duration::from_secs(if *self == Order::Reload { 30 } else { 2 })
+        Duration::from_secs(if *self == Command::Reload { 30 } else { 2 })
     }
 }
 
 /// What became of an order: the changes that are worth a line, or why nothing was done.
-pub type Outcome = Result<Vec<String>, Refusal>;
+pub type Outcome = Result<Vec<String>, CommandError>;
 
 /// Why an order was not carried out; nothing has changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct CommandError {
     /// What kind of reason.
-    pub reason: Reason,
+    pub reason: ErrorKind,
     /// What is wrong and the cure, in whole lines.
     pub message: String,
 }
 
 /// Kinds of reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
+pub enum ErrorKind {
     /// What is meant is not there.
     NotFound,
     /// What was said, in the request or the file, is wrong.
@@ -69,30 +69,32 @@ pub enum Reason {
     Precondition,
 }
 
-impl Reason {
+impl ErrorKind {
     /// The code of the API.
     fn code(self) -> Code {
         match self {
-            Reason::NotFound => Code::NotFound,
-            Reason::Invalid => Code::InvalidArgument,
-            Reason::Precondition => Code::FailedPrecondition,
+            ErrorKind::NotFound => Code::NotFound,
+            ErrorKind::Invalid => Code::InvalidArgument,
+            ErrorKind::Precondition => Code::FailedPrecondition,
         }
     }
 
     /// True if a daemon that could be reached said no, with a message made for people.
     pub(crate) fn explains(code: Code) -> bool {
-        [Reason::NotFound, Reason::Invalid, Reason::Precondition].iter().any(|reason| reason.code() == code)
+        [ErrorKind::NotFound, ErrorKind::Invalid, ErrorKind::Precondition]
+            .iter()
+            .any(|reason| reason.code() == code)
     }
 }
 
-impl fmt::Display for Refusal {
+impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<CommandError> for Status {
+    fn from(refusal: CommandError) -> Self {
         Status::new(refusal.reason.code(), shortened(&refusal.message))
     }
 }
@@ -120,8 +122,8 @@ mod tests {
 
     #[test]
     fn a_reload_may_take_longer_than_a_nic_takes_to_open() {
-        let seconds = |order: Order| order.patience().as_secs();
-        assert_eq!((seconds(Order::Reload), seconds(Order::ClearWatermarks)), (30, 2));
+        let seconds = |order: Command| order.patience().as_secs();
+        assert_eq!((seconds(Command::Reload), seconds(Command::ClearWatermarks)), (30, 2));
     }
 
     #[test]

@@ -32,14 +32,14 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// The places, and who has them.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionLimiter {
     free: Arc<Semaphore>,
-    seats: Vec<Weak<Seat>>,
+    seats: Vec<Weak<ClientConn>>,
 }
 
 /// A client as the others see it.
 #[derive(Debug)]
-struct Seat {
+struct ClientConn {
     /// To hang up: another handle of its socket.
     socket: Socket,
     came: Instant,
@@ -47,7 +47,7 @@ struct Seat {
     heard_ns: AtomicU64,
 }
 
-impl Seat {
+impl ClientConn {
     fn hear(&self) {
         self.heard_ns.store(self.came.elapsed().as_nanos() as u64, Relaxed);
     }
@@ -60,7 +60,7 @@ impl Seat {
     }
 }
 
-impl Places {
+impl ConnectionLimiter {
     /// So many places, all free.
     pub(crate) fn new(places: usize) -> Self {
         Self { free: Arc::new(Semaphore::new(places)), seats: Vec::new() }
@@ -73,7 +73,7 @@ impl Places {
         let stream = stream.into_std().ok()?;
         let socket = stream.try_clone().ok()?;
         let stream = UnixStream::from_std(stream).ok()?;
-        let seat = Arc::new(Seat { socket, came: Instant::now(), heard_ns: AtomicU64::new(0) });
+        let seat = Arc::new(ClientConn { socket, came: Instant::now(), heard_ns: AtomicU64::new(0) });
         self.seats.retain(|seat| seat.strong_count() > 0);
         self.seats.push(Arc::downgrade(&seat));
         Some(Connection { stream, seat, _place: place })
@@ -109,7 +109,7 @@ impl Places {
 #[derive(Debug)]
 pub(crate) struct Connection {
     stream: UnixStream,
-    seat: Arc<Seat>,
+    seat: Arc<ClientConn>,
     _place: OwnedSemaphorePermit,
 }
 

@@ -14,7 +14,7 @@ use crate::v1;
 
 /// Both sides of the equation, in frames, over all ports, those that were removed included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Balance {
+pub struct FrameBalance {
     /// Data frames taken from the interfaces.
     pub received: u64,
     /// Copies made of flooded frames.
@@ -29,7 +29,7 @@ pub struct Balance {
     pub waiting: u64,
 }
 
-impl Balance {
+impl FrameBalance {
     /// The balance of a snapshot.
     pub fn of(snapshot: &v1::Snapshot) -> Self {
         let mut balance = Self { flood_copies: snapshot.flood_copies, ..Self::default() };
@@ -55,7 +55,7 @@ impl Balance {
     }
 }
 
-impl fmt::Display for Balance {
+impl fmt::Display for FrameBalance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn each_count_is_on_its_side() {
-        let balance = Balance::of(&snapshot());
+        let balance = FrameBalance::of(&snapshot());
         assert!(balance.holds(), "{balance}");
         assert_eq!(
             balance.to_string(),
@@ -113,7 +113,7 @@ mod tests {
     fn one_frame_missing_shows() {
         let mut snapshot = snapshot();
         snapshot.ports[0].received.as_mut().unwrap().frames += 1;
-        let balance = Balance::of(&snapshot);
+        let balance = FrameBalance::of(&snapshot);
         assert!(!balance.holds());
         assert!(balance.to_string().contains("flood copies 3 ≠ transmitted 5"), "{balance}");
     }

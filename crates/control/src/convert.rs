@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use switch::monitor::counters::Count;
+use switch::monitor::counters::FrameCount;
 use switch::{DropReason, Snapshot};
 
 use crate::v1;
@@ -70,13 +70,13 @@ pub fn list_ports<'f>(message: &mut v1::Snapshot, ports: impl IntoIterator<Item 
 }
 
 /// Drops by the names of their reasons.
-fn by_reason(drops: &[Count; DropReason::ALL.len()]) -> BTreeMap<String, v1::Count> {
+fn by_reason(drops: &[FrameCount; DropReason::ALL.len()]) -> BTreeMap<String, v1::Count> {
     let named = |reason: DropReason| (reason.name().to_owned(), (&drops[reason as usize]).into());
     DropReason::ALL.into_iter().map(named).collect()
 }
 
-impl From<&[Count; 3]> for v1::ByDropLevel {
-    fn from(from: &[Count; 3]) -> Self {
+impl From<&[FrameCount; 3]> for v1::ByDropLevel {
+    fn from(from: &[FrameCount; 3]) -> Self {
         let [green, yellow, red] = from.each_ref().map(|count| Some(count.into()));
         Self { green, yellow, red }
     }

@@ -13,8 +13,8 @@ pub mod journal;
 pub mod server;
 
 pub use client::{BlockingClient, Client, ClientError};
-pub use command::{Order, Outcome, Reason, Refusal};
-pub use conservation::Balance;
+pub use command::{Command, CommandError, ErrorKind, Outcome};
+pub use conservation::FrameBalance;
 pub use convert::{DaemonFacts, LogCounts, PortFacts};
 pub use journal::Journal;
 

@@ -17,8 +17,8 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::MissedTickBehavior;
 use tonic::{Response, Status};
 
-use crate::command::{Order, Outcome, Refusal};
-use crate::connection_limit::{Connection, Places};
+use crate::command::{Command, CommandError, Outcome};
+use crate::connection_limit::{Connection, ConnectionLimiter};
 use crate::journal::Journal;
 use crate::v1;
 use crate::v1::control_server::{Control, ControlServer};
@@ -53,7 +53,7 @@ const PIECE_BYTES: usize = 1 << 20;
 
 /// Who reads watermarks: each sees the peaks since its own last read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Reader {
+pub enum WatermarkReader {
     /// The clients of the API, all together.
     Api,
     /// A sensor group of a subscription, by its place.
@@ -68,7 +68,7 @@ pub enum Request {
     /// A snapshot, taken after this moment.
     Snapshot {
         /// Whose watermarks "since the last read" are in it.
-        reader: Reader,
+        reader: WatermarkReader,
         /// They begin anew right after it.
         read_watermarks: bool,
         /// Where it goes.
@@ -79,12 +79,12 @@ pub enum Request {
         /// From now on for so long; nothing: what has been kept.
         duration: Duration,
         /// Where it goes when it has ended, in pieces.
-        answer: oneshot::Sender<Result<Vec<Vec<u8>>, Refusal>>,
+        answer: oneshot::Sender<Result<Vec<Vec<u8>>, CommandError>>,
     },
     /// To do something; the answer comes when it is done.
     Order {
         /// What.
-        order: Order,
+        order: Command,
         /// What became of it.
         answer: oneshot::Sender<Outcome>,
     },
@@ -92,7 +92,7 @@ pub enum Request {
 
 /// What the daemon says of itself.
 #[derive(Debug, Clone)]
-pub struct About {
+pub struct DaemonInfo {
     /// Name of the switch.
     pub name: String,
     /// Version of the daemon.
@@ -107,7 +107,7 @@ pub struct About {
 /// the receiver of `requests` is dropped.
 pub async fn serve(
     listener: UnixListener,
-    about: About,
+    about: DaemonInfo,
     requests: mpsc::Sender<Request>,
     journal: Journal,
     telemetry: impl Fn() -> v1::Telemetry + Send + Sync + 'static,
@@ -135,19 +135,22 @@ pub async fn serve(
 
 /// Connections as they come; those for which there is no place are closed.
 fn clients(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
-    futures::stream::unfold((listener, Places::new(MAX_CLIENTS)), |(listener, mut places)| async move {
-        loop {
-            match listener.accept().await {
-                Ok((stream, _)) => {
-                    if let Some(connection) = places.seat(stream).await {
-                        return Some((Ok(connection), (listener, places)));
+    futures::stream::unfold(
+        (listener, ConnectionLimiter::new(MAX_CLIENTS)),
+        |(listener, mut places)| async move {
+            loop {
+                match listener.accept().await {
+                    Ok((stream, _)) => {
+                        if let Some(connection) = places.seat(stream).await {
+                            return Some((Ok(connection), (listener, places)));
+                        }
                     }
+                    // Out of descriptors, or a client gone before it was served: neither ends the API, nor may it spin.
+                    Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
                 }
-                // Out of descriptors, or a client gone before it was served: neither ends the API, nor may it spin.
-                Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
             }
-        }
-    })
+        },
+    )
 }
 
 /// The way to the owner of the loop.
@@ -156,10 +159,10 @@ struct Owner(mpsc::Sender<Request>);
 
 impl Owner {
     async fn snapshot(&self, read_watermarks: bool) -> Result<v1::Snapshot, Status> {
-        self.ask(|answer| Request::Snapshot { reader: Reader::Api, read_watermarks, answer }).await
+        self.ask(|answer| Request::Snapshot { reader: WatermarkReader::Api, read_watermarks, answer }).await
     }
 
-    async fn carry_out(&self, order: Order) -> Result<Vec<String>, Status> {
+    async fn carry_out(&self, order: Command) -> Result<Vec<String>, Status> {
         let patience = order.patience();
         self.ask_for(|answer| Request::Order { order, answer }, patience).await?.map_err(Status::from)
     }
@@ -194,7 +197,7 @@ impl Owner {
 }
 
 struct Api {
-    about: About,
+    about: DaemonInfo,
     owner: Owner,
     watchers: Arc<Semaphore>,
     journal: Journal,
@@ -249,7 +252,7 @@ impl Control for Api {
         &self,
         _: tonic::Request<v1::ClearWatermarksRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Order::ClearWatermarks).await
+        self.done(Command::ClearWatermarks).await
     }
 
     async fn hold_port(
@@ -257,14 +260,14 @@ impl Control for Api {
         request: tonic::Request<v1::HoldPortRequest>,
     ) -> Result<Response<v1::Done>, Status> {
         let v1::HoldPortRequest { port, held } = request.into_inner();
-        self.done(Order::HoldPort { port, held }).await
+        self.done(Command::HoldPort { port, held }).await
     }
 
     async fn recover_storms(
         &self,
         request: tonic::Request<v1::RecoverStormsRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Order::RecoverStorms { port: request.into_inner().port }).await
+        self.done(Command::RecoverStorms { port: request.into_inner().port }).await
     }
 
     async fn lift_storm_limit(
@@ -276,14 +279,14 @@ impl Control for Api {
             Some(priority) if priority > 7 => return Err(Status::invalid_argument("priorities are 0 to 7")),
             priority => priority.map(|priority| priority as u8),
         };
-        self.done(Order::LiftStormLimit { port, priority }).await
+        self.done(Command::LiftStormLimit { port, priority }).await
     }
 
     async fn set_pfc(
         &self,
         request: tonic::Request<v1::SetPfcRequest>,
     ) -> Result<Response<v1::Done>, Status> {
-        self.done(Order::SetPfc { enabled: request.into_inner().enabled }).await
+        self.done(Command::SetPfc { enabled: request.into_inner().enabled }).await
     }
 
     type RecordStream = Pin<Box<dyn Stream<Item = Result<v1::RecordingPiece, Status>> + Send>>;
@@ -341,14 +344,14 @@ impl Control for Api {
     }
 
     async fn reload(&self, _: tonic::Request<v1::ReloadRequest>) -> Result<Response<v1::Reloaded>, Status> {
-        let changes = self.owner.carry_out(Order::Reload).await?;
+        let changes = self.owner.carry_out(Command::Reload).await?;
         Ok(Response::new(v1::Reloaded { changes }))
     }
 }
 
 impl Api {
     /// An order with nothing to say but that it is done.
-    async fn done(&self, order: Order) -> Result<Response<v1::Done>, Status> {
+    async fn done(&self, order: Command) -> Result<Response<v1::Done>, Status> {
         self.owner.carry_out(order).await.map(|_| Response::new(v1::Done {}))
     }
 }

@@ -4,12 +4,12 @@
 use control::v1::{self, ByDropLevel};
 use control::{DaemonFacts, LogCounts, PortFacts, convert};
 use switch::monitor::counters::{
-    Count, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
+    FrameCount, GroupSnapshot, PfcCount, PoolSnapshot, PortSnapshot, QueueSnapshot, RemovedPorts,
 };
-use switch::{DropReason, KernelCounters, Level, Snapshot};
+use switch::{DropReason, KernelCounters, Occupancy, Snapshot};
 
-fn count(frames: u64) -> Count {
-    Count { frames, bytes: 100 * frames }
+fn count(frames: u64) -> FrameCount {
+    FrameCount { frames, bytes: 100 * frames }
 }
 
 fn told(frames: u64) -> Option<v1::Count> {
@@ -90,7 +90,7 @@ fn drops_have_the_names_of_their_reasons() {
 
 #[test]
 fn lists_and_structs_inside_structs() {
-    let level = Level { cells: 1, peak_read_cells: 2, peak_clear_cells: 3, peak_cells: 4 };
+    let level = Occupancy { cells: 1, peak_read_cells: 2, peak_clear_cells: 3, peak_cells: 4 };
     let queue = QueueSnapshot {
         pool: 2,
         level,

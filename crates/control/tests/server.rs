@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use control::server::{About, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Request};
-use control::{BlockingClient, Client, ClientError, Journal, Order, Outcome, Reason, Refusal, server, v1};
+use control::server::{DaemonInfo, MAX_CLIENTS, MAX_EVENT_READERS, MAX_WATCHERS, Request};
+use control::{
+    BlockingClient, Client, ClientError, Command, CommandError, ErrorKind, Journal, Outcome, server, v1,
+};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -54,7 +56,7 @@ impl Fake {
                 }
             }
         });
-        let about = About {
+        let about = DaemonInfo {
             name: "fake".into(),
             version: "1.2.3".into(),
             config: "/etc/sluice/fake.toml".into(),
@@ -77,9 +79,9 @@ impl Fake {
 }
 
 /// Two pieces, one of them longer than a message; nothing is kept.
-fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, Refusal> {
+fn recording(duration: Duration) -> Result<Vec<Vec<u8>>, CommandError> {
     if duration.is_zero() {
-        return Err(Refusal { reason: Reason::Precondition, message: "nothing is kept".into() });
+        return Err(CommandError { reason: ErrorKind::Precondition, message: "nothing is kept".into() });
     }
     Ok(vec![vec![1; 5_000_000], vec![2; 3]])
 }
@@ -170,17 +172,18 @@ async fn a_reader_that_follows_gets_what_happens_and_the_end() {
 }
 
 /// Says back what it was told, or no.
-fn carry_out(order: &Order) -> Outcome {
+fn carry_out(order: &Command) -> Outcome {
     match order {
-        Order::HoldPort { port, .. } if port == "nowhere" => {
-            Err(Refusal { reason: Reason::NotFound, message: "no such port; there is x".into() })
+        Command::HoldPort { port, .. } if port == "nowhere" => {
+            Err(CommandError { reason: ErrorKind::NotFound, message: "no such port; there is x".into() })
         }
-        Order::SetPfc { enabled: false } => {
-            Err(Refusal { reason: Reason::Precondition, message: "first\nsecond".into() })
+        Command::SetPfc { enabled: false } => {
+            Err(CommandError { reason: ErrorKind::Precondition, message: "first\nsecond".into() })
         }
-        Order::HoldPort { port, .. } if port == "many" => {
-            Err(Refusal { reason: Reason::Invalid, message: vec!["… {\"wörds\"}"; 1000].join("\n") })
-        }
+        Command::HoldPort { port, .. } if port == "many" => Err(CommandError {
+            reason: ErrorKind::Invalid,
+            message: vec!["… {\"wörds\"}"; 1000].join("\n"),
+        }),
         order => Ok(vec![format!("{order:?}"), "and more".into()]),
     }
 }
@@ -209,16 +212,16 @@ async fn a_client_learns_who_answers_and_gets_snapshots() {
 async fn orders_arrive_and_their_outcome_comes_back() {
     let fake = Fake::start();
     let mut client = Client::connect(&fake.socket).await.unwrap();
-    let hold = |port: &str| Order::HoldPort { port: port.into(), held: true };
+    let hold = |port: &str| Command::HoldPort { port: port.into(), held: true };
     let nothing: [String; 0] = [];
-    for order in [Order::ClearWatermarks, hold("x"), Order::SetPfc { enabled: true }] {
+    for order in [Command::ClearWatermarks, hold("x"), Command::SetPfc { enabled: true }] {
         assert_eq!(client.order(order).await.unwrap(), nothing);
     }
-    assert_eq!(client.order(Order::Reload).await.unwrap(), ["Reload", "and more"]);
+    assert_eq!(client.order(Command::Reload).await.unwrap(), ["Reload", "and more"]);
     // What the daemon says no with is said as it is.
     let no = client.order(hold("nowhere")).await.unwrap_err();
     assert_eq!(no.to_string(), "no such port; there is x");
-    let no = client.order(Order::SetPfc { enabled: false }).await.unwrap_err();
+    let no = client.order(Command::SetPfc { enabled: false }).await.unwrap_err();
     assert!(matches!(&no, ClientError::Declined(message) if message == "first\nsecond"), "{no:?}");
     // A message that no header could hold is shortened.
     let no = client.order(hold("many")).await.unwrap_err().to_string();
@@ -247,7 +250,7 @@ fn a_client_without_async_gets_the_same() {
     assert_eq!(client.info().unwrap().name, "fake");
     assert_eq!(client.snapshot().unwrap().at_ns, 1);
     assert_eq!(client.read_watermarks().unwrap().at_ns, 2);
-    assert_eq!(client.order(Order::Reload).unwrap()[0], "Reload");
+    assert_eq!(client.order(Command::Reload).unwrap()[0], "Reload");
     end.send(()).unwrap();
     daemon.join().unwrap();
 }

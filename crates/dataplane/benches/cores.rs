@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::Waker;
 use std::time::Instant as Clock;
 
-use dataplane::{Core, CorePort, CoreSettings, Line, Port, mailbox, remote};
+use dataplane::{IoLoop, LoopPort, PollLoop, PollLoopSettings, Port, mailbox, remote};
 use nix::time::{ClockId, clock_gettime};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
-use switch::{FrameId, Instant, Memory, Outgoing, Received, Switch};
+use switch::{FrameId, FrameMemory, Instant, RxDesc, Switch, TxDesc};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 use xdp::Umem;
@@ -64,7 +64,7 @@ fn rounds_of_cost() -> u64 {
 impl Port for Busy {
     type Memory = Umem;
 
-    fn receive(&mut self, memory: &mut Umem, _now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut Umem, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         let room = UNDER_WAY.saturating_sub(self.under_way[self.number].load(Relaxed));
         for _ in 0..max.min(BATCH).min(room) {
             let Some(frame) = memory.alloc() else { return };
@@ -72,13 +72,13 @@ impl Port for Busy {
             let (dst, src) = (mac((self.number + 1) % PORTS), mac(self.number));
             write_header(memory.bytes_mut(&frame, 64), dst, src, Some(Tag::priority(3)), EXPERIMENTAL);
             self.under_way[self.number].fetch_add(1, Relaxed);
-            out.push(Received { frame, len: LEN });
+            out.push(RxDesc { frame, len: LEN });
         }
     }
     fn transmit_room(&self) -> usize {
         4 * BATCH
     }
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         for outgoing in frames.drain(..) {
             work(self.rounds);
             self.left.push(outgoing.frame);
@@ -167,16 +167,16 @@ fn measure(loops: usize, rounds: u64) -> Measured {
         let (sent, under_way) = (Arc::clone(&sent), Arc::clone(&under_way));
         let port = Busy { number, left: Vec::with_capacity(FRAMES), rounds, sent, under_way };
         ports.push(if number % loops == 0 {
-            CorePort::Own(port)
+            LoopPort::Own(port)
         } else {
             let (port, of_line) = remote(port, &bell, &line_bell, &heartbeat);
             of_lines.push(of_line);
-            CorePort::Remote(port)
+            LoopPort::Remote(port)
         });
     }
     let mut core = core_of(ports, memory);
     let ends = Arc::new(AtomicBool::new(false));
-    let mut line = Line::new(of_lines, line_bell, heartbeat);
+    let mut line = IoLoop::new(of_lines, line_bell, heartbeat);
     let line = std::thread::spawn({
         let ends = Arc::clone(&ends);
         move || {
@@ -212,7 +212,7 @@ fn measure(loops: usize, rounds: u64) -> Measured {
     }
 }
 
-fn core_of(ports: Vec<CorePort<Busy>>, memory: Umem) -> Core<CorePort<Busy>> {
+fn core_of(ports: Vec<LoopPort<Busy>>, memory: Umem) -> PollLoop<LoopPort<Busy>> {
     let port = |n| {
         let mut port = PortSettings::new(format!("p{n}"), None);
         (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
@@ -232,8 +232,8 @@ fn core_of(ports: Vec<CorePort<Busy>>, memory: Umem) -> Core<CorePort<Busy>> {
     let macs: Vec<_> = (0..PORTS).map(mac).collect();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
     std::mem::forget(handle); // nobody gives orders
-    let of_core = CoreSettings { finish_checksums: vec![true; PORTS], ..CoreSettings::default() };
-    Core::new(Switch::new(&settings, &macs, FRAMES), ports, memory, FRAMES, mailbox, of_core)
+    let of_core = PollLoopSettings { finish_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
+    PollLoop::new(Switch::new(&settings, &macs, FRAMES), ports, memory, FRAMES, mailbox, of_core)
 }
 
 fn cpu_ns() -> f64 {

@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use switch::settings::{
     BridgeSettings, BufferSettings, PortSettings, ScheduleSettings, SwitchSettings, WredSettings,
 };
-use switch::{HeapMemory, Instant, Memory, Outgoing, Received, Switch, frames_needed};
+use switch::{FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, frames_needed};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 
@@ -60,12 +60,12 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
     let macs: Vec<_> = (0..ports).map(mac).collect();
     let mut switch = Switch::new(&settings, &macs, frames);
     let mut memory = HeapMemory::new(frames, 64);
-    let mut out: Vec<Outgoing> = Vec::with_capacity(FRAMES);
+    let mut out: Vec<TxDesc> = Vec::with_capacity(FRAMES);
     for port in 0..ports {
         // To itself: the bridge learns the host and forwards nothing.
         let frame = memory.alloc().expect("memory for every cell");
         write_header(memory.bytes_mut(&frame, 64), mac(port), mac(port), None, EXPERIMENTAL);
-        switch.receive(port, Received { frame, len: 64 }, Instant(1_000_000_000), &mut memory);
+        switch.receive(port, RxDesc { frame, len: 64 }, Instant(1_000_000_000), &mut memory);
     }
     let (mut now, mut spent, mut sent) = (1_000_000_000_u64, 0.0, 0);
     for _ in 0..ROUNDS * 2 / ports {
@@ -75,7 +75,7 @@ fn one(ports: usize, busy_queues: usize, schedule: &ScheduleSettings) -> f64 {
                 let tag = Tag::priority((n % busy_queues) as u8);
                 let from = (to + 1) % ports;
                 write_header(memory.bytes_mut(&frame, 64), mac(to), mac(from), Some(tag), EXPERIMENTAL);
-                switch.receive(from, Received { frame, len: 64 }, Instant(now), &mut memory);
+                switch.receive(from, RxDesc { frame, len: 64 }, Instant(now), &mut memory);
             }
         }
         now += 1_000_000;

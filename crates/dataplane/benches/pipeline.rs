@@ -10,7 +10,7 @@ use nix::time::{ClockId, clock_gettime};
 use std::collections::VecDeque;
 use std::hint::black_box;
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
-use switch::{Arrival, FrameId, HeapMemory, Instant, Memory, Received, Switch};
+use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, RxFrame, Switch};
 use wire::ethernet::{EXPERIMENTAL, Header, Tag, write_header};
 use wire::mac::MacAddr;
 
@@ -61,7 +61,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Memory on the heap that fetches headers ahead as a UMEM does.
 struct Fetching(HeapMemory);
 
-impl Memory for Fetching {
+impl FrameMemory for Fetching {
     fn alloc(&mut self) -> Option<FrameId> {
         self.0.alloc()
     }
@@ -142,7 +142,7 @@ fn mac(n: usize) -> MacAddr {
 /// All that the switch does, in turns of [`BATCH`] frames, handed over as the daemon's loop does: a batch is looked at,
 /// each header fetched [`AHEAD`] frames before, then received; each port's frames that have left are completed together.
 fn whole(lab: &mut Lab, rounds: usize) -> f64 {
-    let mut arrivals: Vec<Arrival> = Vec::with_capacity(BATCH);
+    let mut arrivals: Vec<RxFrame> = Vec::with_capacity(BATCH);
     let mut out = Vec::with_capacity(BATCH);
     let mut now = 1_000;
     let start = cpu_ns();
@@ -154,7 +154,7 @@ fn whole(lab: &mut Lab, rounds: usize) -> f64 {
             let frame = lab.ring.pop_front().expect("the ring holds more than a batch");
             let port = usize::from(lab.port_of[frame.index()]);
             let bytes = lab.memory.bytes(&frame, 64);
-            arrivals.push(lab.switch.look(port, Received { frame, len: 64 }, bytes));
+            arrivals.push(lab.switch.look(port, RxDesc { frame, len: 64 }, bytes));
         }
         lab.switch.receive_all(&mut arrivals, Instant(now), &mut lab.memory);
         lab.switch.tick(Instant(now), &mut lab.memory);

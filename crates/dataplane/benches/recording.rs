@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::flight_recorder::recorder::Recorder;
-use dataplane::{Command, Core, CoreSettings, Handle, Port, Reel, mailbox};
+use dataplane::{ChunkPool, Handle, LoopCommand, PollLoop, PollLoopSettings, Port, mailbox};
 use nix::time::{ClockId, clock_gettime};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
-use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch};
+use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
 use wire::mac::MacAddr;
 
@@ -35,18 +35,18 @@ struct Busy {
 impl Port for Busy {
     type Memory = HeapMemory;
 
-    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         for _ in 0..max.min(BATCH) {
             let Some(frame) = memory.alloc() else { return };
             let (dst, src) = (mac((self.number + 1) % PORTS), mac(self.number));
             write_header(memory.bytes_mut(&frame, 64), dst, src, Some(Tag::priority(3)), EXPERIMENTAL);
-            out.push(Received { frame, len: 60 });
+            out.push(RxDesc { frame, len: 60 });
         }
     }
     fn transmit_room(&self) -> usize {
         4 * BATCH
     }
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.left.extend(frames.drain(..).map(|outgoing| outgoing.frame));
     }
     fn complete(&mut self, out: &mut Vec<FrameId>) {
@@ -87,9 +87,9 @@ fn main() {
 fn frame_ns(records: bool, turns: usize) -> f64 {
     let (mut core, mut handle) = core();
     let mut now = Instant(1_000_000);
-    let reel = Reel::new(32);
+    let reel = ChunkPool::new(32);
     let recorder = records.then(|| Box::new(Recorder::new(Arc::clone(&reel), PORTS)));
-    handle.send(Command::Record(recorder)).expect("room for a command");
+    handle.send(LoopCommand::Record(recorder)).expect("room for a command");
     let mut turn = |turns: usize| {
         for _ in 0..turns {
             now = now + BATCH as u64 * PORTS as u64 * FRAME_NS;
@@ -106,7 +106,7 @@ fn frame_ns(records: bool, turns: usize) -> f64 {
     (cpu_ns() - start) / (turns * BATCH * PORTS) as f64
 }
 
-fn core() -> (Core<Busy>, Handle) {
+fn core() -> (PollLoop<Busy>, Handle) {
     let port = |n| {
         let mut port = PortSettings::new(format!("p{n}"), None);
         (port.pfc.rx, port.pfc.tx, port.pfc.no_drop) = (true, true, 0b0000_1000);
@@ -124,9 +124,9 @@ fn core() -> (Core<Busy>, Handle) {
     let macs: Vec<_> = (0..PORTS).map(mac).collect();
     let ports = (0..PORTS).map(|number| Busy { number, left: Vec::with_capacity(FRAMES) }).collect();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
-    let of_core = CoreSettings { finish_checksums: vec![true; PORTS], ..CoreSettings::default() };
+    let of_core = PollLoopSettings { finish_checksums: vec![true; PORTS], ..PollLoopSettings::default() };
     let switch = Switch::new(&settings, &macs, FRAMES);
-    (Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, of_core), handle)
+    (PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, of_core), handle)
 }
 
 fn cpu_ns() -> f64 {

@@ -3,7 +3,7 @@
 //!
 //! Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md, "Who does what".
 
-use switch::{Arrival, Memory, Outgoing, Received};
+use switch::{FrameMemory, RxDesc, RxFrame, TxDesc};
 use wire::checksum;
 use wire::ip::DsField;
 
@@ -13,12 +13,12 @@ pub(crate) const LOOK_AHEAD: usize = 6;
 /// Looks at all of `received`, in order, by `look`, and appends what it found to `arrivals`. Transport checksums that a Linux host
 /// left open are finished where that is wanted.
 #[inline]
-pub(crate) fn look_at_all<M: Memory>(
-    received: &mut Vec<Received>,
+pub(crate) fn parse_batch<M: FrameMemory>(
+    received: &mut Vec<RxDesc>,
     memory: &mut M,
     finish_checksums: bool,
-    look: impl Fn(Received, &[u8]) -> Arrival,
-    arrivals: &mut Vec<Arrival>,
+    look: impl Fn(RxDesc, &[u8]) -> RxFrame,
+    arrivals: &mut Vec<RxFrame>,
 ) {
     let mut batch = received.drain(..);
     while let Some(received) = batch.next() {
@@ -42,15 +42,15 @@ pub(crate) fn look_at_all<M: Memory>(
 
 /// Finishes the transport checksum of a frame whose bytes do not all lie together.
 #[cold]
-fn finish_long<M: Memory>(memory: &mut M, arrival: &Arrival, field: DsField) {
+fn finish_long<M: FrameMemory>(memory: &mut M, arrival: &RxFrame, field: DsField) {
     memory.whole(&arrival.frame, usize::from(arrival.charge.len), |bytes| {
         checksum::finish_transport(bytes, field)
     });
 }
 
 /// Makes all edits of `frames`, in order: those that have none are not touched.
-pub(crate) fn make_edits<M: Memory>(frames: &[Outgoing], memory: &mut M) {
-    for (place, Outgoing { frame, len, edit }) in frames.iter().enumerate() {
+pub(crate) fn make_edits<M: FrameMemory>(frames: &[TxDesc], memory: &mut M) {
+    for (place, TxDesc { frame, len, edit }) in frames.iter().enumerate() {
         if let Some(ahead) = frames.get(place + LOOK_AHEAD)
             && !ahead.edit.is_none()
         {

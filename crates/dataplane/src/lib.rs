@@ -23,21 +23,21 @@ pub mod poll_loop;
 pub mod port;
 pub mod sleeper;
 
-pub use crate::poll_loop::{Core, CoreSettings};
-pub use flight_recorder::recorder::{Chunk, Recorder, Reel};
+pub use crate::poll_loop::{PollLoop, PollLoopSettings};
+pub use flight_recorder::recorder::{Chunk, ChunkPool, Recorder};
 pub use flight_recorder::replay::Replay;
-pub use guard::heartbeat::{Heartbeat, Pulse};
+pub use guard::heartbeat::{Heartbeat, LoopState};
 pub use io_core::doorbell::Doorbell;
-pub use io_core::io_loop::{Line, LinePort, remote};
-pub use io_core::port_channel::{LANE_FRAMES, LaneNews};
+pub use io_core::io_loop::{IoLoop, IoPort, remote};
+pub use io_core::port_channel::{ChannelMonitor, LANE_FRAMES};
 pub use io_core::remote_port::RemotePort;
-pub use loopback_port::{Calls, MemoryPort, Wire};
-pub use mailbox::{Command, Handle, Mailbox, Reply, Settings, mailbox};
-pub use poll_loop::iteration::{RX_BATCH, TX_BATCH, Turn};
-pub use poll_loop::loop_port::CorePort;
+pub use loopback_port::{Calls, LoopbackPort, Wire};
+pub use mailbox::{Handle, LoopCommand, Mailbox, Reply, Settings, mailbox};
+pub use poll_loop::iteration::{Iteration, RX_BATCH, TX_BATCH};
+pub use poll_loop::loop_port::LoopPort;
 pub use poll_loop::stats::LoopTimes;
-pub use port::{Port, Trouble};
-pub use sleeper::Wait;
+pub use port::{Port, PortFault};
+pub use sleeper::Sleeper;
 
 /// What the doorbell is made of. Its test tries the same file with atomics of another make.
 mod atomics {

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::rc::Rc;
 
-use switch::{FrameId, HeapMemory, Instant, KernelCounters, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, HeapMemory, Instant, KernelCounters, RxDesc, TxDesc};
 
-use crate::port::{Port, Trouble};
+use crate::port::{Port, PortFault};
 
 /// The loop's end of a wire in memory.
 #[derive(Debug)]
-pub struct MemoryPort<M = HeapMemory> {
+pub struct LoopbackPort<M = HeapMemory> {
     shared: Rc<RefCell<Shared>>,
     closed: bool,
     memory: PhantomData<fn(&mut M)>,
@@ -32,9 +32,9 @@ struct Shared {
     /// Injected, not yet received.
     incoming: VecDeque<Vec<u8>>,
     /// In the TX ring.
-    ring: VecDeque<Outgoing>,
+    ring: VecDeque<TxDesc>,
     /// Sent, their bytes not yet copied.
-    leaving: VecDeque<Outgoing>,
+    leaving: VecDeque<TxDesc>,
     /// Done with, not yet given back; and those that were lost.
     completed: VecDeque<FrameId>,
     lost: Vec<FrameId>,
@@ -45,7 +45,7 @@ struct Shared {
     blocked: bool,
     lose: u32,
     up: bool,
-    trouble: Option<Trouble>,
+    trouble: Option<PortFault>,
     min_posted: u32,
     /// Dropped by the "kernel", and not yet told.
     kernel_drops: u64,
@@ -87,15 +87,15 @@ impl Shared {
     }
 
     /// Puts what was sent on the wire.
-    fn copy_leaving(&mut self, memory: &impl Memory) {
-        while let Some(Outgoing { frame, len, .. }) = self.leaving.pop_front() {
+    fn copy_leaving(&mut self, memory: &impl FrameMemory) {
+        while let Some(TxDesc { frame, len, .. }) = self.leaving.pop_front() {
             self.sent.push(memory.bytes(&frame, len.into()).to_vec());
             self.completed.push_back(frame);
         }
     }
 }
 
-impl<M> MemoryPort<M> {
+impl<M> LoopbackPort<M> {
     /// A port and the wire on it, with room for 2048 frames to transmit.
     pub fn new() -> (Self, Wire) {
         let shared = Rc::new(RefCell::new(Shared {
@@ -214,14 +214,14 @@ impl Wire {
     pub fn go_down(&self) {
         let mut shared = self.shared();
         shared.up = false;
-        shared.trouble = Some(Trouble::Down(Self::ENODEV));
+        shared.trouble = Some(PortFault::Down(Self::ENODEV));
     }
 }
 
-impl<M: Memory> Port for MemoryPort<M> {
+impl<M: FrameMemory> Port for LoopbackPort<M> {
     type Memory = M;
 
-    fn receive(&mut self, memory: &mut M, _now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut M, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         let mut shared = self.shared();
         shared.copy_leaving(memory);
         for _ in 0..max {
@@ -237,7 +237,7 @@ impl<M: Memory> Port for MemoryPort<M> {
                 continue;
             }
             room.copy_from_slice(&bytes);
-            out.push(Received { frame, len: bytes.len() as u16 });
+            out.push(RxDesc { frame, len: bytes.len() as u16 });
         }
     }
 
@@ -257,7 +257,7 @@ impl<M: Memory> Port for MemoryPort<M> {
         std::mem::take(&mut self.shared().stray)
     }
 
-    fn take_trouble(&mut self) -> Option<Trouble> {
+    fn pop_fault(&mut self) -> Option<PortFault> {
         self.shared().trouble.take()
     }
 
@@ -266,11 +266,11 @@ impl<M: Memory> Port for MemoryPort<M> {
         if shared.up { shared.room.saturating_sub(shared.outstanding()) } else { 0 }
     }
 
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         debug_assert!(frames.len() <= self.transmit_room());
         let mut shared = self.shared();
         if let Some(calls) = &shared.calls {
-            let is_pfc = matches!(frames[..], [Outgoing { len: 60, .. }]);
+            let is_pfc = matches!(frames[..], [TxDesc { len: 60, .. }]);
             calls.0.borrow_mut().push((shared.number, is_pfc));
         }
         shared.ring.extend(frames.drain(..));
@@ -324,7 +324,7 @@ impl<M: Memory> Port for MemoryPort<M> {
         self.shared().up && !self.closed
     }
 
-    fn let_go(&mut self) -> bool {
+    fn detach(&mut self) -> bool {
         let mut shared = self.shared();
         let is_kept = shared.keeper.is_some();
         if is_kept {
@@ -374,17 +374,17 @@ mod tests {
 
     const NOW: Instant = Instant(0);
 
-    fn receive(port: &mut MemoryPort, memory: &mut HeapMemory, max: usize) -> Vec<Received> {
+    fn receive(port: &mut LoopbackPort, memory: &mut HeapMemory, max: usize) -> Vec<RxDesc> {
         let mut out = Vec::new();
         port.receive(memory, NOW, max, &mut out);
         out
     }
 
-    fn outgoing(received: Vec<Received>) -> Vec<Outgoing> {
-        received.into_iter().map(|Received { frame, len }| Outgoing::new(frame, len)).collect()
+    fn outgoing(received: Vec<RxDesc>) -> Vec<TxDesc> {
+        received.into_iter().map(|RxDesc { frame, len }| TxDesc::new(frame, len)).collect()
     }
 
-    fn completed(port: &mut MemoryPort) -> usize {
+    fn completed(port: &mut LoopbackPort) -> usize {
         let mut out = Vec::new();
         port.complete(&mut out);
         out.len()
@@ -393,7 +393,7 @@ mod tests {
     #[test]
     fn frames_go_through_unchanged_and_in_order() {
         let mut memory = HeapMemory::new(4, 100);
-        let (mut port, wire) = MemoryPort::new();
+        let (mut port, wire) = LoopbackPort::new();
         wire.inject([1; 60]);
         wire.inject([2; 100]);
         wire.inject([3; 101]); // too long for this memory
@@ -410,7 +410,7 @@ mod tests {
     #[test]
     fn takes_no_more_than_memory_and_max_allow() {
         let mut memory = HeapMemory::new(3, 100);
-        let (mut port, wire) = MemoryPort::new();
+        let (mut port, wire) = LoopbackPort::new();
         (0..5).for_each(|_| wire.inject([0; 60]));
         assert_eq!(receive(&mut port, &mut memory, 2).len(), 2);
         assert_eq!((receive(&mut port, &mut memory, 2).len(), wire.waiting()), (1, 2));
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn misbehaves_as_told() {
         let mut memory = HeapMemory::new(4, 100);
-        let (mut port, wire) = MemoryPort::new();
+        let (mut port, wire) = LoopbackPort::new();
         (0..4).for_each(|i| wire.inject([i; 60]));
         let mut frames = outgoing(receive(&mut port, &mut memory, 4));
         wire.set_transmit_room(5);
@@ -451,7 +451,7 @@ mod tests {
     #[test]
     fn close_gives_every_frame_back() {
         let mut memory = HeapMemory::new(4, 100);
-        let (mut port, wire) = MemoryPort::new();
+        let (mut port, wire) = LoopbackPort::new();
         (0..3).for_each(|i| wire.inject([i; 60]));
         let mut frames = outgoing(receive(&mut port, &mut memory, 4));
         let mut later = frames.split_off(2);

@@ -9,7 +9,7 @@ use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
 use crate::flight_recorder::recorder::Recorder;
-use crate::port::Trouble;
+use crate::port::PortFault;
 
 const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
@@ -18,7 +18,7 @@ const ANSWERS: usize = 64;
 
 /// What a loop is told. Each but `PortDown` and `PortClosed` is answered.
 #[derive(Debug)]
-pub enum Command {
+pub enum LoopCommand {
     /// Fill this snapshot and send it back.
     Snapshot {
         /// To be filled.
@@ -85,7 +85,7 @@ pub enum Reply {
     /// The port of this number is open again, and has frames posted; or, if false, there was nothing for it to take.
     PortUp(usize, bool),
     /// Something is wrong with the port of this number.
-    Trouble(usize, Trouble),
+    Trouble(usize, PortFault),
     /// These settings are in force.
     Applied(Box<Settings>),
     /// They are not: they change the watchdog of the port of this number, of which a storm waits to be ended by hand.
@@ -101,7 +101,7 @@ pub enum Reply {
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Handle {
-    commands: Arc<ArrayQueue<Command>>,
+    commands: Arc<ArrayQueue<LoopCommand>>,
     replies: Arc<ArrayQueue<Reply>>,
     waker: Waker,
 }
@@ -109,7 +109,7 @@ pub struct Handle {
 /// The loop's end.
 #[derive(Debug)]
 pub struct Mailbox {
-    commands: Arc<ArrayQueue<Command>>,
+    commands: Arc<ArrayQueue<LoopCommand>>,
     replies: Arc<ArrayQueue<Reply>>,
     /// Events that found the ring full.
     pub(crate) lost: u64,
@@ -127,7 +127,7 @@ pub fn mailbox(waker: Waker) -> (Handle, Mailbox) {
 
 impl Handle {
     /// Tells the loop something and wakes it; gives the command back if the ring is full.
-    pub fn send(&mut self, command: Command) -> Result<(), Command> {
+    pub fn send(&mut self, command: LoopCommand) -> Result<(), LoopCommand> {
         self.commands.push(command)?;
         self.waker.wake_by_ref();
         Ok(())
@@ -140,7 +140,7 @@ impl Handle {
 }
 
 impl Mailbox {
-    pub(crate) fn next_command(&mut self) -> Option<Command> {
+    pub(crate) fn next_command(&mut self) -> Option<LoopCommand> {
         self.commands.pop()
     }
 

@@ -2,12 +2,12 @@
 
 use std::os::fd::RawFd;
 
-use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
 
 /// What went wrong with a port, for the log: the loop itself logs nothing, since a log can make it wait. Numbers are the
 /// operating system's of errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trouble {
+pub enum PortFault {
     /// The interface is down or gone.
     Down(i32),
     /// The queueing discipline that the port had put on its interface could not be taken off.
@@ -24,18 +24,18 @@ pub enum Trouble {
 /// A port as its loop sees it: rings in, rings out. Nothing here blocks or allocates after the start.
 pub trait Port {
     /// Where this port's frames lie.
-    type Memory: Memory;
+    type Memory: FrameMemory;
 
     /// Takes at most `max` received frames, appended to `out`. Posts fresh frames to the fill ring *before* it takes
     /// any, and takes no more than it could replace (or a few, lest it stop for good).
-    fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<Received>);
+    fn receive(&mut self, memory: &mut Self::Memory, now: Instant, max: usize, out: &mut Vec<RxDesc>);
 
     /// Takes at most `max` frames in all that another core received for this port and looked at, appended to `out`; none where none does.
     #[inline]
-    fn take_arrivals(&mut self, _memory: &Self::Memory, _max: usize, _out: &mut Vec<Arrival>) {}
+    fn take_arrivals(&mut self, _memory: &Self::Memory, _max: usize, _out: &mut Vec<RxFrame>) {}
 
     /// How the frames of this port are looked at from now on, for whoever else does; and whether transport checksums are finished.
-    fn look_by(&mut self, _looker: Looker, _finish_checksums: bool) {}
+    fn set_parser(&mut self, _looker: FrameParser, _finish_checksums: bool) {}
 
     /// The fewest frames posted for receipt from now on, whatever the need, as far as the rings allow; nothing to a port
     /// that posts none.
@@ -56,7 +56,7 @@ pub trait Port {
     fn transmit_room(&self) -> usize;
 
     /// Puts all of `frames` (at most `transmit_room`) into the TX ring, in order, and empties it.
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>);
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>);
 
     /// What is still to be done to the bytes of frames that leave ([`switch::frame::header_edit`]) whoever serves the port does, on another core. False: it
     /// is done before they are put into [`Port::transmit`].
@@ -78,7 +78,7 @@ pub trait Port {
     fn outstanding(&self) -> usize;
 
     /// Kick again rather than wait: frames may wait for that.
-    fn must_kick(&self) -> bool {
+    fn needs_kick(&self) -> bool {
         self.outstanding() > 0
     }
 
@@ -88,12 +88,12 @@ pub trait Port {
     }
 
     /// There is something that no call has taken yet, and that no descriptor tells of.
-    fn has_news(&self) -> bool {
+    fn has_pending(&self) -> bool {
         false
     }
 
     /// What it was given to transmit waits, as whoever serves it stands still.
-    fn is_stuck(&self) -> bool {
+    fn is_stalled(&self) -> bool {
         false
     }
 
@@ -104,13 +104,13 @@ pub trait Port {
     }
 
     /// What went wrong and was not asked for yet, the oldest first.
-    fn take_trouble(&mut self) -> Option<Trouble> {
+    fn pop_fault(&mut self) -> Option<PortFault> {
         None
     }
 
     /// Gives what the port is made of to another thread, which closes it, so that the loop need not wait for the kernel. Once
     /// that is done, [`Port::reclaim`]. False: there is no such thread, so [`Port::close`] it.
-    fn let_go(&mut self) -> bool {
+    fn detach(&mut self) -> bool {
         false
     }
 
@@ -131,7 +131,7 @@ pub trait Port {
 
     /// Another port of the switch takes the place of this one, which is closed: what the kernel counted until now, and from now on
     /// it counts anew.
-    fn count_anew(&mut self) -> KernelCounters {
+    fn reset_counters(&mut self) -> KernelCounters {
         KernelCounters::default()
     }
 

@@ -8,7 +8,7 @@ use switch::Nanos;
 use crate::port::Port;
 
 /// Sleep until a port has frames, somebody calls, or time is up.
-pub trait Wait {
+pub trait Sleeper {
     /// From now on these ports end its sleep, and no others.
     fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>);
 

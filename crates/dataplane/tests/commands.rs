@@ -2,7 +2,7 @@
 
 mod lab;
 
-use dataplane::{Command, Reply, Wire};
+use dataplane::{LoopCommand, Reply, Wire};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
 use switch::Snapshot;
 use switch::monitor::counters::DropReason;
@@ -177,7 +177,7 @@ fn watermarks_begin_anew_when_read_and_when_cleared() {
     assert_eq!(peaks(&lab.look(true)), (0, 8, 8, 8), "what is read is what was before");
     assert_eq!(peaks(&lab.look(false)), (0, 0, 8, 8));
     burst(&mut lab, 5);
-    assert!(matches!(lab.tell(Command::ClearWatermarks), Reply::Done));
+    assert!(matches!(lab.tell(LoopCommand::ClearWatermarks), Reply::Done));
     assert_eq!(peaks(&lab.look(false)), (0, 5, 0, 8));
     burst(&mut lab, 2);
     assert_eq!(peaks(&lab.look(true)), (0, 5, 2, 8));

@@ -66,11 +66,11 @@ fn all_is_taken(threads: usize, preemptions: Option<usize>) {
                 taken = now;
                 continue;
             }
-            bell.lie_down();
+            bell.prepare_sleep();
             if left.load(Ordering::Acquire) == taken {
                 sleep.sleep();
             }
-            bell.get_up();
+            bell.cancel_sleep();
         }
         leaving.into_iter().for_each(|thread| thread.join().unwrap());
     });

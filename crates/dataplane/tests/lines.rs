@@ -6,7 +6,7 @@ mod lab;
 use std::collections::HashMap;
 
 use dataplane::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
-use dataplane::{Command, LANE_FRAMES, RX_BATCH, Reply};
+use dataplane::{LANE_FRAMES, LoopCommand, RX_BATCH, Reply};
 use lab::lines::Loops;
 use lab::story::{FRAMES, Story, Told, loops, numbered};
 use lab::{mac, settings, xoff_3};
@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use switch::monitor::counters::DropReason;
 use switch::pfc::rx_backlog::{XOFF_FRAMES, XON_FRAMES};
 use switch::settings::{Threshold, Trust};
-use switch::{Event, Memory, Snapshot};
+use switch::{Event, FrameMemory, Snapshot};
 use wire::ethernet::Header;
 use wire::ip;
 use wire::pause::{Control, decode};
@@ -257,9 +257,9 @@ fn a_port_of_a_line_comes_and_goes() {
     loops.turn(1);
     loops.rounds(3);
     assert!(loops.wires[1].is_let_go());
-    let reopen = Command::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+    let reopen = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
     loops.wires[1].inject(numbered(0, 1, 0, 0)); // nobody takes it any more
-    loops.handle.send(Command::PortClosed(1)).expect("room");
+    loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
     loops.rounds(3);
     let snapshot = loops.conserved();
     assert_eq!(snapshot.ports[1].drops[DropReason::PortDown as usize].frames, 5);
@@ -292,7 +292,7 @@ fn frames_of_a_closed_port_go_back() {
     loops.rounds(3);
     assert!(loops.wires[1].is_let_go());
     loops.core.memory().hand_over(POSTED, 1);
-    loops.handle.send(Command::PortClosed(1)).expect("room");
+    loops.handle.send(LoopCommand::PortClosed(1)).expect("room");
     loops.rounds(40);
     let free = loops.core.memory().free_frames();
     assert!(free + POSTED / 2 > FRAMES, "{free} of {FRAMES} frames");

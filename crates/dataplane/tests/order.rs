@@ -2,7 +2,7 @@
 
 use std::task::Waker;
 
-use dataplane::{Calls, Core, CoreSettings, MemoryPort, Wire, mailbox};
+use dataplane::{Calls, LoopbackPort, PollLoop, PollLoopSettings, Wire, mailbox};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{HeapMemory, Instant, Switch};
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
@@ -22,7 +22,7 @@ fn frame(to: usize, from: usize, priority: u8) -> Vec<u8> {
 }
 
 /// A loop over memory ports; every host's address is known.
-fn lab(ports: Vec<PortSettings>) -> (Core<MemoryPort>, Vec<Wire>, Instant) {
+fn lab(ports: Vec<PortSettings>) -> (PollLoop<LoopbackPort>, Vec<Wire>, Instant) {
     let count = ports.len();
     let settings = SwitchSettings {
         buffer: BufferSettings {
@@ -39,11 +39,13 @@ fn lab(ports: Vec<PortSettings>) -> (Core<MemoryPort>, Vec<Wire>, Instant) {
     };
     let macs: Vec<_> = (100..100 + count).map(mac).collect();
     let switch = Switch::new(&settings, &macs, FRAMES);
-    let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(|_| MemoryPort::new()).unzip();
+    let (ports, wires): (Vec<_>, Vec<_>) = (0..count).map(|_| LoopbackPort::new()).unzip();
     let (handle, mailbox) = mailbox(Waker::noop().clone());
     std::mem::forget(handle); // nobody gives orders
-    let core_settings = CoreSettings { finish_checksums: vec![false; count], ..CoreSettings::default() };
-    let mut core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, core_settings);
+    let core_settings =
+        PollLoopSettings { finish_checksums: vec![false; count], ..PollLoopSettings::default() };
+    let mut core =
+        PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, core_settings);
     let mut now = Instant(1_000_000);
     for (n, wire) in wires.iter().enumerate() {
         wire.inject(frame(n, n, 0)); // to itself: the bridge learns it
@@ -96,7 +98,7 @@ fn a_full_tx_ring_has_room_for_pfc() {
     let (mut core, wires, mut now) = lab(ports.collect());
     wires[0].set_transmit_room(8);
     wires[0].hold_completions(true);
-    let mut turn = |core: &mut Core<MemoryPort>| {
+    let mut turn = |core: &mut PollLoop<LoopbackPort>| {
         now = now + 1000;
         core.turn(now);
     };

@@ -5,10 +5,10 @@ mod lab;
 
 use dataplane::flight_recorder::recorder::HEADER_BYTES;
 use dataplane::flight_recorder::replay::{Error, Replay, difference};
-use dataplane::{Command, Reply};
+use dataplane::{LoopCommand, Reply};
 use lab::{Lab, PORTS, Step, apply, ends_as_replayed, frame, incast, mac, replay, settings, step, watchdog};
 use proptest::prelude::*;
-use switch::settings::{Curve, FlowControl, Trust, VlanList, VlanSettings, WredSettings};
+use switch::settings::{FlowControl, Trust, VlanList, VlanSettings, WredProfile, WredSettings};
 use switch::{DropReason, Event, Instant};
 use wire::ethernet::{IPV4, write_header};
 use wire::mac::MacAddr;
@@ -138,7 +138,7 @@ fn vlans_marks_and_flood_limits_are_replayed() {
     for (port, vlan) in other.ports.iter_mut().zip(vlans) {
         (port.vlan, port.flood_limits_pps) = (vlan, [Some(20); 3]);
         port.classify.trust = Trust::TunnelDot1p;
-        let curve = Curve { low_cells: 0, high_cells: 0, probability_percent: 100 };
+        let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };
         port.queues[2].wred =
             Some(WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() });
     }
@@ -176,7 +176,7 @@ fn settings_wait_for_a_storm_that_waits_for_somebody() {
     other.ports[2].watchdog[3] = None;
     assert!(matches!(lab.tell(apply(&other)), Reply::NotApplied(_, 2)));
     assert!(matches!(lab.tell(apply(&settings(9))), Reply::Applied(_)), "all else may change");
-    assert!(matches!(lab.tell(Command::RecoverStorms(2)), Reply::Done));
+    assert!(matches!(lab.tell(LoopCommand::RecoverStorms(2)), Reply::Done));
     assert!(matches!(lab.tell(apply(&other)), Reply::Applied(_)));
     let (recording, ..) = lab.end();
     replay(&recording).expect("no difference");

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::task::Waker;
 
-use dataplane::{Command, Core, CoreSettings, MemoryPort, Port, Wait, mailbox};
+use dataplane::{LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Sleeper, mailbox};
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings};
 use switch::{HeapMemory, Instant, Nanos, Switch};
 use wire::mac::MacAddr;
@@ -13,12 +13,12 @@ const FRAMES: usize = 64;
 const TURN_NS: Nanos = 4_000;
 
 /// Sleeps no longer than a turn takes, and writes down what weight the loop takes, and when.
-struct Sleeper<'a> {
+struct TestSleeper<'a> {
     now: &'a Cell<u64>,
     weights: Vec<(u64, bool)>,
 }
 
-impl Wait for Sleeper<'_> {
+impl Sleeper for TestSleeper<'_> {
     fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
 
     fn set_weight(&mut self, highest: bool) {
@@ -42,11 +42,11 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
         ports: vec![PortSettings::new("p0".to_owned(), None)],
     };
     let switch = Switch::new(&settings, &[MacAddr([2; 6])], FRAMES);
-    let (port, wire) = MemoryPort::new();
+    let (port, wire) = LoopbackPort::new();
     let (handle, core_mailbox) = mailbox(Waker::noop().clone());
-    let of_core = CoreSettings { finish_checksums: vec![false], ..CoreSettings::default() };
+    let of_core = PollLoopSettings { finish_checksums: vec![false], ..PollLoopSettings::default() };
     let memory = HeapMemory::new(FRAMES, 2048);
-    let mut core = Core::new(switch, vec![port], memory, FRAMES, core_mailbox, of_core);
+    let mut core = PollLoop::new(switch, vec![port], memory, FRAMES, core_mailbox, of_core);
 
     let (now, handle) = (Cell::new(0), RefCell::new(handle));
     let clock = || {
@@ -56,11 +56,11 @@ fn a_loop_takes_more_weight_while_others_want_its_core() {
             wire.inject([0; 60]); // something moves, so the loop stays awake
         }
         if now.get() == 4_000_000_000 {
-            handle.borrow_mut().send(Command::Stop(Box::default())).expect("room for a command");
+            handle.borrow_mut().send(LoopCommand::Stop(Box::default())).expect("room for a command");
         }
         Instant(now.get())
     };
-    let mut sleeper = Sleeper { now: &now, weights: Vec::new() };
+    let mut sleeper = TestSleeper { now: &now, weights: Vec::new() };
     core.run(clock, &mut sleeper).expect("it can sleep");
     let of_a_turn = |nanos: u64| nanos / 1_000_000;
     let told: Vec<_> = sleeper.weights.iter().map(|&(at, highest)| (of_a_turn(at), highest)).collect();

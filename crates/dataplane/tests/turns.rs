@@ -2,7 +2,7 @@
 
 mod lab;
 
-use dataplane::{Command, Pulse, RX_BATCH, Reply, Trouble, Wire};
+use dataplane::{LoopCommand, LoopState, PortFault, RX_BATCH, Reply, Wire};
 use lab::{FRAMES, Lab, conserved, frame, mac, settings, xoff_3};
 use switch::Event;
 use switch::monitor::counters::DropReason;
@@ -162,7 +162,7 @@ fn a_port_that_goes_takes_its_frames_along_and_leaves_the_others_alone() {
     lab.turns(2);
     let said: Vec<_> = std::iter::from_fn(|| lab.handle.receive()).collect();
     let told = said.iter().any(|reply| matches!(reply, Reply::Event(_, Event::PortDown { port: 1 })));
-    let why = said.iter().filter(|reply| matches!(reply, Reply::Trouble(1, Trouble::Down(Wire::ENODEV))));
+    let why = said.iter().filter(|reply| matches!(reply, Reply::Trouble(1, PortFault::Down(Wire::ENODEV))));
     assert_eq!((told, why.count()), (true, 1), "that it is down, and once why: {said:?}");
     let snapshot = lab.snapshot();
     assert!(!snapshot.ports[1].up && snapshot.ports[0].up);
@@ -204,7 +204,7 @@ fn a_port_that_is_opened_again_begins_anew() {
     lab.turns(2);
     assert!(lab.wires[1].is_let_go() && !lab.snapshot().ports[1].up);
     let up = |lab: &mut Lab| {
-        let command = Command::PortUp { port: 1, mac: mac(201), finish_checksums: true };
+        let command = LoopCommand::PortUp { port: 1, mac: mac(201), finish_checksums: true };
         lab.handle.send(command).unwrap();
         lab.turns(1);
         let said = std::iter::from_fn(|| lab.handle.receive()).collect::<Vec<_>>();
@@ -220,7 +220,7 @@ fn a_port_that_is_opened_again_begins_anew() {
     assert_eq!(lab.snapshot().ports[1].drops[DropReason::PortDown as usize].frames, 0, "the kernel has them");
     lab.wires[1].inject(frame(mac(0), mac(1), 0)); // nobody takes it any more
 
-    lab.handle.send(Command::PortClosed(1)).unwrap();
+    lab.handle.send(LoopCommand::PortClosed(1)).unwrap();
     lab.wires[1].block(false);
     lab.turns(1);
     let snapshot = lab.snapshot();
@@ -366,7 +366,7 @@ fn what_a_guard_told_is_taken_back() {
     assert_eq!(lab.seen(0), [Ok(xoff_3(0))]);
     let sent = lab.snapshot().ports[0].pfc_sent;
     assert_eq!((sent.frames, sent.xoff_frames[3], sent.xon_frames[3]), (3, 2, 1));
-    assert_eq!(lab.heartbeat.pulse(), Pulse::Turned(lab.now));
+    assert_eq!(lab.heartbeat.pulse(), LoopState::Turned(lab.now));
 }
 
 /// A guard sends by the settings that it knows: if others are in force when the loop hears of it, the frames have been sent all the same,

@@ -6,7 +6,7 @@
 //! Source: IEEE 802.1Q-2022 36 (PFC at an end station); M. Shreedhar and G. Varghese, "Efficient fair queueing using
 //! deficit round robin" (1995).
 
-use crate::pacer::Pace;
+use crate::pacer::Pacer;
 use crate::shaper::Shaper;
 use endpoint::dcqcn::Dcqcn;
 use endpoint::pause::PauseTimer;
@@ -23,7 +23,7 @@ pub const GATHER_NS: Nanos = 200_000;
 #[derive(Debug, Clone)]
 pub struct FlowQueue {
     /// When its frames fall due.
-    pub pace: Pace,
+    pub pace: Pacer,
     /// What congestion leaves of that; `None`: it does not react.
     pub reaction: Option<Dcqcn>,
     /// 802.1p priority, which is its queue.
@@ -218,7 +218,7 @@ mod tests {
     const MILLISECOND: Nanos = 1_000_000;
 
     fn flow(priority: u8, size_bytes: u16, rate_bps: u64) -> FlowQueue {
-        let pace = Pace::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), None, 1000);
+        let pace = Pacer::new(size_bytes, rate_bps, Instant(0), Instant(SECOND), None, 1000);
         FlowQueue { pace, reaction: None, priority, size_bytes }
     }
 

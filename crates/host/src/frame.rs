@@ -62,7 +62,7 @@ pub struct Content {
 
 /// What a receiver makes of a frame with our ethertype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reading {
+pub enum ParseResult {
     /// The check holds.
     Whole(Content),
     /// It does not. Nothing that the frame says can be trusted; it claims to be of this flow and run.
@@ -125,11 +125,11 @@ pub fn is_ours(frame: &[u8], header: &Header) -> bool {
 }
 
 /// Reads a frame that `is_ours`, whose header is `header`.
-pub fn read(frame: &[u8], header: &Header) -> Reading {
+pub fn read(frame: &[u8], header: &Header) -> ParseResult {
     let headers = if header.ethertype == IPV4 { UDP_HEADERS_BYTES } else { 0 };
     let body = frame.get(header.payload_offset + headers..).unwrap_or_default();
     let Some((fields, rest)) = body.split_first_chunk::<PATTERN>() else {
-        return Reading::Corrupted { flow: 0, run: 0 };
+        return ParseResult::Corrupted { flow: 0, run: 0 };
     };
     let flow = u32::from_be_bytes(field(fields, 8));
     let run = u32::from_be_bytes(field(fields, 12));
@@ -138,14 +138,14 @@ pub fn read(frame: &[u8], header: &Header) -> Reading {
         1 => Kind::Announce,
         2 => Kind::Data,
         3 => Kind::Cnp,
-        _ => return Reading::Corrupted { flow, run },
+        _ => return ParseResult::Corrupted { flow, run },
     };
     if fields[0..4] != MAGIC || u64::from_be_bytes(field(fields, FIELDS)) != expected {
-        return Reading::Corrupted { flow, run };
+        return ParseResult::Corrupted { flow, run };
     }
     let sequence = u64::from_be_bytes(field(fields, 16));
     let sent_at = Instant(u64::from_be_bytes(field(fields, 24)));
-    Reading::Whole(Content { kind, flow, run, sequence, sent_at })
+    ParseResult::Whole(Content { kind, flow, run, sequence, sent_at })
 }
 
 /// The `N` bytes at `offset`, which lie within the fields.
@@ -223,7 +223,7 @@ mod tests {
         frame
     }
 
-    fn read_back(frame: &[u8]) -> Reading {
+    fn read_back(frame: &[u8]) -> ParseResult {
         read(frame, &Header::parse(frame).unwrap())
     }
 
@@ -232,7 +232,7 @@ mod tests {
         for len in MIN_BYTES..=MAX_BYTES {
             for tag in [None, Some(Tag::priority(3))] {
                 let frame = frame(usize::from(len), tag);
-                assert_eq!(read_back(&frame), Reading::Whole(CONTENT), "{len} bytes, {tag:?}");
+                assert_eq!(read_back(&frame), ParseResult::Whole(CONTENT), "{len} bytes, {tag:?}");
             }
         }
     }
@@ -253,7 +253,7 @@ mod tests {
             for bit in (0..len * 8).filter(|bit| !(12 * 8..18 * 8).contains(bit)) {
                 let mut bad = good.clone();
                 bad[bit / 8] ^= 1 << (bit % 8);
-                assert!(matches!(read_back(&bad), Reading::Corrupted { .. }), "bit {bit} of {len} bytes");
+                assert!(matches!(read_back(&bad), ParseResult::Corrupted { .. }), "bit {bit} of {len} bytes");
             }
         }
     }
@@ -262,26 +262,26 @@ mod tests {
     fn another_priority_or_no_tag_is_no_corruption() {
         let mut frame = frame(100, Some(Tag::priority(3)));
         frame[14] = 0xe0;
-        assert_eq!(read_back(&frame), Reading::Whole(CONTENT));
+        assert_eq!(read_back(&frame), ParseResult::Whole(CONTENT));
         frame.drain(12..16);
-        assert_eq!(read_back(&frame), Reading::Whole(CONTENT));
+        assert_eq!(read_back(&frame), ParseResult::Whole(CONTENT));
     }
 
     #[test]
     fn cut_off_zeroed_or_swapped_frames_are_found() {
         let good = frame(200, None);
         for len in 14..200 {
-            assert!(matches!(read_back(&good[..len]), Reading::Corrupted { .. }), "{len} bytes");
+            assert!(matches!(read_back(&good[..len]), ParseResult::Corrupted { .. }), "{len} bytes");
         }
         let mut zeroed = good.clone();
         zeroed[14..].fill(0);
-        assert!(matches!(read_back(&zeroed), Reading::Corrupted { .. }));
+        assert!(matches!(read_back(&zeroed), ParseResult::Corrupted { .. }));
         let mut longer = good.clone();
         longer.push(0);
-        assert!(matches!(read_back(&longer), Reading::Corrupted { .. }));
+        assert!(matches!(read_back(&longer), ParseResult::Corrupted { .. }));
         let mut swapped = good.clone();
         swapped[64..128].rotate_left(32);
-        assert!(matches!(read_back(&swapped), Reading::Corrupted { .. }));
+        assert!(matches!(read_back(&swapped), ParseResult::Corrupted { .. }));
     }
 
     fn packet(len: usize, tag: Option<Tag>, ecn: u8) -> Vec<u8> {
@@ -291,7 +291,7 @@ mod tests {
     }
 
     /// As a receiver does: `None` if the frame is none of ours.
-    fn received(frame: &[u8]) -> Option<Reading> {
+    fn received(frame: &[u8]) -> Option<ParseResult> {
         let header = Header::parse(frame).unwrap();
         is_ours(frame, &header).then(|| read(frame, &header))
     }
@@ -307,7 +307,7 @@ mod tests {
             for (ecn, tag) in [(0, None), (1, None), (2, Some(Tag::priority(3))), (3, Some(Tag::priority(7)))]
             {
                 let frame = packet(usize::from(len), tag, ecn);
-                assert_eq!(received(&frame), Some(Reading::Whole(CONTENT)), "{len} bytes, {tag:?}");
+                assert_eq!(received(&frame), Some(ParseResult::Whole(CONTENT)), "{len} bytes, {tag:?}");
                 let header = Header::parse(&frame).unwrap();
                 assert_eq!((ip::ecn(&frame, &header), header_sum(&frame, &header)), (Some(ecn), 0xffff));
                 let packet = ipv4::Packet::parse(&frame[header.payload_offset..]).unwrap();
@@ -338,7 +338,7 @@ mod tests {
             let header = Header::parse(&frame).unwrap();
             assert!(ip::set_ce(&mut frame, &header));
             assert_eq!((ip::ecn(&frame, &header), header_sum(&frame, &header)), (Some(3), 0xffff));
-            assert_eq!(received(&frame), Some(Reading::Whole(CONTENT)));
+            assert_eq!(received(&frame), Some(ParseResult::Whole(CONTENT)));
         }
     }
 
@@ -347,7 +347,7 @@ mod tests {
         let cnp = Content { kind: Kind::Cnp, sequence: 0, ..CONTENT };
         let mut frame = vec![0; usize::from(MIN_IP_BYTES)];
         write(&mut frame, DST, SRC, Some(Tag::priority(6)), Some(1), &cnp);
-        assert_eq!(received(&frame), Some(Reading::Whole(cnp)));
+        assert_eq!(received(&frame), Some(ParseResult::Whole(cnp)));
     }
 
     /// Behind the headers of the packet, which switches and routers may rewrite.
@@ -357,7 +357,7 @@ mod tests {
         for bit in (14 + UDP_HEADERS_BYTES) * 8..100 * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(!matches!(received(&bad), Some(Reading::Whole(_))), "bit {bit}");
+            assert!(!matches!(received(&bad), Some(ParseResult::Whole(_))), "bit {bit}");
         }
     }
 
@@ -380,7 +380,7 @@ mod tests {
             assert_eq!(received(&good[..len]), None, "{len} bytes");
         }
         for len in 14 + UDP_HEADERS_BYTES + MAGIC.len()..100 {
-            assert!(matches!(received(&good[..len]), Some(Reading::Corrupted { .. })), "{len} bytes");
+            assert!(matches!(received(&good[..len]), Some(ParseResult::Corrupted { .. })), "{len} bytes");
         }
     }
 }

@@ -17,15 +17,15 @@ mod send;
 use crate::args::FlowArgs;
 use crate::egress::{Egress, FlowQueue};
 use crate::in_flight::{IN_FLIGHT_FRAMES, InFlight, Load, LoadKind};
-use crate::pacer::Pace;
-use crate::receiver::{MAX_FLOWS, Receiver, Wish};
+use crate::pacer::Pacer;
+use crate::receiver::{MAX_FLOWS, Receiver, Request};
 use crate::report::{FlowSent, Pause, Report};
 use dataplane::Port;
 use endpoint::MAX_BACKLOG_FRAMES;
 use endpoint::dcqcn::{Dcqcn, DcqcnSettings};
 use switch::pfc::rx::quanta_ns;
 use switch::settings::{ASSUMED_SPEED_BPS, PRIORITIES};
-use switch::{FrameId, Instant, KernelCounters, Memory, Nanos, Outgoing, Received};
+use switch::{FrameId, FrameMemory, Instant, KernelCounters, Nanos, RxDesc, TxDesc};
 use wire::MacAddr;
 use wire::ethernet::{Header, MAC_CONTROL};
 use wire::pause::{Control, Pfc, decode};
@@ -113,8 +113,8 @@ pub struct Host<P: Port> {
     /// What the kernel counted when the port was closed.
     closed_counters: Option<KernelCounters>,
     // Emptied in each turn; kept to allocate nothing.
-    received: Vec<Received>,
-    outgoing: Vec<Outgoing>,
+    received: Vec<RxDesc>,
+    outgoing: Vec<TxDesc>,
     completed: Vec<FrameId>,
 }
 
@@ -186,7 +186,8 @@ impl<P: Port> Host<P> {
         let stop = self.settings.duration_ns.map_or(Instant::NEVER, |duration| now + duration);
         for flow in &self.settings.flows {
             let start = now + flow.start_ns;
-            let pace = Pace::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG_FRAMES);
+            let pace =
+                Pacer::new(flow.size_bytes, flow.rate_bps, start, stop, flow.count, MAX_BACKLOG_FRAMES);
             let reacts = self.settings.reacts && flow.ecn.is_some();
             let reaction = reacts.then(|| Dcqcn::new(DCQCN, flow.rate_bps, now));
             let FlowArgs { priority, size_bytes, .. } = *flow;
@@ -248,7 +249,7 @@ impl<P: Port> Host<P> {
     /// What came, as of `now`.
     fn judge(&mut self, now: Instant) {
         let mut received = std::mem::take(&mut self.received);
-        for Received { frame, len } in received.drain(..) {
+        for RxDesc { frame, len } in received.drain(..) {
             let bytes = self.memory.bytes(&frame, usize::from(len));
             match Header::parse(bytes).ok() {
                 Some(header) if header.ethertype == MAC_CONTROL => match decode(bytes) {
@@ -277,18 +278,18 @@ impl<P: Port> Host<P> {
     }
 
     /// Acts on what a received frame asks for.
-    fn heed(&mut self, wish: Option<Wish>, now: Instant) {
+    fn heed(&mut self, wish: Option<Request>, now: Instant) {
         match wish {
-            Some(Wish::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
+            Some(Request::SendCnp { to, flow, run }) if self.cnps.len() < MAX_CNPS => {
                 self.cnps.push((to, flow, run));
             }
-            Some(Wish::Cut { flow, run }) => {
+            Some(Request::Cut { flow, run }) => {
                 self.cnps_received += 1;
                 if run == self.settings.run {
                     self.egress.cut(flow as usize, now);
                 }
             }
-            Some(Wish::SendCnp { .. }) | None => {}
+            Some(Request::SendCnp { .. }) | None => {}
         }
     }
 

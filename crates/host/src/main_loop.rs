@@ -5,7 +5,7 @@ use crate::host::{Host, HostSettings};
 use crate::report::{Line, Report};
 use crate::text_report;
 use anyhow::{Context, anyhow, bail};
-use dataplane::{Port, Wait};
+use dataplane::{Port, Sleeper};
 use nix::sys::signal::{SigSet, Signal};
 use nix::time::{ClockId, clock_gettime};
 use std::io::{BufRead, Write};
@@ -15,7 +15,7 @@ use std::task::Waker;
 use std::time::Duration;
 use switch::{Instant, Nanos};
 use wire::MacAddr;
-use xdp::{MAX_POSTED, PortSetup, Umem, Waiter, XdpPort};
+use xdp::{MAX_POSTED, PortConfig, Umem, Waiter, XdpPort};
 
 /// Frames of a host's memory for each RX queue, a full fill ring and as much again in the RX ring …
 const FRAMES_OF_A_QUEUE: usize = 2 * MAX_POSTED;
@@ -62,7 +62,7 @@ pub fn run_with(args: &Args, mut waiter: Waiter, orders: &Orders, out: &mut dyn 
     let mut memory = Umem::new(frames, frame_bytes)?;
     // The host shares its core with others: what arrives while it is not running must find a frame.
     // And PFC frames go to a group address, which a NIC takes in only if it is told to.
-    let setup = PortSetup { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortSetup::default() };
+    let setup = PortConfig { min_posted: MAX_POSTED as u32, promiscuous: true, ..PortConfig::default() };
     let port = XdpPort::open(&mut memory, &args.interface, &setup)?;
     let mut host = Host::new(settings(args)?, port, memory, frames, now());
     waiter.watch([host.port()]);

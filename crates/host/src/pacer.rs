@@ -10,7 +10,7 @@ use switch::{Instant, Nanos};
 
 /// The slots of one flow and its place in them.
 #[derive(Debug, Clone)]
-pub struct Pace {
+pub struct Pacer {
     start: Instant,
     /// The interval is this over `rate_bps` nanoseconds.
     bit_ns: u64,
@@ -29,7 +29,7 @@ pub struct Pace {
     next_rest: u64,
 }
 
-impl Pace {
+impl Pacer {
     /// Frames of `size_bytes` at `rate_bps` (not 0), the first at `start`; no more than `count`, and none that falls
     /// due at `stop` or later.
     pub fn new(
@@ -133,7 +133,7 @@ mod tests {
     const SECOND: Nanos = 1_000_000_000;
 
     /// Takes every frame that is due by `now`.
-    fn drain(pace: &mut Pace, now: Instant) -> u64 {
+    fn drain(pace: &mut Pacer, now: Instant) -> u64 {
         let mut taken = 0;
         while pace.next_due().is_some_and(|due| due <= now) {
             pace.take();
@@ -155,7 +155,7 @@ mod tests {
             (100, 7, 1000, 9), // 8.75
         ] {
             let stop = Instant(5 + seconds * SECOND);
-            let mut pace = Pace::new(size, rate, Instant(5), stop, None, u64::MAX);
+            let mut pace = Pacer::new(size, rate, Instant(5), stop, None, u64::MAX);
             let (mut now, mut taken, mut turn) = (Instant(0), 0, 0);
             while now < stop {
                 taken += drain(&mut pace, now);
@@ -175,7 +175,7 @@ mod tests {
         for (rate, due) in
             [(1_000_000_000, [0, 12_112, 24_224, 36_336]), (3_000_000_000, [0, 4_037, 8_074, 12_112])]
         {
-            let mut pace = Pace::new(1514, rate, Instant(0), Instant::NEVER, Some(4), 0);
+            let mut pace = Pacer::new(1514, rate, Instant(0), Instant::NEVER, Some(4), 0);
             for due in due {
                 assert_eq!(pace.next_due(), Some(Instant(due)), "at {rate} bit/s");
                 assert_eq!(pace.offered(Instant(due)) - 1, pace.next, "at {rate} bit/s");
@@ -187,23 +187,23 @@ mod tests {
 
     #[test]
     fn a_count_ends_the_flow() {
-        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant::NEVER, Some(3), 10);
+        let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant::NEVER, Some(3), 10);
         assert_eq!(drain(&mut pace, Instant(10 * SECOND)), 3);
         assert_eq!(pace.offered(Instant(10 * SECOND)), 3);
     }
 
     #[test]
     fn nothing_is_due_before_the_start_or_of_a_flow_that_starts_too_late() {
-        let pace = Pace::new(125, 1_000_000, Instant(100), Instant(SECOND), None, 10);
+        let pace = Pacer::new(125, 1_000_000, Instant(100), Instant(SECOND), None, 10);
         assert_eq!((pace.offered(Instant(99)), pace.offered(Instant(100))), (0, 1));
-        let late = Pace::new(125, 1_000_000, Instant(100), Instant(100), None, 10);
+        let late = Pacer::new(125, 1_000_000, Instant(100), Instant(100), None, 10);
         assert_eq!((late.offered(Instant(SECOND)), late.next_due()), (0, None));
     }
 
     /// 1 frame a millisecond, nothing taken for 1 s: 10 frames wait, the others have passed, and the rhythm stays.
     #[test]
     fn the_backlog_is_bounded_and_the_rhythm_kept() {
-        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), None, 10);
+        let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), None, 10);
         let now = Instant(SECOND);
         pace.limit_backlog(now);
         assert_eq!(pace.next_due(), Some(Instant(991_000_000)));
@@ -217,7 +217,7 @@ mod tests {
     /// The same with a count: what passed is sent later.
     #[test]
     fn a_flow_with_a_count_sends_it_all_the_same() {
-        let mut pace = Pace::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), Some(1500), 10);
+        let mut pace = Pacer::new(125, 1_000_000, Instant(0), Instant(10 * SECOND), Some(1500), 10);
         let now = Instant(SECOND);
         pace.limit_backlog(now);
         assert_eq!((pace.offered(now), drain(&mut pace, now)), (10, 10));

@@ -3,9 +3,9 @@
 //! A flow is (sender's MAC, flow number, run of the sender). Only a frame whose check holds opens one, and there are at
 //! most [`MAX_FLOWS`], so that no input can grow memory.
 
-use crate::frame::{self, Content, Kind, Reading};
+use crate::frame::{self, Content, Kind, ParseResult};
 use crate::report::{FlowReceived, Latency, Report};
-use crate::sequence_tracker::{Arrival, Sequences};
+use crate::sequence_tracker::{Arrival, SequenceTracker};
 use hdrhistogram::Histogram;
 use std::collections::HashMap;
 use switch::{Instant, Nanos};
@@ -37,7 +37,7 @@ pub struct Receiver {
 
 /// What a frame asks of the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wish {
+pub enum Request {
     /// A frame of this flow came marked, and its sender is to be told now.
     SendCnp {
         /// The sender.
@@ -59,7 +59,7 @@ pub enum Wish {
 #[derive(Debug)]
 struct Flow {
     priority: u8,
-    sequences: Sequences,
+    sequences: SequenceTracker,
     corrupted: u64,
     bytes: u64,
     /// Bytes of the first frame: they came before the time between first and last arrival.
@@ -91,7 +91,7 @@ impl Receiver {
     }
 
     /// A frame arrived that is no MAC control frame; `header` is its header, `None` if it has none.
-    pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) -> Option<Wish> {
+    pub fn receive(&mut self, bytes: &[u8], header: Option<&Header>, now: Instant) -> Option<Request> {
         let ours = header.filter(|header| {
             frame::is_ours(bytes, header)
                 && (header.dst == self.mac || header.dst.is_group())
@@ -102,15 +102,15 @@ impl Receiver {
             return None;
         };
         match frame::read(bytes, header) {
-            Reading::Whole(content) if content.kind == Kind::Announce => self.announcements += 1,
-            Reading::Whole(Content { kind: Kind::Cnp, flow, run, .. }) => {
-                return Some(Wish::Cut { flow, run });
+            ParseResult::Whole(content) if content.kind == Kind::Announce => self.announcements += 1,
+            ParseResult::Whole(Content { kind: Kind::Cnp, flow, run, .. }) => {
+                return Some(Request::Cut { flow, run });
             }
-            Reading::Whole(content) => {
+            ParseResult::Whole(content) => {
                 let marked = ip::ecn(bytes, header) == Some(0b11);
                 return self.count(bytes.len() as u64, header, &content, marked, now);
             }
-            Reading::Corrupted { flow, run } => match self.flows.get_mut(&(header.src, flow, run)) {
+            ParseResult::Corrupted { flow, run } => match self.flows.get_mut(&(header.src, flow, run)) {
                 Some(flow) => flow.corrupted += 1,
                 None => self.corrupted_unattributed += 1,
             },
@@ -125,7 +125,7 @@ impl Receiver {
         content: &Content,
         marked: bool,
         now: Instant,
-    ) -> Option<Wish> {
+    ) -> Option<Request> {
         let key = (header.src, content.flow, content.run);
         if self.flows.len() >= MAX_FLOWS && !self.flows.contains_key(&key) {
             self.flows_refused += 1;
@@ -144,7 +144,7 @@ impl Receiver {
         let interval_ns = self.cnp_interval_ns.filter(|_| marked && now >= flow.tell_at)?;
         flow.tell_at = now + interval_ns;
         flow.cnps += 1;
-        Some(Wish::SendCnp { to: header.src, flow: content.flow, run: content.run })
+        Some(Request::SendCnp { to: header.src, flow: content.flow, run: content.run })
     }
 
     /// Writes what has arrived into `report`, flows in the order of sender, number and run.
@@ -163,7 +163,7 @@ impl Flow {
     fn new(first_bytes: u64, now: Instant) -> Self {
         Self {
             priority: 0,
-            sequences: Sequences::default(),
+            sequences: SequenceTracker::default(),
             corrupted: 0,
             bytes: 0,
             first_bytes,
@@ -226,7 +226,7 @@ mod tests {
         frame
     }
 
-    fn receive(receiver: &mut Receiver, frame: &[u8], now: u64) -> Option<Wish> {
+    fn receive(receiver: &mut Receiver, frame: &[u8], now: u64) -> Option<Request> {
         receiver.receive(frame, Header::parse(frame).ok().as_ref(), Instant(now))
     }
 
@@ -296,7 +296,7 @@ mod tests {
     /// At 1 ms: a CNP with the first mark, then at most one a millisecond for each flow.
     #[test]
     fn senders_are_told_of_marks_in_time_and_not_too_often() {
-        let told = |flow| Some(Wish::SendCnp { to: SENDER, flow, run: 9 });
+        let told = |flow| Some(Request::SendCnp { to: SENDER, flow, run: 9 });
         let mut receiver = Receiver::new(ME, Some(1_000_000));
         let table = [
             // time in µs, flow, ECN field, what it asks for
@@ -329,7 +329,7 @@ mod tests {
     fn a_cnp_asks_to_slow_down() {
         let mut receiver = Receiver::new(ME, None);
         let cnp = packet(0b01, &Content { kind: Kind::Cnp, ..data(4, 0, 0) });
-        assert_eq!(receive(&mut receiver, &cnp, 0), Some(Wish::Cut { flow: 4, run: 9 }));
+        assert_eq!(receive(&mut receiver, &cnp, 0), Some(Request::Cut { flow: 4, run: 9 }));
         let report = report(&receiver);
         assert_eq!((report.received.len(), report.other_received, report.corrupted_unattributed), (0, 0, 0));
     }
@@ -353,7 +353,7 @@ mod tests {
 
     /// What happens to one frame on the way.
     #[derive(Debug, Clone, Copy)]
-    enum Fate {
+    enum SeqResult {
         Arrives,
         Drops,
         Duplicates,
@@ -364,13 +364,13 @@ mod tests {
         Delays(usize),
     }
 
-    fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    fn fates() -> impl Strategy<Value = Vec<SeqResult>> {
         let fate = prop_oneof![
-            6 => Just(Fate::Arrives),
-            1 => Just(Fate::Drops),
-            1 => Just(Fate::Duplicates),
-            1 => (0..46 * 8_usize).prop_map(|bit| Fate::Corrupts { bit }),
-            1 => (1..20_usize).prop_map(Fate::Delays),
+            6 => Just(SeqResult::Arrives),
+            1 => Just(SeqResult::Drops),
+            1 => Just(SeqResult::Duplicates),
+            1 => (0..46 * 8_usize).prop_map(|bit| SeqResult::Corrupts { bit }),
+            1 => (1..20_usize).prop_map(SeqResult::Delays),
         ];
         prop::collection::vec(fate, 1..300)
     }
@@ -384,11 +384,11 @@ mod tests {
             for (place, fate) in fates.iter().enumerate() {
                 let (place, sequence) = (place + 1, place as u64 + 1);
                 match *fate {
-                    Fate::Arrives => wire.push((place, sequence, None)),
-                    Fate::Drops => {}
-                    Fate::Duplicates => wire.extend([(place, sequence, None); 2]),
-                    Fate::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
-                    Fate::Delays(by) => wire.push((place + by, sequence, None)),
+                    SeqResult::Arrives => wire.push((place, sequence, None)),
+                    SeqResult::Drops => {}
+                    SeqResult::Duplicates => wire.extend([(place, sequence, None); 2]),
+                    SeqResult::Corrupts { bit } => wire.push((place, sequence, Some(bit))),
+                    SeqResult::Delays(by) => wire.push((place + by, sequence, None)),
                 }
             }
             wire.sort_by_key(|(place, ..)| *place);

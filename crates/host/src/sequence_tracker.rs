@@ -11,7 +11,7 @@ const WORDS: usize = (WINDOW / 64) as usize;
 
 /// The sequence numbers of one flow.
 #[derive(Debug, Clone)]
-pub struct Sequences {
+pub struct SequenceTracker {
     highest: Option<u64>,
     /// Bit n of the ring: the number that is n modulo [`WINDOW`], among the last [`WINDOW`], has come.
     seen: Box<[u64; WORDS]>,
@@ -32,7 +32,7 @@ pub enum Arrival {
     TooOld,
 }
 
-impl Default for Sequences {
+impl Default for SequenceTracker {
     fn default() -> Self {
         Self {
             highest: None,
@@ -45,7 +45,7 @@ impl Default for Sequences {
     }
 }
 
-impl Sequences {
+impl SequenceTracker {
     /// `sequence` has arrived.
     #[inline]
     pub fn arrive(&mut self, sequence: u64) -> Arrival {
@@ -127,7 +127,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// received, lost, duplicated, reordered, too old
-    fn counts(sequences: &Sequences) -> (u64, u64, u64, u64, u64) {
+    fn counts(sequences: &SequenceTracker) -> (u64, u64, u64, u64, u64) {
         (
             sequences.received(),
             sequences.lost(),
@@ -154,7 +154,7 @@ mod tests {
             (vec![u64::MAX, u64::MAX], (1, u64::MAX, 1, 0, 0)),
             (vec![0, u64::MAX, u64::MAX - 1], (3, u64::MAX - 2, 0, 1, 0)),
         ] {
-            let mut sequences = Sequences::default();
+            let mut sequences = SequenceTracker::default();
             for &sequence in &arrivals {
                 sequences.arrive(sequence);
             }
@@ -195,7 +195,7 @@ mod tests {
                 0..400,
             ),
         ) {
-            let mut sequences = Sequences::default();
+            let mut sequences = SequenceTracker::default();
             let mut at = start;
             let mut arrivals = Vec::new();
             for step in steps {

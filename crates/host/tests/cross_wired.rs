@@ -1,6 +1,6 @@
 //! Two hosts on ports in memory, cross-wired, in virtual time: what one sends, the other counts, to the frame.
 
-use dataplane::{MemoryPort, Wire};
+use dataplane::{LoopbackPort, Wire};
 use host::args::FlowArgs;
 use host::host::{Host, HostSettings};
 use host::in_flight::IN_FLIGHT_BYTES;
@@ -19,7 +19,7 @@ const SECOND: Nanos = 1_000_000_000;
 
 /// A host and the far end of its wire.
 struct Station {
-    host: Host<MemoryPort>,
+    host: Host<LoopbackPort>,
     wire: Wire,
 }
 
@@ -45,7 +45,7 @@ fn flow(to: MacAddr, priority: u8, size_bytes: u16, rate_bps: u64) -> FlowArgs {
 }
 
 fn station(settings: HostSettings) -> Station {
-    let (port, wire) = MemoryPort::new();
+    let (port, wire) = LoopbackPort::new();
     let memory = HeapMemory::new(FRAMES, 2048);
     Station { host: Host::new(settings, port, memory, FRAMES, Instant(0)), wire }
 }

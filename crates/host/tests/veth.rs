@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::{PortSetup, Umem, Waiter, XdpPort};
+use xdp::{PortConfig, Umem, Waiter, XdpPort};
 
 const ALICE: &str = "02:00:00:00:00:0a";
 const BOB: &str = "02:00:00:00:00:0b";
@@ -187,7 +187,7 @@ fn open(lab: &Lab, end: usize, mac: &str, flows: Vec<FlowArgs>) -> Host<XdpPort>
     lab.enter(end);
     let frames = 4096;
     let mut memory = Umem::new(frames, 2048).unwrap();
-    let port = XdpPort::open(&mut memory, "h0", &PortSetup::default()).unwrap();
+    let port = XdpPort::open(&mut memory, "h0", &PortConfig::default()).unwrap();
     let settings = HostSettings {
         interface: "h0".into(),
         mac: mac.parse().unwrap(),

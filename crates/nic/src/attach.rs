@@ -10,7 +10,7 @@
 use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
 use crate::check::missing;
 use crate::error::Error;
-use crate::netlink::{Links, Root};
+use crate::netlink::{Links, RootQdisc};
 use crate::settings::Settings;
 
 /// What was attached.
@@ -19,7 +19,7 @@ pub struct Attached {
     /// The interface's number.
     pub ifindex: u32,
     /// What it had before: ours, or a kind that somebody chose.
-    pub replaced: Root,
+    pub replaced: RootQdisc,
 }
 
 /// Makes `device` obey PFC.
@@ -34,11 +34,11 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
     let qdiscs = links.qdiscs(ifindex)?;
     let before = hanging(ifindex);
     match &qdiscs.root {
-        Root::Foreign(kind) if !replace => {
+        RootQdisc::Foreign(kind) if !replace => {
             return Err(Error::ForeignQdisc { device: device.to_owned(), kind: kind.clone() });
         }
         // Half of ours is no reason to stop: it is what a killed attachment left.
-        Root::Ours if !replace && before.is_some() => {
+        RootQdisc::Ours if !replace && before.is_some() => {
             return Err(Error::AlreadyAttached { device: device.to_owned() });
         }
         _ => {}
@@ -59,7 +59,7 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
     });
     if let Err(error) = done {
         // As it was, as far as it goes: the program of an earlier attachment is gone, so its qdisc goes too.
-        if qdiscs.root == Root::Ours {
+        if qdiscs.root == RootQdisc::Ours {
             let _ = links.remove_root(ifindex);
         }
         let _ = clean(&links, ifindex, made_clsact);
@@ -75,7 +75,7 @@ pub fn attach(device: &str, settings: &Settings, replace: bool) -> Result<Attach
 pub fn detach(device: &str) -> Result<(), Error> {
     let links = Links::connect()?;
     let ifindex = links.find(device)?.index;
-    let is_ours = links.qdiscs(ifindex)?.root == Root::Ours;
+    let is_ours = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
     let program = hanging(ifindex);
     if !is_ours && program.is_none() {
         return Err(Error::NotAttached { device: device.to_owned() });

@@ -32,7 +32,7 @@ pub struct Interface {
 
 /// The root qdisc of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Root {
+pub enum RootQdisc {
     /// What the kernel gave it.
     Default,
     /// Ours.
@@ -44,7 +44,7 @@ pub enum Root {
 /// What of traffic control an interface has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Qdiscs {
-    pub(crate) root: Root,
+    pub(crate) root: RootQdisc,
     /// It has a place for programs at ingress.
     pub(crate) has_clsact: bool,
     /// A number (the major half of a handle) that none of its qdiscs has.
@@ -106,7 +106,7 @@ impl Links {
         let request = self.handle.qdisc().get().index(index as i32).execute();
         let all = self.runtime.block_on(request.try_collect::<Vec<TcMessage>>());
         let all = all.map_err(|error| Error::system("listing qdiscs", error))?;
-        let mut qdiscs = Qdiscs { root: Root::Default, has_clsact: false, free_number: FIRST_NUMBER };
+        let mut qdiscs = Qdiscs { root: RootQdisc::Default, has_clsact: false, free_number: FIRST_NUMBER };
         let here: Vec<&TcMessage> = all.iter().filter(|qdisc| qdisc.header.index == index as i32).collect();
         while here.iter().any(|qdisc| qdisc.header.handle.major == qdiscs.free_number) {
             qdiscs.free_number += 1;
@@ -114,10 +114,10 @@ impl Links {
         for qdisc in here {
             let kind = kind(qdisc);
             match qdisc.header.parent {
-                TcHandle::ROOT if kind == KIND => qdiscs.root = Root::Ours,
+                TcHandle::ROOT if kind == KIND => qdiscs.root = RootQdisc::Ours,
                 // What the kernel chose by itself has no number.
                 TcHandle::ROOT if qdisc.header.handle.major != 0 => {
-                    qdiscs.root = Root::Foreign(kind.to_owned());
+                    qdiscs.root = RootQdisc::Foreign(kind.to_owned());
                 }
                 _ if kind == "clsact" || kind == "ingress" => qdiscs.has_clsact = true,
                 _ => {}

@@ -7,7 +7,7 @@ use wire::bitset::Set8;
 use wire::pause::{Control, FRAME_BYTES, Pause, Pfc, decode};
 
 use crate::abi::{Reader, Writer};
-use crate::settings::{Order, Settings, Trust};
+use crate::settings::{QdiscDiscipline, Settings, Trust};
 
 /// `struct world` of tests/rules.bpf.c.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -174,7 +174,7 @@ fn pauses_are_those_of_the_switch() {
         let mut world = World { flag: obeyed, ..World::new(Settings::new(SPEED)) };
         world.settings.speed_bps = speed;
         let mut switch =
-            switch::pfc::rx::Pauses::new(Set8::from_bits(if obeyed { 1 << 3 } else { 0 }), speed);
+            switch::pfc::rx::PfcRxState::new(Set8::from_bits(if obeyed { 1 << 3 } else { 0 }), speed);
         let mut random = 12345u64;
         let mut next = |below: u64| {
             random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -232,7 +232,7 @@ fn head(tags: &[(u16, u16)], ethertype: u16, ip: [u8; 2]) -> [u8; 40] {
 fn priorities_are_those_of_the_switch() {
     use switch::buffer::cell::CellSize;
     use switch::settings::{ClassifySettings, Trust as SwitchTrust};
-    use switch::{Arrival, FrameId, Received};
+    use switch::{FrameId, RxDesc, RxFrame};
     let rules = Rules::load();
     for (trust, of_switch) in [(Trust::Dot1p, SwitchTrust::Dot1p), (Trust::Dscp, SwitchTrust::Dscp)] {
         let mut settings = Settings { trust, port_priority: 6, ..Settings::new(SPEED) };
@@ -253,8 +253,8 @@ fn priorities_are_those_of_the_switch() {
             for (ethertype, ip) in [v4, v6, wrong, (0x0806, [0, 1])] {
                 for count in 0..=2 {
                     let whole = head(&tags[..count], ethertype, ip);
-                    let received = Received { frame: FrameId::new(0), len: whole.len() as u16 };
-                    let look = Arrival::look(received, &whole, 0, &classifier, CellSize::new(256));
+                    let received = RxDesc { frame: FrameId::new(0), len: whole.len() as u16 };
+                    let look = RxFrame::look(received, &whole, 0, &classifier, CellSize::new(256));
                     let expected = i64::from(look.class().priority);
                     let mut inside = World { frame: whole, ..World::new(settings.clone()) };
                     assert_eq!(rules.run("priority", &mut inside), expected, "{inside:?}");
@@ -339,7 +339,7 @@ fn an_empty_queue_keeps_what_it_owes_and_no_credit() {
 fn strict_takes_the_highest_priority_that_may_send() {
     let rules = Rules::load();
     for (ready, queue) in [(0xff, 7), (0b0111_1111, 6), (0b1001, 3), (0b10, 1), (1, 0)] {
-        let settings = Settings { order: Order::Strict, ..Settings::new(SPEED) };
+        let settings = Settings { order: QdiscDiscipline::Strict, ..Settings::new(SPEED) };
         let mut world = World { ready, ..World::new(settings) };
         assert_eq!(rules.run("next", &mut world), queue, "{ready:08b}");
     }

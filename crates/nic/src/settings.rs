@@ -39,7 +39,7 @@ pub enum Trust {
 
 /// Which queue is served next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Order {
+pub enum QdiscDiscipline {
     /// Deficit round robin, all alike.
     Drr,
     /// The highest priority first.
@@ -60,7 +60,7 @@ pub struct Settings {
     /// Priority by DSCP.
     pub dscp_to_dot1p: [u8; 64],
     /// Among queues that may send.
-    pub order: Order,
+    pub order: QdiscDiscipline,
     /// Kernel memory that the frames of one priority may hold before more are dropped, counted as sockets count it.
     pub limit_bytes: u64,
 }
@@ -74,7 +74,7 @@ impl Settings {
             trust: Trust::Dot1p,
             port_priority: 0,
             dscp_to_dot1p: std::array::from_fn(|dscp| dscp as u8 / 8),
-            order: Order::Drr,
+            order: QdiscDiscipline::Drr,
             limit_bytes: 16 * 1024 * 1024,
         }
     }
@@ -121,8 +121,8 @@ impl Settings {
             Trust::Priority => 2,
         };
         let order = match self.order {
-            Order::Drr => 0,
-            Order::Strict => 1,
+            QdiscDiscipline::Drr => 0,
+            QdiscDiscipline::Strict => 1,
         };
         out.bytes(&[self.no_drop, trust, order, self.port_priority, u8::from(made_clsact), 0, 0, 0]);
         out.bytes(&self.dscp_to_dot1p);
@@ -143,8 +143,8 @@ impl Settings {
             _ => return None,
         };
         let order = match order {
-            0 => Order::Drr,
-            1 => Order::Strict,
+            0 => QdiscDiscipline::Drr,
+            1 => QdiscDiscipline::Strict,
             _ => return None,
         };
         let dscp_to_dot1p = from.bytes()?;
@@ -159,9 +159,11 @@ mod tests {
 
     #[test]
     fn settings_come_back_as_they_were() {
-        for (trust, order) in
-            [(Trust::Dot1p, Order::Drr), (Trust::Dscp, Order::Strict), (Trust::Priority, Order::Drr)]
-        {
+        for (trust, order) in [
+            (Trust::Dot1p, QdiscDiscipline::Drr),
+            (Trust::Dscp, QdiscDiscipline::Strict),
+            (Trust::Priority, QdiscDiscipline::Drr),
+        ] {
             let mut settings = Settings { trust, order, no_drop: 0b1001_0000, ..Settings::new(123_456_789) };
             settings.dscp_to_dot1p[63] = 2;
             settings.port_priority = 6;

@@ -5,7 +5,7 @@ use nix::time::{ClockId, clock_gettime};
 use crate::abi::Reader;
 use crate::bpf_object::{hanging, value_of};
 use crate::error::Error;
-use crate::netlink::{Links, Root};
+use crate::netlink::{Links, RootQdisc};
 use crate::settings::{PRIORITIES, Settings};
 
 /// One priority of an interface.
@@ -43,7 +43,7 @@ pub struct Priority {
 
 /// MAC control frames that came in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct PfcRxCounters {
     /// PFC.
     pub pfc_frames: u64,
     /// PAUSE of the whole link, which is not obeyed.
@@ -66,7 +66,7 @@ pub struct Status {
     /// When this was read, CLOCK_MONOTONIC.
     pub at_ns: u64,
     /// What it heard.
-    pub heard: Heard,
+    pub heard: PfcRxCounters,
     /// By priority.
     pub priorities: [Priority; PRIORITIES],
 }
@@ -79,7 +79,7 @@ pub fn attached() -> Result<Vec<String>, Error> {
     let links = Links::connect()?;
     let mut found = Vec::new();
     for interface in links.all()? {
-        if links.qdiscs(interface.index)?.root == Root::Ours || hanging(interface.index).is_some() {
+        if links.qdiscs(interface.index)?.root == RootQdisc::Ours || hanging(interface.index).is_some() {
             found.push(interface.name);
         }
     }
@@ -93,7 +93,7 @@ pub fn attached() -> Result<Vec<String>, Error> {
 pub fn status(device: &str) -> Result<Status, Error> {
     let links = Links::connect()?;
     let ifindex = links.find(device)?.index;
-    let has_qdisc = links.qdiscs(ifindex)?.root == Root::Ours;
+    let has_qdisc = links.qdiscs(ifindex)?.root == RootQdisc::Ours;
     let Some(program) = hanging(ifindex) else {
         return Err(Error::NotAttached { device: device.to_owned() });
     };
@@ -115,9 +115,9 @@ fn now_ns() -> Result<u64, Error> {
 }
 
 /// `struct heard_frames`.
-fn read_heard(bytes: &[u8]) -> Option<Heard> {
+fn read_heard(bytes: &[u8]) -> Option<PfcRxCounters> {
     let mut from = Reader::new(bytes);
-    Some(Heard {
+    Some(PfcRxCounters {
         pfc_frames: from.u64()?,
         pause_frames: from.u64()?,
         malformed_frames: from.u64()?,

@@ -13,7 +13,7 @@ mod huge_pages;
 use sim::scenario::{
     End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
-use sim::{Outcome, Simulation};
+use sim::{Results, Simulation};
 
 const GBPS: u64 = 1_000_000_000;
 const US: u64 = 1_000;
@@ -113,7 +113,7 @@ fn leaf_spine(leaves: usize, spines: usize, hosts_per_leaf: usize, duration_ns: 
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
-        warnings: config::Mistakes::default(),
+        warnings: config::ConfigErrors::default(),
     }
 }
 
@@ -125,7 +125,7 @@ fn resident_bytes() -> u64 {
 }
 
 /// Seconds, memory and what came of it.
-fn run(scenario: &Scenario) -> (f64, u64, Outcome) {
+fn run(scenario: &Scenario) -> (f64, u64, Results) {
     let before = resident_bytes();
     let mut simulation = Simulation::new(scenario);
     let start = Instant::now();

@@ -1,11 +1,11 @@
 //! Whether what a scenario expects has come.
 
-use crate::results::{ExpectationOutcome, GroupOutcome, Outcome, PortOutcome, TrafficOutcome};
+use crate::results::{ExpectationOutcome, GroupOutcome, PortOutcome, Results, TrafficOutcome};
 use crate::scenario::{Expectation, Metric, Scenario, Scope};
 use switch::monitor::counters::PrioritySnapshot;
 
 /// Every expectation, in the scenario's order.
-pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOutcome> {
+pub(crate) fn judge(scenario: &Scenario, outcome: &Results) -> Vec<ExpectationOutcome> {
     let judge_one = |expectation: &Expectation| {
         let measured = measure(scenario, outcome, expectation.scope, expectation.metric);
         let holds = expectation.at_least.is_none_or(|least| measured >= least)
@@ -22,7 +22,7 @@ pub(crate) fn judge(scenario: &Scenario, outcome: &Outcome) -> Vec<ExpectationOu
 }
 
 /// What was measured.
-fn measure(scenario: &Scenario, outcome: &Outcome, scope: Scope, metric: Metric) -> f64 {
+fn measure(scenario: &Scenario, outcome: &Results, scope: Scope, metric: Metric) -> f64 {
     let traffic =
         || outcome.traffic.iter().enumerate().filter(move |(t, of)| is_in(scope, *t, of)).map(|(_, of)| of);
     let frames = |count: fn(&TrafficOutcome) -> u64| traffic().map(count).sum::<u64>() as f64;
@@ -104,7 +104,7 @@ fn is_group_in(scope: Scope, group: &GroupOutcome) -> bool {
     if let Scope::Priority(priority) = scope { group.priority == priority } else { true }
 }
 
-fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<&'o PortOutcome> {
+fn ports_of<'o>(scenario: &Scenario, outcome: &'o Results, scope: Scope) -> Vec<&'o PortOutcome> {
     let name = match scope {
         Scope::Switch(node) => Some((scenario.nodes[node].name.clone(), None)),
         Scope::Port(end) => {
@@ -124,7 +124,7 @@ fn ports_of<'o>(scenario: &Scenario, outcome: &'o Outcome, scope: Scope) -> Vec<
 }
 
 /// Pauses that switches' queues, and for the whole network hosts too, have heard of.
-fn pauses(scenario: &Scenario, outcome: &Outcome, scope: Scope) -> u64 {
+fn pauses(scenario: &Scenario, outcome: &Results, scope: Scope) -> u64 {
     if let Scope::Switch(_) | Scope::Port(_) = scope {
         return ports_of(scenario, outcome, scope)
             .iter()

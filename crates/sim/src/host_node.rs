@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use switch::pfc::link_pause::LinkPause;
-use switch::pfc::rx::{Pauses, quanta_ns};
+use switch::pfc::rx::{PfcRxState, quanta_ns};
 use switch::settings::PRIORITIES;
 use switch::{Instant, Nanos};
 use wire::bitset::Set8;
@@ -14,7 +14,7 @@ use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
 use crate::event_queue::Event;
 use crate::flow::Flow;
-use crate::link::{Line, Wires};
+use crate::link::{LinkDirection, Links};
 use crate::packet::{CARRIED_BYTES, CNP_PRIORITY, Packet, host_mac};
 use crate::scenario::HostNode;
 use crate::time::{NS, Picos, instant, of_ns, picos};
@@ -51,7 +51,7 @@ pub(crate) struct HostPort {
     /// The line that leaves it.
     pub(crate) line: usize,
     /// What its neighbour has paused.
-    pub(crate) pauses: Pauses,
+    pub(crate) pauses: PfcRxState,
     /// … of the whole link, if the host obeys 802.3x PAUSE.
     link_pause: Option<LinkPause>,
 }
@@ -65,13 +65,14 @@ struct Storm {
 
 impl Host {
     /// The host that is node `node` and has links, obeying pauses as `settings` say.
-    pub(crate) fn new(node: usize, settings: HostNode, wires: &Wires) -> Self {
-        let port = |line: &Line| HostPort {
+    pub(crate) fn new(node: usize, settings: HostNode, wires: &Links) -> Self {
+        let port = |line: &LinkDirection| HostPort {
             line: line.number,
-            pauses: Pauses::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
+            pauses: PfcRxState::new(Set8::from_bits(settings.no_drop), line.speed_bps()),
             link_pause: settings.obeys_pause.then(|| LinkPause::new(line.speed_bps())),
         };
-        let mut lines: Vec<&Line> = wires.lines.iter().filter(|line| line.from.node == node).collect();
+        let mut lines: Vec<&LinkDirection> =
+            wires.lines.iter().filter(|line| line.from.node == node).collect();
         lines.sort_unstable_by_key(|line| line.from.port);
         Self {
             node,
@@ -91,7 +92,7 @@ impl Host {
     }
 
     /// A flow that has frames is to send when its next one is due.
-    pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Wires) {
+    pub(crate) fn list(&mut self, number: usize, flow: &mut Flow, wires: &mut Links) {
         flow.sender.is_listed = match flow.next_due() {
             Some(due) if due <= wires.now => {
                 self.ready(number, flow.look.priority);
@@ -114,7 +115,7 @@ impl Host {
 
     /// Sends the next frame, if the line is free and there is one.
     #[inline]
-    pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Wires) {
+    pub(crate) fn send(&mut self, flows: &mut [Flow], wires: &mut Links) {
         let line = self.line();
         if !wires.lines[line].is_idle() {
             return;
@@ -168,7 +169,7 @@ impl Host {
     }
 
     /// The PFC frame of a storm that is due. What another storm pauses too is not let go.
-    fn next_of_storm(&mut self, wires: &mut Wires) -> Option<Packet> {
+    fn next_of_storm(&mut self, wires: &mut Links) -> Option<Packet> {
         let due = |storm: &Storm| storm.next.min(storm.until);
         let (first, at) = self.storms.iter().map(due).enumerate().min_by_key(|(_, at)| *at)?;
         if at > wires.now {
@@ -207,7 +208,7 @@ impl Host {
     }
 
     /// The cable of a port was cut or mended: pauses that came over it are over, and another port may have to send.
-    pub(crate) fn link_changed(&mut self, port: usize, wires: &Wires) {
+    pub(crate) fn link_changed(&mut self, port: usize, wires: &Links) {
         let HostPort { pauses, link_pause, .. } = &mut self.ports[port];
         let now = instant(wires.now);
         pauses.clear(now);

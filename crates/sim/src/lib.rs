@@ -24,6 +24,6 @@ mod time;
 mod totals;
 mod trace;
 
-pub use results::Outcome;
+pub use results::Results;
 pub use scenario::Scenario;
 pub use simulation::{Captured, Simulation};

@@ -12,20 +12,21 @@ use crate::time::{NEVER, Picos, of_bytes, of_ns};
 
 /// All lines, and the time: what nodes need to send.
 #[derive(Debug)]
-pub(crate) struct Wires {
+pub(crate) struct Links {
     pub(crate) now: Picos,
     pub(crate) queue: Queue,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<LinkDirection>,
     packets: Packets,
     /// When the sender of each line is to be woken; [`NEVER`]: it is not.
     wake_at: Vec<Picos>,
 }
 
-impl Wires {
+impl Links {
     /// Both directions of each link.
     pub(crate) fn new(links: &[Link]) -> Self {
-        let ends = |(number, link)| [Line::new(link, number, 0), Line::new(link, number, 1)];
-        let lines: Vec<Line> = links.iter().enumerate().flat_map(ends).collect();
+        let ends =
+            |(number, link)| [LinkDirection::new(link, number, 0), LinkDirection::new(link, number, 1)];
+        let lines: Vec<LinkDirection> = links.iter().enumerate().flat_map(ends).collect();
         let (queue, packets, wake_at) = (Queue::new(), Packets::default(), vec![NEVER; lines.len()]);
         Self { now: 0, queue, lines, packets, wake_at }
     }
@@ -60,14 +61,14 @@ impl Wires {
         let this = &mut self.lines[line];
         let Some(place) = this.landed(&mut self.queue) else { return };
         let at = self.now + this.response;
-        this.unobeyed.push_back(Flying { at, place });
+        this.unobeyed.push_back(InFlightFrame { at, place });
         self.queue.plan(at, Event::Obey(line));
     }
 
     /// The PFC frame from a line that is obeyed now.
     pub(crate) fn obey(&mut self, line: usize) -> Option<Packet> {
         let unobeyed = &mut self.lines[line].unobeyed;
-        let Flying { at, place } = *unobeyed.front()?;
+        let InFlightFrame { at, place } = *unobeyed.front()?;
         if at > self.now {
             return None;
         }
@@ -114,7 +115,7 @@ impl Wires {
 
 /// A frame on its way.
 #[derive(Debug, Clone, Copy)]
-struct Flying {
+struct InFlightFrame {
     /// When it arrives.
     at: Picos,
     /// Its place in [`Packets`].
@@ -123,7 +124,7 @@ struct Flying {
 
 /// One direction of a cable.
 #[derive(Debug)]
-pub(crate) struct Line {
+pub(crate) struct LinkDirection {
     /// Its number: twice the link's, and one more from the link's second end.
     pub(crate) number: usize,
     pub(crate) from: End,
@@ -140,11 +141,11 @@ pub(crate) struct Line {
     propagation: Picos,
     response: Picos,
     /// Frames that arrive, in their order.
-    flying: VecDeque<Flying>,
+    flying: VecDeque<InFlightFrame>,
     /// When the one event for the first of them comes: others are those of frames that a cut has lost.
     arrive_at: Picos,
     /// PFC frames that have arrived and are not yet obeyed; `at` is when they are.
-    unobeyed: VecDeque<Flying>,
+    unobeyed: VecDeque<InFlightFrame>,
     /// The capture wants its frames.
     pub(crate) is_captured: bool,
     pub(crate) counts: LineCounts,
@@ -159,7 +160,7 @@ pub(crate) struct LineCounts {
     pub(crate) busy: Picos,
 }
 
-impl Line {
+impl LinkDirection {
     /// The direction of `link`, which is number `link_number`, from its end `from_end` (0 or 1).
     pub(crate) fn new(link: &Link, link_number: usize, from_end: usize) -> Self {
         let byte_ps = 8_000_000_000_000 / link.speed_bps;
@@ -222,7 +223,7 @@ impl Line {
             self.arrive_at = at;
             queue.plan(at, Event::Arrive(self.number));
         }
-        self.flying.push_back(Flying { at, place });
+        self.flying.push_back(InFlightFrame { at, place });
     }
 
     /// The first frame has arrived: gives its place.

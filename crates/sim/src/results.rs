@@ -10,7 +10,7 @@ use crate::scenario::Metric;
 
 /// All of it. `series` is for plots and not part of the JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct Results {
     /// The scenario's title.
     pub title: String,
     /// Its seed.
@@ -38,7 +38,7 @@ pub struct Outcome {
     pub series: Series,
 }
 
-impl Outcome {
+impl Results {
     /// Every expectation holds and everything adds up.
     pub fn holds(&self) -> bool {
         self.imbalances.is_empty() && self.expectations.iter().all(|expectation| expectation.holds)

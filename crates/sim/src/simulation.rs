@@ -11,7 +11,7 @@ use wire::mac::MacAddr;
 use crate::event_queue::Event;
 use crate::flow::Flow;
 use crate::host_node::Host;
-use crate::link::{Line, Wires};
+use crate::link::{LinkDirection, Links};
 use crate::packet::{Content, Look, host_mac};
 use crate::routes;
 use crate::scenario::{FaultKind, Forwarding, NodeKind, Route, Scenario, Start};
@@ -45,7 +45,7 @@ pub(crate) enum Place {
 #[derive(Debug)]
 pub struct Simulation<'s> {
     pub(crate) scenario: &'s Scenario,
-    pub(crate) wires: Wires,
+    pub(crate) wires: Links,
     pub(crate) places: Vec<Place>,
     pub(crate) devices: Vec<Device>,
     pub(crate) hosts: Vec<Host>,
@@ -60,7 +60,7 @@ pub struct Simulation<'s> {
 impl<'s> Simulation<'s> {
     /// The network of a scenario, at time 0.
     pub fn new(scenario: &'s Scenario) -> Self {
-        let mut wires = Wires::new(&scenario.links);
+        let mut wires = Links::new(&scenario.links);
         let (mut places, mut devices, mut hosts) = (Vec::new(), Vec::new(), Vec::new());
         for (node, kind) in scenario.nodes.iter().map(|node| &node.kind).enumerate() {
             match kind {
@@ -344,7 +344,7 @@ impl<'s> Simulation<'s> {
     fn cut(&mut self, number: usize) {
         let now = self.wires.now;
         self.wires.cut(number);
-        let Line { from, to, .. } = self.wires.lines[number];
+        let LinkDirection { from, to, .. } = self.wires.lines[number];
         // Pauses that came over it are over.
         self.record.pauses.forget(number, now);
         if let Place::Host(host) = self.places[to.node] {
@@ -384,7 +384,7 @@ fn make_flows(
     scenario: &Scenario,
     places: &[Place],
     hosts: &[Host],
-    wires: &Wires,
+    wires: &Links,
 ) -> (Vec<Flow>, Vec<std::ops::Range<usize>>) {
     let (mut flows, mut ranges) = (Vec::new(), Vec::new());
     let host_of = |node: usize| match places[node] {

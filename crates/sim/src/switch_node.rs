@@ -7,13 +7,13 @@
 
 use std::collections::VecDeque;
 
-use dataplane::{Port, RX_BATCH, Turn};
+use dataplane::{Iteration, Port, RX_BATCH};
 use switch::{
-    FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, SwitchSettings, frames_needed,
+    FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, SwitchSettings, TxDesc, frames_needed,
 };
 
 use crate::event_queue::Event;
-use crate::link::{Line, Wires};
+use crate::link::{LinkDirection, Links};
 use crate::packet::{CARRIED_BYTES, Packet, is_control, port_mac};
 use crate::scenario::{Scenario, SwitchNode};
 use crate::time::{NEVER, NS, Picos, instant, of_ns, picos};
@@ -34,7 +34,7 @@ pub(crate) struct Device {
     memory_frames: usize,
     ports: Vec<PortLine>,
     /// `None`: a chip.
-    software: Option<Software>,
+    software: Option<PollingSwitch>,
     /// When the last turn, or tick, was.
     looked_at: Picos,
     /// A turn, or tick, is planned.
@@ -44,18 +44,18 @@ pub(crate) struct Device {
     has_watchdog: bool,
     /// What its watchdogs told.
     pub(crate) told: Vec<(Instant, switch::Event)>,
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<TxDesc>,
     /// Frames that came in, PFC included.
     pub(crate) received: u64,
 }
 
 /// The lines that leave a node.
-fn lines_from(node: usize, wires: &Wires) -> impl Iterator<Item = &Line> {
+fn lines_from(node: usize, wires: &Links) -> impl Iterator<Item = &LinkDirection> {
     wires.lines.iter().filter(move |line| line.from.node == node)
 }
 
 /// The settings of the switch that is node `node`.
-fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Wires) -> SwitchSettings {
+fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wires: &Links) -> SwitchSettings {
     let mut settings = settings.settings.clone();
     settings.seed = scenario.seed.wrapping_add((node as u64) << 32);
     // No more addresses than there are nodes are ever learned, and a larger table does not fit the cache.
@@ -71,8 +71,8 @@ fn switch_settings(node: usize, settings: &SwitchNode, scenario: &Scenario, wire
 
 /// What a software switch has and a chip has not.
 #[derive(Debug)]
-struct Software {
-    turn: Turn,
+struct PollingSwitch {
+    turn: Iteration,
     /// Time from one turn to the next.
     every: Picos,
 }
@@ -83,12 +83,12 @@ struct PortLine {
     /// The line that leaves it, if it is linked.
     line: Option<usize>,
     /// The frame that the line is sending.
-    sending: Option<Outgoing>,
+    sending: Option<TxDesc>,
     /// Of a software switch: frames that are with the line too, frames that came in, and frames that have left since the
     /// last turn.
-    with_line: VecDeque<Outgoing>,
+    with_line: VecDeque<TxDesc>,
     arrived: VecDeque<Packet>,
-    landed: Vec<Outgoing>,
+    landed: Vec<TxDesc>,
 }
 
 impl Device {
@@ -98,7 +98,7 @@ impl Device {
         node: usize,
         settings: &SwitchNode,
         scenario: &Scenario,
-        wires: &Wires,
+        wires: &Links,
     ) -> Self {
         let every = of_ns(settings.turn_ns);
         let settings = switch_settings(node, settings, scenario, wires);
@@ -116,7 +116,8 @@ impl Device {
             switch,
             memory,
             memory_frames,
-            software: (every > 0).then(|| Software { turn: Turn::new(vec![false; ports.len()]), every }),
+            software: (every > 0)
+                .then(|| PollingSwitch { turn: Iteration::new(vec![false; ports.len()]), every }),
             ports,
             looked_at: 0,
             will_look: false,
@@ -143,7 +144,7 @@ impl Device {
 
     /// A line that leaves the switch has sent its frame.
     #[inline]
-    pub(crate) fn line_free(&mut self, port: usize, wires: &mut Wires) {
+    pub(crate) fn line_free(&mut self, port: usize, wires: &mut Links) {
         let Some(sent) = self.ports[port].sending.take() else { return };
         if self.software.is_none() {
             self.switch.complete(port, sent.frame, instant(wires.now), &mut self.memory);
@@ -156,7 +157,7 @@ impl Device {
     }
 
     /// A time that [`Switch::deadline_of`] gave has come.
-    pub(crate) fn wake(&mut self, port: usize, wires: &mut Wires) {
+    pub(crate) fn wake(&mut self, port: usize, wires: &mut Links) {
         if self.software.is_none() {
             self.transmit(port, wires);
         }
@@ -166,7 +167,7 @@ impl Device {
     /// Something has happened at a port. A chip: ports that have something new to send do so; thresholds that moved are
     /// looked at, but not each time. A software switch: its loop turns once more.
     #[inline]
-    pub(crate) fn act(&mut self, wires: &mut Wires) {
+    pub(crate) fn act(&mut self, wires: &mut Links) {
         if self.software.is_some() {
             return self.plan_turn(wires);
         }
@@ -180,7 +181,7 @@ impl Device {
 
     /// A watchdog must look in time, whatever else happens.
     #[inline]
-    fn plan_watch(&mut self, wires: &mut Wires) {
+    fn plan_watch(&mut self, wires: &mut Links) {
         if self.has_watchdog {
             let of_watchdog = |(_, event): &(Instant, switch::Event)| {
                 matches!(
@@ -203,7 +204,7 @@ impl Device {
     }
 
     /// A watchdog looks: a chip's at once, that of a software switch in its next turn.
-    pub(crate) fn look(&mut self, wires: &mut Wires) {
+    pub(crate) fn look(&mut self, wires: &mut Links) {
         self.watch_at = NEVER;
         if self.software.is_some() {
             return self.plan_turn(wires);
@@ -213,7 +214,7 @@ impl Device {
     }
 
     /// A chip looks at thresholds that others have moved.
-    pub(crate) fn tick(&mut self, wires: &mut Wires) {
+    pub(crate) fn tick(&mut self, wires: &mut Links) {
         (self.will_look, self.looked_at) = (false, wires.now);
         self.switch.tick(instant(wires.now), &mut self.memory);
         self.transmit_fresh(wires);
@@ -222,8 +223,8 @@ impl Device {
 
     /// A chip's ports that have something new to send do so.
     #[inline]
-    fn transmit_fresh(&mut self, wires: &mut Wires) {
-        let mut ports = self.switch.take_fresh();
+    fn transmit_fresh(&mut self, wires: &mut Links) {
+        let mut ports = self.switch.take_newly_pending();
         while ports != 0 {
             self.transmit(ports.trailing_zeros() as usize, wires);
             ports &= ports - 1;
@@ -232,7 +233,7 @@ impl Device {
 
     /// A chip's port sends its next frame, if its line is free.
     #[inline]
-    fn transmit(&mut self, port: usize, wires: &mut Wires) {
+    fn transmit(&mut self, port: usize, wires: &mut Links) {
         let Some(line) = self.ports[port].line else { return };
         if !wires.lines[line].is_idle() {
             return;
@@ -249,14 +250,14 @@ impl Device {
     }
 
     #[inline]
-    fn send(&mut self, port: usize, line: usize, outgoing: Outgoing, wires: &mut Wires) {
+    fn send(&mut self, port: usize, line: usize, outgoing: TxDesc, wires: &mut Links) {
         outgoing.edit.make(&mut self.memory, &outgoing.frame, outgoing.len);
         wires.send(line, outgoing.len, carried(&self.memory, &outgoing.frame));
         self.ports[port].sending = Some(outgoing);
     }
 
     /// The first frame that is with a line of a software switch goes out, if the line is free.
-    fn send_next(&mut self, port: usize, wires: &mut Wires) {
+    fn send_next(&mut self, port: usize, wires: &mut Links) {
         let PortLine { line: Some(line), with_line, .. } = &mut self.ports[port] else { return };
         let line = *line;
         if wires.lines[line].is_idle()
@@ -267,18 +268,18 @@ impl Device {
     }
 
     /// A software switch turns once more, a turn after the last.
-    fn plan_turn(&mut self, wires: &mut Wires) {
-        if let (Some(Software { every, .. }), false) = (&self.software, self.will_look) {
+    fn plan_turn(&mut self, wires: &mut Links) {
+        if let (Some(PollingSwitch { every, .. }), false) = (&self.software, self.will_look) {
             self.will_look = true;
             wires.queue.plan((self.looked_at + every).max(wires.now), Event::Turn(self.number));
         }
     }
 
     /// A turn of a software switch.
-    pub(crate) fn turn(&mut self, wires: &mut Wires) {
+    pub(crate) fn turn(&mut self, wires: &mut Links) {
         (self.will_look, self.looked_at) = (false, wires.now);
         let now = instant(wires.now);
-        let Some(Software { turn, .. }) = &mut self.software else { return };
+        let Some(PollingSwitch { turn, .. }) = &mut self.software else { return };
         turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
         for port in 0..self.ports.len() {
             self.send_next(port, wires);
@@ -297,7 +298,7 @@ impl Device {
     }
 
     /// A port's cable is cut: what waits for it, and is with its line, is dropped.
-    pub(crate) fn port_down(&mut self, port: usize, wires: &mut Wires) {
+    pub(crate) fn port_down(&mut self, port: usize, wires: &mut Links) {
         let now = instant(wires.now);
         self.switch.port_down(port, now, &mut self.memory);
         // The frame that is being sent has left the switch: it is lost on the cable.
@@ -308,7 +309,7 @@ impl Device {
     }
 
     /// … and mended.
-    pub(crate) fn port_up(&mut self, port: usize, wires: &mut Wires) {
+    pub(crate) fn port_up(&mut self, port: usize, wires: &mut Links) {
         self.switch.port_up(port, None, instant(wires.now));
         self.act(wires);
     }
@@ -360,7 +361,7 @@ impl Device {
 impl Port for PortLine {
     type Memory = HeapMemory;
 
-    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut HeapMemory, _now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         let batch = max.min(self.arrived.len());
         out.extend(self.arrived.drain(..batch).filter_map(|packet| put(&packet, memory)));
     }
@@ -371,7 +372,7 @@ impl Port for PortLine {
     }
 
     /// They leave one by one, as the line is free.
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.with_line.extend(frames.drain(..));
     }
 
@@ -398,7 +399,7 @@ impl Port for PortLine {
 
 /// Puts a frame that has come in into memory; `None`: the system has no more memory, and the run must end.
 #[inline]
-fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<Received> {
+fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<RxDesc> {
     let Some(frame) = memory.alloc() else {
         // The switch refuses frames before memory for its cells runs out, and what is spare is for those.
         assert!(memory.is_refused(), "memory for every cell");
@@ -406,7 +407,7 @@ fn put(packet: &Packet, memory: &mut HeapMemory) -> Option<Received> {
     };
     let bytes = memory.bytes_mut(&frame, CARRIED_BYTES).first_chunk_mut();
     *bytes.expect("frames of memory have room for that") = packet.bytes;
-    Some(Received { frame, len: packet.len })
+    Some(RxDesc { frame, len: packet.len })
 }
 
 /// What a frame of memory carries.

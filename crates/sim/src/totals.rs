@@ -12,7 +12,7 @@ use switch::monitor::counters::PortSnapshot;
 use crate::expect;
 use crate::packet::{CARRIED_BYTES, Content, content, is_control};
 use crate::results::{
-    Completion, GroupOutcome, HostOutcome, LinkOutcome, Outcome, PortOutcome, PriorityOutcome, QueueOutcome,
+    Completion, GroupOutcome, HostOutcome, LinkOutcome, PortOutcome, PriorityOutcome, QueueOutcome, Results,
     SwitchOutcome, TrafficOutcome,
 };
 use crate::scenario::{End, NodeKind, Scenario};
@@ -22,13 +22,13 @@ use crate::time::{NS, Picos, instant, of_ns};
 
 impl Simulation<'_> {
     /// Ends the run, wherever it is: what came of it.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> Results {
         self.record.end(self.wires.now);
         outcome(&mut self)
     }
 }
 
-fn outcome(simulation: &mut Simulation) -> Outcome {
+fn outcome(simulation: &mut Simulation) -> Results {
     let mut snapshots = vec![Snapshot::default(); simulation.devices.len()];
     let now = instant(simulation.wires.now);
     for (device, snapshot) in simulation.devices.iter_mut().zip(&mut snapshots) {
@@ -37,7 +37,7 @@ fn outcome(simulation: &mut Simulation) -> Outcome {
     let in_network = in_network(simulation);
     let imbalances = imbalances(simulation, &snapshots);
     let scenario = simulation.scenario;
-    let mut outcome = Outcome {
+    let mut outcome = Results {
         title: scenario.title.clone(),
         seed: scenario.seed,
         duration_ns: now.0,

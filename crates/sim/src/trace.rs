@@ -6,7 +6,7 @@ use switch::settings::{GroupSettings, POOLS, PRIORITIES};
 use switch::{PortSettings, Switch};
 use wire::pause::{Control, FRAME_BYTES, Pfc, decode};
 
-use crate::link::{Line, Wires};
+use crate::link::{LinkDirection, Links};
 use crate::packet::Packet;
 use crate::results::{GroupSeries, MessageSpan, PauseSpan, Series};
 use crate::scenario::{End, NodeKind, Pattern, Scenario, Start};
@@ -56,7 +56,7 @@ pub(crate) struct TrafficRecord {
 
 impl Record {
     /// Nothing has happened.
-    pub(crate) fn new(scenario: &Scenario, wires: &Wires) -> Self {
+    pub(crate) fn new(scenario: &Scenario, wires: &Links) -> Self {
         let traffic = scenario.traffic.iter().map(|traffic| TrafficRecord {
             begun_at: match traffic.start {
                 Start::At(at_ns) => Some(of_ns(at_ns)),
@@ -204,8 +204,8 @@ struct PausedPort {
 }
 
 impl PauseLog {
-    fn new(scenario: &Scenario, wires: &Wires) -> Self {
-        let port = |line: &Line| PausedPort {
+    fn new(scenario: &Scenario, wires: &Links) -> Self {
+        let port = |line: &LinkDirection| PausedPort {
             name: scenario.end_name(line.to),
             honoured: honoured(scenario, line.to),
             obeys_pause: obeys_pause(scenario, line.to),
@@ -277,7 +277,7 @@ fn obeys_pause(scenario: &Scenario, end: End) -> bool {
 }
 
 /// The speed that the port at the end of a line counts quanta at.
-fn pause_speed_bps(scenario: &Scenario, line: &Line) -> u64 {
+fn pause_speed_bps(scenario: &Scenario, line: &LinkDirection) -> u64 {
     let own = match &scenario.nodes[line.to.node].kind {
         NodeKind::Switch(device) => device.settings.ports[line.to.port].speed_bps,
         NodeKind::Host(_) => None,

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use sim::scenario::{
     End, Fault, FaultKind, Forwarding, Link, NodeKind, Pattern, Route, Scenario, Start, Traffic,
 };
-use sim::{Outcome, Simulation};
+use sim::{Results, Simulation};
 
 /// Ports `p0` to `p{ports - 1}`; priority 3 is no-drop.
 fn device(ports: usize, more: &str) -> String {
@@ -204,15 +204,15 @@ fn a_software_switch_carries_as_much_a_little_later() {
     let NodeKind::Switch(device) = &mut software.nodes[0].kind else { panic!("a switch") };
     device.turn_ns = 20 * US;
     let [chip, software] = [chip, software].map(|scenario| run(&scenario));
-    let received = |outcome: &Outcome| outcome.traffic.iter().map(|of| of.received_frames).sum::<u64>();
-    let lost = |outcome: &Outcome| outcome.traffic.iter().map(|of| of.lost_frames).sum::<u64>();
+    let received = |outcome: &Results| outcome.traffic.iter().map(|of| of.received_frames).sum::<u64>();
+    let lost = |outcome: &Results| outcome.traffic.iter().map(|of| of.lost_frames).sum::<u64>();
     assert_eq!((lost(&chip), lost(&software)), (0, 0));
     let (chip_frames, software_frames) = (received(&chip), received(&software));
     assert!(
         software_frames <= chip_frames && software_frames * 100 > chip_frames * 98,
         "{chip_frames} {software_frames}"
     );
-    let headroom = |outcome: &Outcome| outcome.switches[0].headroom_peak_cells;
+    let headroom = |outcome: &Results| outcome.switches[0].headroom_peak_cells;
     assert!(headroom(&software) > headroom(&chip), "the loop is part of the cable");
 }
 

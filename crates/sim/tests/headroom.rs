@@ -128,8 +128,11 @@ fn the_formula_loses_nothing_and_a_fifth_less_does() {
     let rows = [10, 25, 40, 100, 400].into_iter().flat_map(|gbps| cables.map(|cable_m| (gbps, cable_m)));
     for (gbps, cable_m) in rows.chain([(25, 10), (100, 100)]) {
         let case = Case { gbps, cable_m, overhead_bytes: 0 };
-        let link =
-            headroom::Link { speed_bps: gbps * GBPS, cable_m: u64::from(cable_m), mtu_bytes: u64::from(MTU) };
+        let link = headroom::LinkParams {
+            speed_bps: gbps * GBPS,
+            cable_m: u64::from(cable_m),
+            mtu_bytes: u64::from(MTU),
+        };
         let formula = worst_case_cells(link.in_transit().total_bytes(), CellSize::new(256));
         let (moments, need) = case.worst();
         let (_, on_wire) = Case { overhead_bytes: 24, ..case }.worst();

@@ -3,11 +3,11 @@
 mod common;
 mod example;
 
-use config::Mistakes;
+use config::ConfigErrors;
 use proptest::prelude::*;
 use sim::scenario::parse;
 
-fn inside(mistakes: &Mistakes, text: &str) {
+fn inside(mistakes: &ConfigErrors, text: &str) {
     assert!(!mistakes.list().is_empty());
     let lines = text.matches('\n').count() + 1;
     for mistake in mistakes.list() {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sim::results::{PauseSpan, PortOutcome, TrafficOutcome};
 use sim::scenario::{FaultKind, Scenario, parse};
-use sim::{Outcome, Simulation};
+use sim::{Results, Simulation};
 use switch::Event;
 
 const MS: u64 = 1_000_000;
@@ -44,14 +44,14 @@ fn read(name: &str) -> Scenario {
     })
 }
 
-fn run(scenario: &Scenario) -> Outcome {
+fn run(scenario: &Scenario) -> Results {
     let mut simulation = Simulation::new(scenario);
     simulation.run_until(scenario.duration_ns, &mut |_| {});
     simulation.finish()
 }
 
 /// What does not hold, or does not add up.
-fn complaints(name: &str, outcome: &Outcome) -> String {
+fn complaints(name: &str, outcome: &Results) -> String {
     let mut text = String::new();
     if outcome.expectations.is_empty() {
         let _ = writeln!(text, "{name} expects nothing");
@@ -67,7 +67,7 @@ fn complaints(name: &str, outcome: &Outcome) -> String {
 }
 
 /// The main figures: a line for all, and one for each traffic.
-fn main_figures(name: &str, outcome: &Outcome) -> String {
+fn main_figures(name: &str, outcome: &Results) -> String {
     let groups = || outcome.switches.iter().flat_map(|switch| &switch.ports).flat_map(|port| &port.groups);
     let (pauses, xoffs) =
         (outcome.series.pauses.len(), groups().map(|group| group.counts.xoff_episodes).sum::<u64>());
@@ -155,16 +155,16 @@ fn a_scenario_that_does_not_hold_is_found() {
     assert_eq!(complaints("some.toml", &run(&scenario)), "some.toml expects nothing\n");
 }
 
-fn pauses_of<'o>(outcome: &'o Outcome, port: &str) -> Vec<&'o PauseSpan> {
+fn pauses_of<'o>(outcome: &'o Results, port: &str) -> Vec<&'o PauseSpan> {
     outcome.series.pauses.iter().filter(|span| span.port == port).collect()
 }
 
-fn port_of<'o>(outcome: &'o Outcome, switch: &str, port: &str) -> &'o PortOutcome {
+fn port_of<'o>(outcome: &'o Results, switch: &str, port: &str) -> &'o PortOutcome {
     let of = outcome.switches.iter().find(|of| of.name == switch).expect("the switch");
     of.ports.iter().find(|of| of.counts.name == port).expect("the port")
 }
 
-fn traffic_of<'o>(outcome: &'o Outcome, name: &str) -> &'o TrafficOutcome {
+fn traffic_of<'o>(outcome: &'o Results, name: &str) -> &'o TrafficOutcome {
     outcome.traffic.iter().find(|traffic| traffic.name == name).expect("the traffic")
 }
 
@@ -300,7 +300,7 @@ const RING: [(&str, &str); 4] =
 const MENDED_NS: u64 = 5 * MS;
 
 /// Runs it; data frames that arrive over links between devices from `MENDED_NS` on.
-fn data_after_mending(scenario: &Scenario) -> (Outcome, u64) {
+fn data_after_mending(scenario: &Scenario) -> (Results, u64) {
     let mut simulation = Simulation::new(scenario);
     for (number, link) in scenario.links.iter().enumerate() {
         if !link.name.contains("server") {
@@ -386,10 +386,10 @@ fn dcqcn_relieves_pfc() {
         assert_eq!(lost, 0);
     }
     assert!(2 * dcqcn.series.pauses.len() < pfc.series.pauses.len());
-    let slowest = |outcome: &Outcome| traffic_of(outcome, "victim").completion.expect("a message").max_ns;
+    let slowest = |outcome: &Results| traffic_of(outcome, "victim").completion.expect("a message").max_ns;
     assert!(4 * slowest(&dcqcn) < slowest(&pfc), "{} {}", slowest(&dcqcn), slowest(&pfc));
     // Who sends through the trunk is not worse off.
-    let spread = |outcome: &Outcome| {
+    let spread = |outcome: &Results| {
         let completion = traffic_of(outcome, "incast").completion.expect("messages");
         completion.max_ns as f64 / completion.min_ns as f64
     };

@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use config::read::document::too_long;
-use config::{Config, Headroom, Mistake, Mistakes, spell_time};
+use config::{Config, ConfigError, ConfigErrors, Headroom, spell_time};
 use serde::Serialize;
 use switch::SwitchSettings;
-use xdp::Caution;
+use xdp::OffloadWarning;
 
 use crate::output;
 use crate::read_file::{self, Text};
@@ -124,7 +124,7 @@ struct Note {
 
 enum Outcome {
     Right(Box<Config>),
-    Wrong(Mistakes),
+    Wrong(ConfigErrors),
     Unreadable(io::Error),
 }
 
@@ -194,8 +194,8 @@ impl Verdict {
         Message { file: &self.name, severity, line: None, column: None, setting, message: text.clone(), cure }
     }
 
-    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m Mistakes) -> Vec<Message<'m>> {
-        let message = |mistake: &'m Mistake| Message {
+    fn all<'m>(&'m self, severity: &'static str, mistakes: &'m ConfigErrors) -> Vec<Message<'m>> {
+        let message = |mistake: &'m ConfigError| Message {
             file: &self.name,
             severity,
             line: Some(mistake.line),
@@ -252,7 +252,8 @@ fn cautions(config: &Config) -> Vec<Note> {
     let mut notes = Vec::new();
     for (port, interface) in config.switch.ports.iter().zip(&config.interfaces) {
         let Ok(facts) = xdp::facts(interface) else { continue };
-        let text = |Caution { setting, harm, cure }| format!("port {}: {setting}: {harm}: {cure}", port.name);
+        let text =
+            |OffloadWarning { setting, harm, cure }| format!("port {}: {setting}: {harm}: {cure}", port.name);
         let setting = format!("port.{}.interface", port.name);
         let found = xdp::cautions(interface, &facts, None).into_iter().map(text);
         notes.extend(found.map(|text| Note { setting: setting.clone(), text }));
@@ -263,7 +264,7 @@ fn cautions(config: &Config) -> Vec<Note> {
 /// Headroom that a loop which stands still once so long lets overflow.
 fn short(config: &Config, stall: &Stall) -> Vec<Note> {
     let headrooms = config::headrooms(&active(config));
-    let short = headrooms.iter().filter(|headroom| headroom.lasts_ns < stall.ns);
+    let short = headrooms.iter().filter(|headroom| headroom.duration_ns < stall.ns);
     let text = |headroom: &Headroom| {
         format!("{headroom}, shorter than a loop is held up for, {} ({})", spell_time(stall.ns), stall.source)
     };

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use control::Order;
+use control::Command;
 use serde_json::json;
 
 use crate::output;
@@ -114,7 +114,7 @@ enum Clearable {
 
 /// Has the file applied, and prints what changed.
 pub fn reload(arguments: &Reload) -> Result<()> {
-    let changes = arguments.daemon.order(Order::Reload)?;
+    let changes = arguments.daemon.order(Command::Reload)?;
     if arguments.json {
         output::print(&output::json(&json!({ "changes": changes }), true)?)
     } else if changes.is_empty() {
@@ -128,14 +128,14 @@ pub fn reload(arguments: &Reload) -> Result<()> {
 pub fn pfc(arguments: &Pfc) -> Result<()> {
     let (daemon, order, done) = match &arguments.what {
         PfcOrder::On(to) => {
-            (&to.daemon, Order::SetPfc { enabled: true }, "PFC is on, as the ports have it.".to_owned())
+            (&to.daemon, Command::SetPfc { enabled: true }, "PFC is on, as the ports have it.".to_owned())
         }
         PfcOrder::Off(to) => {
-            (&to.daemon, Order::SetPfc { enabled: false }, "PFC is off on all ports.".to_owned())
+            (&to.daemon, Command::SetPfc { enabled: false }, "PFC is off on all ports.".to_owned())
         }
         PfcOrder::Recover { port, daemon } => {
             let done = format!("No storm of port {port} waits to be ended by hand any more.");
-            (daemon, Order::RecoverStorms { port: port.clone() }, done)
+            (daemon, Command::RecoverStorms { port: port.clone() }, done)
         }
         PfcOrder::LiftLimit { port, priority, daemon } => {
             let done = match priority {
@@ -144,7 +144,7 @@ pub fn pfc(arguments: &Pfc) -> Result<()> {
                 }
                 None => format!("No limit of storms is reached on port {port} any more."),
             };
-            (daemon, Order::LiftStormLimit { port: port.clone(), priority: *priority }, done)
+            (daemon, Command::LiftStormLimit { port: port.clone(), priority: *priority }, done)
         }
     };
     daemon.order(order)?;
@@ -154,13 +154,13 @@ pub fn pfc(arguments: &Pfc) -> Result<()> {
 /// Holds or releases a port.
 pub fn port(arguments: &Port) -> Result<()> {
     let (port, held) = (arguments.name.clone(), arguments.action == Action::Hold);
-    arguments.daemon.order(Order::HoldPort { port, held })?;
+    arguments.daemon.order(Command::HoldPort { port, held })?;
     output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
 }
 
 /// Begins a count anew.
 pub fn clear(arguments: &Clear) -> Result<()> {
     let Clearable::Watermarks = arguments.what;
-    arguments.daemon.order(Order::ClearWatermarks)?;
+    arguments.daemon.order(Command::ClearWatermarks)?;
     output::print("Watermarks are cleared.")
 }

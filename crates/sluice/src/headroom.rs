@@ -10,7 +10,7 @@ use clap::Args;
 use serde::Serialize;
 use switch::PortSettings;
 use switch::buffer::cell::CellSize;
-use switch::buffer::headroom::{Link, Software, reserved_cells, worst_case_cells, xon_offset_cells};
+use switch::buffer::headroom::{HostDelay, LinkParams, reserved_cells, worst_case_cells, xon_offset_cells};
 use switch::settings::BufferSettings;
 
 use crate::headroom_fix;
@@ -121,7 +121,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (Some(speed_bps), Some(cable_m)) = (arguments.speed, arguments.cable) else {
         bail!("--speed and --cable are needed");
     };
-    let link = Link { speed_bps, cable_m: u64::from(cable_m), mtu_bytes: u64::from(arguments.mtu) };
+    let link = LinkParams { speed_bps, cable_m: u64::from(cable_m), mtu_bytes: u64::from(arguments.mtu) };
     let report = Report::new(link, CellSize::new(arguments.cell), stall.as_ref());
     output::print(&if arguments.json { output::json(&report, true)? } else { report.text() })
 }
@@ -188,7 +188,7 @@ struct SoftwareReport {
 }
 
 impl Report {
-    fn new(link: Link, cell: CellSize, stall: Option<&Stall>) -> Self {
+    fn new(link: LinkParams, cell: CellSize, stall: Option<&Stall>) -> Self {
         let in_transit = link.in_transit();
         let total_bytes = in_transit.total_bytes();
         let (reserved_exact_cells, reserved_cells) = reserved_cells(link.mtu_bytes, cell);
@@ -220,7 +220,7 @@ impl SoftwareReport {
     fn new(speed_bps: u64, cell: CellSize, in_transit_bytes: u64, stall: &Stall) -> Self {
         // The neighbour is taken for a Sluice with our default.
         let in_flight_bytes = u64::from(PortSettings::new("", None).in_flight_bytes);
-        let software = Software::new(speed_bps, stall.ns, stall.ns, in_flight_bytes);
+        let software = HostDelay::new(speed_bps, stall.ns, stall.ns, in_flight_bytes);
         let (source, socket, measured_s) = match &stall.source {
             Source::Daemon(socket) => ("daemon", Some(socket.clone()), None),
             Source::Spin(duration) => ("measured", None, Some(duration.as_secs_f64())),

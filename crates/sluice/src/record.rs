@@ -19,7 +19,7 @@ use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use host::units::duration_ns;
 use serde_json::json;
-use switch::{Description, Event, Instant};
+use switch::{Event, EventRecord, Instant};
 
 use crate::output;
 use crate::show::{self, View};
@@ -203,7 +203,7 @@ fn seconds(nanos: u64) -> String {
 
 /// An event in words.
 fn text(event: Event, names: &[String]) -> String {
-    let Description { port, message, .. } = event.describe();
+    let EventRecord { port, message, .. } = event.describe();
     let Some(name) = port.and_then(|port| names.get(port)) else { return message };
     format!("{name}: {}", message.replace(switch::monitor::event_text::PORT, name))
 }

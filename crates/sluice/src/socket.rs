@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use control::{Client, Order};
+use control::{Client, Command};
 
 /// Where daemons listen unless their configuration says otherwise.
 const DIRECTORY: &str = "/run/sluice";
@@ -39,7 +39,7 @@ impl Daemon {
     }
 
     /// Has an order carried out; what changed, where that is worth a line.
-    pub fn order(&self, order: Order) -> Result<Vec<String>> {
+    pub fn order(&self, order: Command) -> Result<Vec<String>> {
         self.talk(async |client| Ok(client.order(order).await?))
     }
 }

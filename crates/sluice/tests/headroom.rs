@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Instant;
 
-use control::server::{self, About, Request};
+use control::server::{self, DaemonInfo, Request};
 use control::v1::Snapshot;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,7 @@ fn daemon(socket: &Path) -> oneshot::Sender<()> {
             }
         }
     });
-    let about = About {
+    let about = DaemonInfo {
         name: "fake".into(),
         version: "1".into(),
         config: "/etc/fake.toml".into(),

@@ -6,42 +6,42 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use config::read::document::{MAX_FILE_BYTES, too_long};
-use config::{Config, Mistakes};
+use config::{Config, ConfigErrors};
 use tracing::warn;
 
 /// Why there is no configuration in a file.
 #[derive(Debug)]
-pub enum Wrong {
+pub enum ConfigFileError {
     /// The system says no.
     Unreadable(String),
     /// There are mistakes in it.
-    Mistakes(Mistakes),
+    Mistakes(ConfigErrors),
 }
 
-impl fmt::Display for Wrong {
+impl fmt::Display for ConfigFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Wrong::Unreadable(why) => f.write_str(why),
-            Wrong::Mistakes(mistakes) => mistakes.fmt(f),
+            ConfigFileError::Unreadable(why) => f.write_str(why),
+            ConfigFileError::Mistakes(mistakes) => mistakes.fmt(f),
         }
     }
 }
 
 /// Reads a file whole and checks it.
-pub fn read(file: &Path) -> Result<Config, Wrong> {
+pub fn read(file: &Path) -> Result<Config, ConfigFileError> {
     let name = file.display().to_string();
-    let unreadable = |error: io::Error| Wrong::Unreadable(format!("cannot read {name}: {error}"));
+    let unreadable = |error: io::Error| ConfigFileError::Unreadable(format!("cannot read {name}: {error}"));
     let file = File::open(file).map_err(unreadable)?;
     let size = file.metadata().map_err(unreadable)?;
     let mut bytes = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
     if bytes.len() as u64 > MAX_FILE_BYTES {
         let bytes = size.is_file().then_some(size.len());
-        return Err(Wrong::Mistakes(too_long(&name, bytes)));
+        return Err(ConfigFileError::Mistakes(too_long(&name, bytes)));
     }
     let text = String::from_utf8(bytes)
         .map_err(|_| unreadable(io::Error::new(io::ErrorKind::InvalidData, "it is not UTF-8 text")))?;
-    config::parse(&name, &text).map_err(Wrong::Mistakes)
+    config::parse(&name, &text).map_err(ConfigFileError::Mistakes)
 }
 
 /// Logs what is right in a file, but not lossless.

@@ -6,8 +6,8 @@
 
 use std::time::SystemTime;
 
-use control::{Journal, Order, v1};
-use switch::{Description, Instant, Severity};
+use control::{Command, Journal, v1};
+use switch::{EventRecord, Instant, Severity};
 use tracing::{debug, error, info, warn};
 
 /// Where events go.
@@ -36,12 +36,12 @@ impl Events {
     }
 
     /// Something happened in the loop at `at`.
-    pub fn note(&self, at: Instant, mut event: Description) {
+    pub fn note(&self, at: Instant, mut event: EventRecord) {
         let port = event.port.map(|port| self.ports[port].as_str());
         if let Some(name) = port {
             event.message = event.message.replace(switch::monitor::event_text::PORT, name);
         }
-        let Description { kind, priority, message, .. } = &event;
+        let EventRecord { kind, priority, message, .. } = &event;
         match event.severity {
             Severity::Debug => debug!(port, priority, "{message}"),
             Severity::Info => info!(kind, port, priority, "{message}"),
@@ -54,12 +54,12 @@ impl Events {
     }
 
     /// Something happened just now, beside the loop.
-    pub fn note_now(&self, event: Description) {
+    pub fn note_now(&self, event: EventRecord) {
         self.note(self.now(), event);
     }
 
     /// An order that has been carried out; the log has had its own words.
-    pub fn keep_order(&self, order: &Order, changes: &[String]) {
+    pub fn keep_order(&self, order: &Command, changes: &[String]) {
         if let Some(event) = self.of_order(order, changes) {
             self.keep(self.now(), event);
         }
@@ -70,16 +70,16 @@ impl Events {
         let more = lost.saturating_sub(std::mem::replace(&mut self.lost, lost));
         if more > 0 {
             let message = format!("{more} events were lost: too many came at once; counters have them all");
-            let event = Description::new("events_lost", Severity::Warning, message);
+            let event = EventRecord::new("events_lost", Severity::Warning, message);
             self.note_now(event.with("events", more));
         }
     }
 
-    fn of_order(&self, order: &Order, changes: &[String]) -> Option<Description> {
-        let of = |kind, severity, message: String| Description::new(kind, severity, message);
+    fn of_order(&self, order: &Command, changes: &[String]) -> Option<EventRecord> {
+        let of = |kind, severity, message: String| EventRecord::new(kind, severity, message);
         let event = match order {
-            Order::ClearWatermarks => return None,
-            Order::HoldPort { port, held } => {
+            Command::ClearWatermarks => return None,
+            Command::HoldPort { port, held } => {
                 let number = self.ports.iter().position(|name| name == port)?;
                 let event = if *held {
                     of("port_held", Severity::Warning, "transmission is held, as for tests".to_owned())
@@ -88,13 +88,13 @@ impl Events {
                 };
                 event.of_port(number)
             }
-            Order::SetPfc { enabled: true } => {
+            Command::SetPfc { enabled: true } => {
                 of("pfc_on", Severity::Info, "PFC is on, as the ports have it".to_owned())
             }
-            Order::SetPfc { enabled: false } => {
+            Command::SetPfc { enabled: false } => {
                 of("pfc_off", Severity::Warning, "PFC is off on all ports".to_owned())
             }
-            Order::RecoverStorms { port } => {
+            Command::RecoverStorms { port } => {
                 let number = self.ports.iter().position(|name| name == port)?;
                 of(
                     "storms_recovered",
@@ -103,7 +103,7 @@ impl Events {
                 )
                 .of_port(number)
             }
-            Order::LiftStormLimit { port, priority } => {
+            Command::LiftStormLimit { port, priority } => {
                 let number = self.ports.iter().position(|name| name == port)?;
                 let event =
                     of("storm_limit_lifted", Severity::Info, "the limit of storms is lifted".to_owned());
@@ -112,12 +112,12 @@ impl Events {
                     None => event.of_port(number),
                 }
             }
-            Order::Reload => of("reloaded", Severity::Info, format!("reload: {}", changes.join("; "))),
+            Command::Reload => of("reloaded", Severity::Info, format!("reload: {}", changes.join("; "))),
         };
         Some(event)
     }
 
-    fn keep(&self, at: Instant, event: Description) {
+    fn keep(&self, at: Instant, event: EventRecord) {
         let age = self.started.elapsed().saturating_sub(std::time::Duration::from_nanos(at.0));
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         self.journal.note(v1::Event {
@@ -144,10 +144,10 @@ impl Events {
 mod tests {
     use super::*;
     use switch::Event;
-    use switch::frame::meta::Cast;
-    use switch::monitor::counters::Count;
-    use switch::monitor::event::AlarmPlace;
-    use switch::monitor::event::Telling;
+    use switch::frame::meta::FloodType;
+    use switch::monitor::counters::FrameCount;
+    use switch::monitor::event::AlarmReport;
+    use switch::monitor::event::AlarmSource;
     use switch::settings::AlarmKind;
 
     fn events() -> (Events, Journal) {
@@ -170,8 +170,8 @@ mod tests {
     #[test]
     fn events_and_orders_are_in_the_journal() {
         let (mut events, journal) = events();
-        let of_port = |kind, number| AlarmPlace::Port { port: 1, kind, number };
-        let telling = Telling { raised: true, most: (90, 100), crossings: 4, percent: 70 };
+        let of_port = |kind, number| AlarmSource::Port { port: 1, kind, number };
+        let telling = AlarmReport { raised: true, most: (90, 100), crossings: 4, percent: 70 };
         for (at, event) in (1_u64..).zip([
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
@@ -189,28 +189,28 @@ mod tests {
             Event::EarlyWarningCleared { port: 1, priority: 5, sent: true, pps: 70 },
             Event::StrayFrames { port: 0, frames: 2 },
             Event::AddressLimit { port: 1 },
-            Event::FloodLimit { port: 1, cast: Cast::UnknownUnicast, frames: 30, no_drop_frames: 2 },
+            Event::FloodLimit { port: 1, cast: FloodType::UnknownUnicast, frames: 30, no_drop_frames: 2 },
             Event::Alarm { place: of_port(AlarmKind::Headroom, 3), telling },
             Event::Alarm { place: of_port(AlarmKind::Egress, 7), telling },
             Event::Alarm {
-                place: AlarmPlace::Pool { kind: AlarmKind::Ingress, number: 1 },
-                telling: Telling { raised: false, ..telling },
+                place: AlarmSource::Pool { kind: AlarmKind::Ingress, number: 1 },
+                telling: AlarmReport { raised: false, ..telling },
             },
             Event::DropAlarm {
                 place: of_port(AlarmKind::Egress, 2),
-                dropped: Count { frames: 9, bytes: 600 },
+                dropped: FrameCount { frames: 9, bytes: 600 },
             },
         ]) {
             events.note(Instant(at), event.describe());
         }
-        let hold = |held| Order::HoldPort { port: "b".to_owned(), held };
+        let hold = |held| Command::HoldPort { port: "b".to_owned(), held };
         for (order, changes) in [
             (hold(true), Vec::<String>::new()),
             (hold(false), vec![]),
-            (Order::SetPfc { enabled: false }, vec![]),
-            (Order::SetPfc { enabled: true }, vec![]),
-            (Order::Reload, vec!["port a: speed 1G → 2G".to_owned(), "port b: no_drop 3 → 4".to_owned()]),
-            (Order::ClearWatermarks, vec![]),
+            (Command::SetPfc { enabled: false }, vec![]),
+            (Command::SetPfc { enabled: true }, vec![]),
+            (Command::Reload, vec!["port a: speed 1G → 2G".to_owned(), "port b: no_drop 3 → 4".to_owned()]),
+            (Command::ClearWatermarks, vec![]),
         ] {
             events.keep_order(&order, &changes);
         }
@@ -233,7 +233,7 @@ mod tests {
         let started = std::time::Instant::now().checked_sub(hour).expect("this machine has run for an hour");
         let events = Events::new(journal.clone(), vec!["a".to_owned()], started);
         events.note(Instant(0), Event::PortDown { port: 0 }.describe());
-        events.note_now(Description::new("x", Severity::Info, ""));
+        events.note_now(EventRecord::new("x", Severity::Info, ""));
         let [first, second] = &journal.read(0).events[..] else { panic!("two events") };
         let apart_ns = second.unix_ns - first.unix_ns;
         assert_eq!(apart_ns / 1_000_000_000, 3600, "{apart_ns} ns");

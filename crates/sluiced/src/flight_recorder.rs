@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use config::RecorderSettings;
-use control::{Reason, Refusal};
-use dataplane::{Chunk, Command, Recorder, Reel};
+use control::{CommandError, ErrorKind};
+use dataplane::{Chunk, ChunkPool, LoopCommand, Recorder};
 use tokio::sync::oneshot;
 use tracing::warn;
 
@@ -24,11 +24,11 @@ const AFTERMATH: Duration = Duration::from_millis(500);
 /// A recording, in pieces.
 pub type Pieces = Vec<Vec<u8>>;
 /// Where a recording goes that somebody asked for.
-pub type Answer = oneshot::Sender<Result<Pieces, Refusal>>;
+pub type Answer = oneshot::Sender<Result<Pieces, CommandError>>;
 
 /// Somebody who waits for a recording.
 #[derive(Debug)]
-struct Wish {
+struct RecordRequest {
     /// It ends then.
     until: Instant,
     answer: Answer,
@@ -40,9 +40,9 @@ enum State {
     /// There is none.
     Off,
     /// The loop has it.
-    On(Arc<Reel>),
+    On(Arc<ChunkPool>),
     /// The loop has been told to end it.
-    Ending(Arc<Reel>),
+    Ending(Arc<ChunkPool>),
     /// What is kept stays, since something was lost.
     Frozen,
 }
@@ -56,7 +56,7 @@ pub struct Recording {
     /// Whole segments, the oldest first; the last may still be going on.
     kept: VecDeque<Chunk>,
     kept_bytes: usize,
-    wish: Option<Wish>,
+    wish: Option<RecordRequest>,
     /// Something was lost; what is kept is frozen then.
     freeze_at: Option<Instant>,
 }
@@ -80,11 +80,11 @@ impl Recording {
         if let Some(refusal) = self.refusal(duration) {
             let _ = answer.send(Err(refusal)); // a client that is gone needs none
         } else {
-            self.wish = Some(Wish { until: now + duration, answer });
+            self.wish = Some(RecordRequest { until: now + duration, answer });
         }
     }
 
-    fn refusal(&self, duration: Duration) -> Option<Refusal> {
+    fn refusal(&self, duration: Duration) -> Option<CommandError> {
         let message = if self.wish.is_some() {
             "somebody else is recording: try again when that has ended"
         } else if duration.is_zero() && !self.settings.always {
@@ -94,7 +94,7 @@ impl Recording {
         } else {
             return None;
         };
-        Some(Refusal { reason: Reason::Precondition, message: message.to_owned() })
+        Some(CommandError { reason: ErrorKind::Precondition, message: message.to_owned() })
     }
 
     /// Something was lost: what led to it is kept, if that is wanted.
@@ -105,7 +105,7 @@ impl Recording {
     }
 
     /// Takes what the loop has recorded, and says what to tell it now, if anything.
-    pub fn proceed(&mut self, now: Instant) -> Option<Command> {
+    pub fn proceed(&mut self, now: Instant) -> Option<LoopCommand> {
         self.collect();
         if self.wish.as_ref().is_some_and(|wish| wish.answer.is_closed()) {
             self.wish = None;
@@ -117,13 +117,13 @@ impl Recording {
         };
         match std::mem::replace(&mut self.state, State::Off) {
             State::Off if is_wanted => {
-                let reel = Reel::new(CHUNKS);
+                let reel = ChunkPool::new(CHUNKS);
                 self.state = State::On(Arc::clone(&reel));
-                return Some(Command::Record(Some(Box::new(Recorder::new(reel, self.ports)))));
+                return Some(LoopCommand::Record(Some(Box::new(Recorder::new(reel, self.ports)))));
             }
             State::On(reel) if ends => {
                 self.state = State::Ending(reel);
-                return Some(Command::Record(None));
+                return Some(LoopCommand::Record(None));
             }
             State::Frozen if self.wish.is_some() => self.hand_out(),
             state => self.state = state,
@@ -203,7 +203,7 @@ mod tests {
             Self { recording: Recording::new(settings, 2), start: Instant::now(), recorder: false }
         }
 
-        fn ask(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Pieces, Refusal>> {
+        fn ask(&mut self, at_ms: u64, duration_ms: u64) -> oneshot::Receiver<Result<Pieces, CommandError>> {
             let (answer, answered) = oneshot::channel();
             let now = self.start + Duration::from_millis(at_ms);
             self.recording.ask(Duration::from_millis(duration_ms), answer, now);
@@ -214,7 +214,7 @@ mod tests {
         fn at(&mut self, at_ms: u64) -> Option<bool> {
             let told = self.recording.proceed(self.start + Duration::from_millis(at_ms));
             match told {
-                Some(Command::Record(recorder)) => {
+                Some(LoopCommand::Record(recorder)) => {
                     let had_one = std::mem::replace(&mut self.recorder, recorder.is_some());
                     assert_ne!(had_one, self.recorder, "a loop has one recorder or none");
                     self.recording.ended();
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn the_oldest_segments_are_forgotten_whole() {
         let mut recording = Recording::new(SETTINGS, 2);
-        let reel = Reel::new(2);
+        let reel = ChunkPool::new(2);
         recording.state = State::On(Arc::clone(&reel));
         for number in 0..15_u8 {
             let chunk = Chunk { begins: number % 2 == 1, bytes: vec![number; 10 << 20] };

@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 
 use config::Scheduling;
-use dataplane::{Core, CorePort};
+use dataplane::{LoopPort, PollLoop};
 use tracing::warn;
 use xdp::{Waiter, XdpPort};
 
@@ -63,17 +63,17 @@ pub fn longest_stall(core: usize, scheduling: Scheduling, duration: Duration) ->
 
 /// The running loops.
 #[derive(Debug)]
-pub struct Machine {
+pub struct LoopThreads {
     thread: JoinHandle<io::Result<()>>,
     lines: Vec<(JoinHandle<io::Result<()>>, Waker)>,
     /// The lines are to end.
     ends: Arc<AtomicBool>,
 }
 
-impl Machine {
+impl LoopThreads {
     /// Starts the lines, and the loop on `core`, on this clock.
     pub fn start(
-        mut loop_of_core: Core<CorePort<XdpPort>>,
+        mut loop_of_core: PollLoop<LoopPort<XdpPort>>,
         waiter: Waiter,
         core: usize,
         lines: Vec<NewLine>,

@@ -23,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use config::Config;
-use config_file::Wrong;
+use config_file::ConfigFileError;
 use log::{Format, Log};
 use startup::End;
 
@@ -98,8 +98,8 @@ fn main() -> ExitCode {
 fn read(file: &Path) -> Option<Config> {
     match config_file::read(file) {
         Ok(config) => return Some(config),
-        Err(Wrong::Unreadable(why)) => eprintln!("sluiced: {why}"),
-        Err(Wrong::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),
+        Err(ConfigFileError::Unreadable(why)) => eprintln!("sluiced: {why}"),
+        Err(ConfigFileError::Mistakes(mistakes)) => eprintln!("{:?}", miette::Report::new(mistakes)),
     }
     None
 }

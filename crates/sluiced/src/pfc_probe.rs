@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use config::PfcTest;
 use switch::monitor::counters::PfcCount;
-use switch::{Description, Severity, Snapshot, SwitchSettings};
+use switch::{EventRecord, Severity, Snapshot, SwitchSettings};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
@@ -87,7 +87,7 @@ impl Test {
     }
 
     /// Sends the next frame, or looks who has heard the last one; what there is to tell.
-    pub fn see(&mut self, snapshot: &Snapshot, now: Instant) -> Option<Description> {
+    pub fn see(&mut self, snapshot: &Snapshot, now: Instant) -> Option<EventRecord> {
         self.proceed(snapshot, now, send).map(|(sender, outcome)| describe(&sender, &outcome, snapshot))
     }
 
@@ -139,7 +139,7 @@ fn send(sender: &Sender) -> io::Result<()> {
     PacketSocket::open(&sender.interface).map_err(io::Error::other)?.send(&frame)
 }
 
-fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> Description {
+fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRecord {
     let Sender { interface, place, is_nic, .. } = sender;
     let (kind, severity, message) = match outcome {
         Outcome::Refused(why) => (
@@ -175,13 +175,13 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> Descript
             ),
         ),
     };
-    Description::new(kind, severity, message).of_port(*place)
+    EventRecord::new(kind, severity, message).of_port(*place)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ports::carrier::Seen;
+    use crate::ports::carrier::LinkState;
     use switch::monitor::counters::PortSnapshot;
 
     fn interface(name: &str, kind: Kind) -> Interface {
@@ -192,7 +192,7 @@ mod tests {
             mtu: 1500,
             kind,
             speed_bps: None,
-            seen: Seen::Carrier,
+            seen: LinkState::Carrier,
         }
     }
 
@@ -267,7 +267,7 @@ mod tests {
                 is_nic,
                 is_silent: false,
             };
-            let Description { kind, severity, message, .. } =
+            let EventRecord { kind, severity, message, .. } =
                 describe(&sender, &outcome, &snapshot([(0, 0); 3]));
             (kind, severity, message)
         };

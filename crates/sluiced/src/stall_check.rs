@@ -31,7 +31,7 @@ pub struct Stalls {
     /// The longest that was compared with headroom …
     seen_ns: Nanos,
     /// … and the longest that was warned of.
-    told_ns: Nanos,
+    warned_ns: Nanos,
     next_look: Instant,
 }
 
@@ -46,7 +46,7 @@ impl Stalls {
         scheduling: Scheduling,
     ) -> Result<Self> {
         let cores: Vec<usize> = loops.iter().map(|(core, _)| *core).collect();
-        let mut stalls = Self { loops, seen_ns: 0, told_ns: 0, next_look: Instant::now() + PACE };
+        let mut stalls = Self { loops, seen_ns: 0, warned_ns: 0, next_look: Instant::now() + PACE };
         let headrooms = headrooms(settings);
         if headrooms.is_empty() {
             return Ok(stalls);
@@ -97,7 +97,7 @@ impl Stalls {
 
     /// Settings have changed, so headroom may last for another time.
     pub fn forget(&mut self) {
-        (self.seen_ns, self.told_ns) = (0, 0);
+        (self.seen_ns, self.warned_ns) = (0, 0);
     }
 
     /// The loop on this core was held up for `stall_ns` at the longest.
@@ -113,14 +113,14 @@ impl Stalls {
 
     /// Headroom to warn of.
     fn short(&mut self, stall_ns: Nanos, settings: impl FnOnce() -> SwitchSettings) -> Vec<Headroom> {
-        if stall_ns <= self.seen_ns || stall_ns < 2 * self.told_ns {
+        if stall_ns <= self.seen_ns || stall_ns < 2 * self.warned_ns {
             return Vec::new();
         }
         self.seen_ns = stall_ns;
         let mut short = headrooms(&settings());
-        short.retain(|headroom| headroom.lasts_ns < stall_ns);
+        short.retain(|headroom| headroom.duration_ns < stall_ns);
         if !short.is_empty() {
-            self.told_ns = stall_ns;
+            self.warned_ns = stall_ns;
         }
         short
     }
@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn warned_once_and_again_when_it_has_doubled() {
         let settings = config::parse("test.toml", FILE).unwrap().switch;
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, told_ns: 0, next_look: Instant::now() };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_look: Instant::now() };
         for (stall_ns, expected) in [
             (0, &[][..]),
             (51_200, &[]),
@@ -164,7 +164,7 @@ mod tests {
     #[test]
     fn looked_at_every_ten_seconds() {
         let start = Instant::now();
-        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, told_ns: 0, next_look: start + PACE };
+        let mut stalls = Stalls { loops: Vec::new(), seen_ns: 0, warned_ns: 0, next_look: start + PACE };
         let after = |seconds| start + Duration::from_secs(seconds);
         let looks = [0, 9, 10, 11, 19, 20, 45, 46, 55].map(|seconds| stalls.is_due(after(seconds)));
         assert_eq!(looks, [false, false, true, false, false, true, true, false, true]);

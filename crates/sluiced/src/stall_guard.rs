@@ -16,15 +16,15 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use dataplane::guard::stall_detector::{NextLook, Vigil};
-use dataplane::{Heartbeat, LaneNews, Pulse};
-use switch::pfc::tx::Timing;
+use dataplane::guard::stall_detector::{NextCheck, StallDetector};
+use dataplane::{ChannelMonitor, Heartbeat, LoopState};
+use switch::pfc::tx::PfcTiming;
 use switch::{Nanos, PortSettings, SwitchSettings};
 use tracing::warn;
 use wire::bitset::{Set8, Set64};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::{FrameWatch, PacketSocket, Scheduling, set_scheduling};
+use xdp::{PacketSocket, RxWatcher, Scheduling, set_scheduling};
 
 /// Above whatever else of this machine is real time by habit (interrupt threads have 50).
 const PRIORITY: u32 = 60;
@@ -44,52 +44,52 @@ pub struct Watched {
     /// The ports whose neighbours are paused while it does not turn.
     pub pauses: Set64,
     /// The lanes that bring it something.
-    pub lanes: Vec<LaneNews>,
+    pub lanes: Vec<ChannelMonitor>,
 }
 
 impl Watched {
     /// Frames, or what another loop has left, wait for it; `ports` have frames.
     fn is_waited_for(&self, ports: Set64) -> bool {
-        !ports.and(self.serves).is_empty() || self.lanes.iter().any(LaneNews::is_there)
+        !ports.and(self.serves).is_empty() || self.lanes.iter().any(ChannelMonitor::is_there)
     }
 }
 
 /// A guard at work. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Guard {
-    words: Arc<RwLock<Words>>,
+    words: Arc<RwLock<PauseFrames>>,
     ends: Arc<AtomicBool>,
-    sentries: Vec<Sentry>,
+    sentries: Vec<GuardThread>,
 }
 
 /// One of its threads.
 #[derive(Debug)]
-struct Sentry {
+struct GuardThread {
     thread: JoinHandle<()>,
     /// Wakes it when a frame comes in while the loop sleeps.
-    frames: Arc<FrameWatch>,
+    frames: Arc<RxWatcher>,
 }
 
 /// What to tell each neighbour; settings may change it, and ports come and go.
 #[derive(Debug)]
-struct Words {
-    ports: Vec<Post>,
+struct PauseFrames {
+    ports: Vec<GuardCore>,
     /// Told again after so long, or sooner where neighbours have taught the loop so ([`Heartbeat::refresh_ns`]).
     refresh_ns: Nanos,
 }
 
 /// A port as the guard knows it.
 #[derive(Debug)]
-struct Post {
+struct GuardCore {
     /// The frame and the priorities that it pauses, or nothing where no priority is no-drop or no PFC is sent.
     frame: Option<([u8; FRAME_BYTES], Set8)>,
     /// The open port.
-    gate: Option<Gate>,
+    gate: Option<PortTap>,
 }
 
 /// An open port's ways in and out.
 #[derive(Debug)]
-pub struct Gate {
+pub struct PortTap {
     /// Its address.
     pub mac: MacAddr,
     /// The sockets that frames wait in.
@@ -98,14 +98,14 @@ pub struct Gate {
     pub packets: PacketSocket,
 }
 
-impl Words {
-    fn of(settings: &SwitchSettings, gates: impl IntoIterator<Item = Option<Gate>>) -> Self {
+impl PauseFrames {
+    fn of(settings: &SwitchSettings, gates: impl IntoIterator<Item = Option<PortTap>>) -> Self {
         let says = |port: &&PortSettings| port.pfc.tx && port.pfc.no_drop != 0;
-        let post = |(port, gate): (&PortSettings, Option<Gate>)| {
+        let post = |(port, gate): (&PortSettings, Option<PortTap>)| {
             let mac = gate.as_ref().map(|gate| gate.mac);
-            Post { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
+            GuardCore { frame: mac.filter(|_| says(&port)).map(|mac| xoff(port, mac)), gate }
         };
-        let refresh = settings.ports.iter().filter(says).map(|port| Timing::of(port).refresh_ns());
+        let refresh = settings.ports.iter().filter(says).map(|port| PfcTiming::of(port).refresh_ns());
         Self {
             ports: settings.ports.iter().zip(gates).map(post).collect(),
             refresh_ns: refresh.min().unwrap_or(Nanos::MAX),
@@ -137,17 +137,17 @@ impl Guard {
     pub fn start(
         loops: Vec<Watched>,
         settings: &SwitchSettings,
-        gates: Vec<Gate>,
+        gates: Vec<PortTap>,
         cores: &[usize],
         clock: impl Fn() -> switch::Instant + Clone + Send + 'static,
     ) -> Result<Self> {
         let fds: Vec<Vec<RawFd>> = gates.iter().map(|gate| gate.fds.clone()).collect();
-        let words = Arc::new(RwLock::new(Words::of(settings, gates.into_iter().map(Some))));
+        let words = Arc::new(RwLock::new(PauseFrames::of(settings, gates.into_iter().map(Some))));
         let loops = Arc::new(loops);
         let mut guard = Self { words, ends: Arc::default(), sentries: Vec::new() };
         for (number, &core) in cores.iter().enumerate() {
             let times = if number == 0 { 1 } else { FURTHER_SENTRY };
-            let frames = Arc::new(FrameWatch::new().context("starting the guard")?);
+            let frames = Arc::new(RxWatcher::new().context("starting the guard")?);
             for (port, fds) in fds.iter().enumerate() {
                 frames.add(port, fds).context("starting the guard")?;
             }
@@ -158,7 +158,7 @@ impl Guard {
                 watch(&words, &its_frames, &ends, &loops, (times, &clock));
             };
             let thread = Builder::new().name(format!("guard-{core}")).spawn(keep_watch);
-            guard.sentries.push(Sentry { thread: thread.context("starting the guard")?, frames });
+            guard.sentries.push(GuardThread { thread: thread.context("starting the guard")?, frames });
         }
         Ok(guard)
     }
@@ -170,11 +170,11 @@ impl Guard {
 
     /// A port is about to be closed: its sockets will no longer be there, and nobody is to be told.
     pub fn forget(&self, port: usize) {
-        self.words().ports[port] = Post { frame: None, gate: None };
+        self.words().ports[port] = GuardCore { frame: None, gate: None };
     }
 
     /// A port is open again.
-    pub fn remember(&self, port: usize, gate: Gate, settings: &SwitchSettings) {
+    pub fn remember(&self, port: usize, gate: PortTap, settings: &SwitchSettings) {
         for sentry in &self.sentries {
             if let Err(error) = sentry.frames.add(port, &gate.fds) {
                 warn!(%error, port, "the guard does not see what comes in on a port while the loop sleeps");
@@ -185,7 +185,7 @@ impl Guard {
         words.renew(settings);
     }
 
-    fn words(&self) -> RwLockWriteGuard<'_, Words> {
+    fn words(&self) -> RwLockWriteGuard<'_, PauseFrames> {
         self.words.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,16 +216,16 @@ fn take_post(core: usize) {
 /// Looks at the loops again and again, `times` as long after each look as the vigil asks, until the guard or the switching core's
 /// loop ends.
 fn watch(
-    words: &RwLock<Words>,
-    frames: &FrameWatch,
+    words: &RwLock<PauseFrames>,
+    frames: &RxWatcher,
     ends: &AtomicBool,
     loops: &[Watched],
     (times, clock): (u64, &impl Fn() -> switch::Instant),
 ) {
     let Some(Watched { heartbeat: switching, .. }) = loops.first() else { return };
-    let mut vigils: Vec<Vigil> = loops.iter().map(|_| Vigil::default()).collect();
-    while !ends.load(Relaxed) && switching.pulse() != Pulse::Ended {
-        let mut next_look = NextLook::WithFrames;
+    let mut vigils: Vec<StallDetector> = loops.iter().map(|_| StallDetector::default()).collect();
+    while !ends.load(Relaxed) && switching.pulse() != LoopState::Ended {
+        let mut next_look = NextCheck::WithFrames;
         for (watched, vigil) in loops.iter().zip(&mut vigils) {
             let pulse = watched.heartbeat.pulse();
             let words = words.read().unwrap_or_else(PoisonError::into_inner);
@@ -237,16 +237,16 @@ fn watch(
             next_look = next_look.min(vigil.next_look(pulse, refresh_ns));
         }
         match next_look {
-            NextLook::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
-            NextLook::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
+            NextCheck::After(nanos) => std::thread::sleep(Duration::from_nanos(times * nanos)),
+            NextCheck::WithFrames => _ = frames.wait(LONGEST_WAIT_MS),
         }
     }
 }
 
 /// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
-fn stand_in(words: &Words, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
+fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
-        if let Post { frame: Some((frame, priorities)), gate: Some(gate) } = post
+        if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post
             && ports.contains(number)
             && heartbeat.has_heard(number)
             && gate.packets.send(frame).is_ok()

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use config::Config;
 use control::Journal;
-use control::server::{self, About, MAX_REQUESTS};
-use dataplane::{Core, CorePort, CoreSettings, Heartbeat, Port, mailbox};
+use control::server::{self, DaemonInfo, MAX_REQUESTS};
+use dataplane::{Heartbeat, LoopPort, PollLoop, PollLoopSettings, Port, mailbox};
 use switch::Switch;
 use telemetry::{Device, Settings, Telemetry};
 use tokio::net::UnixListener;
@@ -20,20 +20,20 @@ use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 use xdp::{PacketSocket, Umem, Waiter, XdpPort};
 
-use crate::control_loop::running_config::Live;
-use crate::control_loop::{self, Conductor, Signals};
+use crate::control_loop::running_config::RunningConfig;
+use crate::control_loop::{self, ControlLoop, Signals};
 use crate::control_socket;
 use crate::event_log::Events;
 use crate::log::Log;
-use crate::loop_threads::{Machine, check_core, guard_cores};
+use crate::loop_threads::{LoopThreads, check_core, guard_cores};
 use crate::pfc_probe;
-use crate::ports::core_assignment::{SharedOut, share_out, watched};
-use crate::ports::link_monitor::{Interface, Links, look_up};
+use crate::ports::core_assignment::{AssignedPorts, share_out, watched};
+use crate::ports::link_monitor::{Interface, LinkMonitor, look_up};
 use crate::ports::open_ports::{self, OpenPorts};
-use crate::ports::supervisor::Lives;
-use crate::ports::worker::Keeper;
+use crate::ports::supervisor::PortSupervisor;
+use crate::ports::worker::PortWorker;
 use crate::stall_check::Stalls;
-use crate::stall_guard::{Gate, Guard};
+use crate::stall_guard::{Guard, PortTap};
 use crate::totals;
 
 /// How long clients may take to hear that the switch is gone.
@@ -54,12 +54,12 @@ pub enum End {
 /// It could not start, or not go on; nothing is left behind.
 pub fn run(config: Config, file: &Path, log: &Log) -> Result<End> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let done = runtime.block_on(run_live(Live::new(config, file), log));
+    let done = runtime.block_on(run_live(RunningConfig::new(config, file), log));
     runtime.shutdown_background();
     done
 }
 
-async fn run_live(live: Live, log: &Log) -> Result<End> {
+async fn run_live(live: RunningConfig, log: &Log) -> Result<End> {
     let started = Instant::now();
     let config = &live.config().clone();
     let cores = &config.dataplane.cores;
@@ -83,7 +83,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     let facts = open.facts();
     let queues: Vec<u32> = open.ports.iter().map(|port| port.queues() as u32).collect();
     let live = live.with_queues(queues_set_aside, &queues);
-    let links = Links::watch(&config.interfaces).await?;
+    let links = LinkMonitor::watch(&config.interfaces).await?;
     let (listener, socket_file) = control_socket::bind(&config.control_socket)?;
     listener.set_nonblocking(true)?;
     let listener = UnixListener::from_std(listener)?;
@@ -99,8 +99,8 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     for &core in cores {
         xdp::leave_core(core).context("keeping other threads off the loops' cores")?;
     }
-    let keeper = Keeper::start(&mut open.ports)?;
-    let SharedOut { ports, lines, bell } =
+    let keeper = PortWorker::start(&mut open.ports)?;
+    let AssignedPorts { ports, lines, bell } =
         share_out(open.ports, &open.memory, live.servers(), &heartbeats, waiter.waker())?;
     let guard = match gates {
         Some(gates) => {
@@ -109,7 +109,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         }
         None => None,
     };
-    let of_core = CoreSettings {
+    let of_core = PollLoopSettings {
         finish_checksums: interfaces.iter().map(|interface| interface.kind.is_virtual()).collect(),
         watches_rings: config.dataplane.pauses_on_overload,
         heartbeat: Arc::clone(&heartbeats[0]),
@@ -117,7 +117,7 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
         bell,
     };
     let loop_of_core = assemble(&live, &interfaces, (ports, open.memory), core_mailbox, of_core)?;
-    let machine = Machine::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
+    let machine = LoopThreads::start(loop_of_core, waiter, core, lines, config.dataplane.scheduling, clock)?;
     cores.iter().for_each(|&core| log.leave_core(core));
 
     let (requests, requested) = mpsc::channel(MAX_REQUESTS);
@@ -147,14 +147,14 @@ async fn run_live(live: Live, log: &Log) -> Result<End> {
     );
 
     let pfc_test = pfc_probe::Test::new(config.dataplane.pfc_test, &live.settings().switch, &interfaces);
-    let lives = Lives::new(
+    let lives = PortSupervisor::new(
         (keeper, guard),
         live.servers(),
         facts.into_iter().zip(queues).collect(),
         interfaces,
         &links,
     );
-    let end = Conductor::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
+    let end = ControlLoop::new(handle, live, (lives, links), log.clone(), (stalls, pfc_test), events)
         .run(requested, &machine, &mut signals)
         .await;
     drop(socket_file);
@@ -195,37 +195,37 @@ async fn print(totals: String, signals: &mut Signals) -> End {
 
 /// The loop with all that it owns.
 fn assemble(
-    live: &Live,
+    live: &RunningConfig,
     interfaces: &[Interface],
-    (ports, memory): (Vec<CorePort<XdpPort>>, Umem),
+    (ports, memory): (Vec<LoopPort<XdpPort>>, Umem),
     mailbox: dataplane::Mailbox,
-    of_core: CoreSettings,
-) -> Result<Core<CorePort<XdpPort>>> {
+    of_core: PollLoopSettings,
+) -> Result<PollLoop<LoopPort<XdpPort>>> {
     let macs: Vec<_> = interfaces.iter().map(|interface| interface.mac).collect();
     let memory_frames = memory.frames();
     let mut settings = live.settings().switch;
     settings.bridge.key = getrandom::u64().context("a key for the bridge table")?;
     let switch = Switch::new(&settings, &macs, memory_frames);
-    Ok(Core::new(switch, ports, memory, memory_frames, mailbox, of_core))
+    Ok(PollLoop::new(switch, ports, memory, memory_frames, mailbox, of_core))
 }
 
 /// The ways in and out of the ports, for a guard over their loops, unless overload is to be left to the kernel.
-fn gates(live: &Live, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<Gate>>> {
+fn gates(live: &RunningConfig, interfaces: &[Interface], open: &OpenPorts) -> Result<Option<Vec<PortTap>>> {
     if !live.config().dataplane.pauses_on_overload {
         warn!("overload = \"drop\": a loop that falls behind loses frames of every priority in the kernel");
         return Ok(None);
     }
-    let gate = |(port, interface): (&xdp::XdpPort, &Interface)| -> Result<Gate> {
+    let gate = |(port, interface): (&xdp::XdpPort, &Interface)| -> Result<PortTap> {
         let mut fds = Vec::new();
         port.poll_fds(&mut fds);
         let packets = PacketSocket::open(&interface.name).context("guard")?;
-        Ok(Gate { mac: interface.mac, fds, packets })
+        Ok(PortTap { mac: interface.mac, fds, packets })
     };
     open.ports.iter().zip(interfaces).map(gate).collect::<Result<_>>().map(Some)
 }
 
-fn about(live: &Live, started: Instant) -> About {
-    About {
+fn about(live: &RunningConfig, started: Instant) -> DaemonInfo {
+    DaemonInfo {
         name: live.config().name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config: live.file().to_path_buf(),
@@ -233,7 +233,7 @@ fn about(live: &Live, started: Instant) -> About {
     }
 }
 
-fn warn_of_missing_carriers(config: &Config, links: &Links) {
+fn warn_of_missing_carriers(config: &Config, links: &LinkMonitor) {
     for (number, (port, interface)) in config.switch.ports.iter().zip(&config.interfaces).enumerate() {
         if links.is_waiting(number) {
             warn!(

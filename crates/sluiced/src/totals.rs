@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use control::Balance;
+use control::FrameBalance;
 use control::v1::{Count, Port, Snapshot};
 
 /// The report on a stopped switch.
@@ -36,7 +36,7 @@ pub fn totals(snapshot: &Snapshot) -> String {
             let _ = writeln!(out, "  {}: {}", port.name, losses.join(", "));
         }
     }
-    let balance = Balance::of(snapshot);
+    let balance = FrameBalance::of(snapshot);
     let verdict =
         if balance.holds() { "every frame is accounted for" } else { "FRAMES ARE NOT ACCOUNTED FOR" };
     let _ = writeln!(out, "Conservation: {balance}: {verdict}.");
@@ -47,7 +47,7 @@ pub fn totals(snapshot: &Snapshot) -> String {
 
 /// Every frame that came in is accounted for, and all memory is free.
 pub fn is_clean(snapshot: &Snapshot) -> bool {
-    Balance::of(snapshot).holds() && snapshot.memory_free_frames == snapshot.memory_frames
+    FrameBalance::of(snapshot).holds() && snapshot.memory_free_frames == snapshot.memory_frames
 }
 
 /// Drops by reason, and what the kernel lost before the switch saw it; only what is not zero.

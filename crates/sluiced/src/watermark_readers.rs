@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use control::server::Reader;
+use control::server::WatermarkReader;
 use control::v1::{Level, Snapshot};
 use switch::settings::{POOLS, PRIORITIES};
 
@@ -18,13 +18,17 @@ const LEVELS_OF_A_PORT: usize = 4 * PRIORITIES;
 /// What each reader has not seen: a peak for each level of the snapshot, in its order. Readers are as many as the file makes.
 #[derive(Debug)]
 pub struct Watermarks {
-    unseen: BTreeMap<Reader, Vec<u32>>,
+    unseen: BTreeMap<WatermarkReader, Vec<u32>>,
 }
 
 impl Default for Watermarks {
     /// Nobody has read anything: clients and metrics will see what there was since the start. Sensors come at the start.
     fn default() -> Self {
-        Self { unseen: [Reader::Api, Reader::Metrics].map(|reader| (reader, Vec::new())).into() }
+        Self {
+            unseen: [WatermarkReader::Api, WatermarkReader::Metrics]
+                .map(|reader| (reader, Vec::new()))
+                .into(),
+        }
     }
 }
 
@@ -41,7 +45,7 @@ impl Watermarks {
     }
 
     /// Puts the peaks since `reader`'s own last read into `snapshot`, as the switch gave it: with all places of ports.
-    pub fn look(&mut self, reader: Reader, snapshot: &mut Snapshot) {
+    pub fn look(&mut self, reader: WatermarkReader, snapshot: &mut Snapshot) {
         let unseen = self.unseen.entry(reader).or_default();
         for (level, peak) in levels(snapshot).zip(unseen.iter()) {
             level.peak_read_cells = level.peak_read_cells.max(*peak);
@@ -49,7 +53,7 @@ impl Watermarks {
     }
 
     /// The switch has begun the watermark anew right after `snapshot`, as it gave it, and these have read it.
-    pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[Reader]) {
+    pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
         for (reader, unseen) in &mut self.unseen {
             if readers.contains(reader) {
                 unseen.clear();
@@ -99,9 +103,9 @@ mod tests {
     /// Each line: who looks, whether that is a read, the peak of the switch since the last read, and what the reader sees.
     #[test]
     fn each_reader_sees_the_most_since_its_own_last_read() {
-        const API: Reader = Reader::Api;
-        const METRICS: Reader = Reader::Metrics;
-        const SENSOR: Reader = Reader::Sensor(0);
+        const API: WatermarkReader = WatermarkReader::Api;
+        const METRICS: WatermarkReader = WatermarkReader::Metrics;
+        const SENSOR: WatermarkReader = WatermarkReader::Sensor(0);
         let mut watermarks = Watermarks::default();
         for (line, (reader, reads, peak, seen)) in [
             (METRICS, true, 0, 0),
@@ -148,10 +152,10 @@ mod tests {
             ..Snapshot::default()
         };
         let mut watermarks = Watermarks::default();
-        watermarks.begin_anew(&mut taken, &[Reader::Metrics]);
+        watermarks.begin_anew(&mut taken, &[WatermarkReader::Metrics]);
         watermarks.forget_place(1);
         levels(&mut taken).for_each(|level| level.peak_read_cells = 0);
-        watermarks.look(Reader::Api, &mut taken);
+        watermarks.look(WatermarkReader::Api, &mut taken);
         let peaks: Vec<u32> = levels(&mut taken).map(|level| level.peak_read_cells).collect();
         let kept = LEVELS_OF_POOLS + LEVELS_OF_A_PORT;
         assert_eq!(peaks.len(), kept + LEVELS_OF_A_PORT);

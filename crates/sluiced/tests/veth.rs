@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use control::v1::{Event, Port, Snapshot};
-use control::{Balance, BlockingClient};
+use control::{BlockingClient, FrameBalance};
 
 /// Ends a test that waits for what never comes; nothing is measured by it.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -277,5 +277,5 @@ fn changes_of_other_interfaces_do_not_matter() {
     assert!(snapshot.ports.iter().all(|port| port.up), "{snapshot:#?}");
     assert!(!lab.said("err").contains("WARN"), "{}", lab.said("err"));
     assert_eq!(lab.terminate(), Some(0));
-    assert_eq!(Balance::of(&snapshot).dropped, 0, "{snapshot:#?}");
+    assert_eq!(FrameBalance::of(&snapshot).dropped, 0, "{snapshot:#?}");
 }

@@ -12,13 +12,13 @@ use std::error::Error;
 
 use lab::{Lab, mac, queue_of, settings};
 use plotters::prelude::*;
-use switch::settings::{Curve, DropLevel, SwitchSettings, Threshold, Trust, WredSettings};
+use switch::settings::{DropLevel, SwitchSettings, Threshold, Trust, WredProfile, WredSettings};
 use wire::ethernet::{IPV4, write_header};
 
-const CURVES: [Curve; 3] = [
-    Curve { low_cells: 100, high_cells: 300, probability_percent: 40 },
-    Curve { low_cells: 60, high_cells: 180, probability_percent: 60 },
-    Curve { low_cells: 20, high_cells: 100, probability_percent: 100 },
+const CURVES: [WredProfile; 3] = [
+    WredProfile { low_cells: 100, high_cells: 300, probability_percent: 40 },
+    WredProfile { low_cells: 60, high_cells: 180, probability_percent: 60 },
+    WredProfile { low_cells: 20, high_cells: 100, probability_percent: 100 },
 ];
 /// DSCPs that are green, yellow and red here.
 const DSCPS: [u8; 3] = [10, 12, 14];
@@ -67,8 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The configured share in percent.
-fn configured(curve: Curve, cells: u32) -> f64 {
-    let Curve { low_cells, high_cells, probability_percent } = curve;
+fn configured(curve: WredProfile, cells: u32) -> f64 {
+    let WredProfile { low_cells, high_cells, probability_percent } = curve;
     match cells {
         cells if cells <= low_cells => 0.0,
         cells if cells > high_cells => 100.0,

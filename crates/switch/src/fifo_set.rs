@@ -13,13 +13,13 @@ use wire::bitset::Set8;
 
 /// Some FIFOs of a port: bit q is the FIFO of queue q for known addresses, bit 8 + q the one for flooded frames.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Fifos(u16);
+pub struct FifoSet(u16);
 
-impl Fifos {
+impl FifoSet {
     /// None.
-    pub const EMPTY: Fifos = Fifos(0);
+    pub const EMPTY: FifoSet = FifoSet(0);
     /// All sixteen.
-    pub const ALL: Fifos = Fifos(u16::MAX);
+    pub const ALL: FifoSet = FifoSet(u16::MAX);
 
     /// One FIFO of a queue.
     #[inline]
@@ -66,24 +66,24 @@ impl Fifos {
 
     /// What is in either.
     #[inline]
-    pub const fn with(self, other: Fifos) -> Self {
+    pub const fn with(self, other: FifoSet) -> Self {
         Self(self.0 | other.0)
     }
 
     /// What is in both.
     #[inline]
-    pub const fn and(self, other: Fifos) -> Self {
+    pub const fn and(self, other: FifoSet) -> Self {
         Self(self.0 & other.0)
     }
 
     /// What is not in the other.
     #[inline]
-    pub const fn without(self, other: Fifos) -> Self {
+    pub const fn without(self, other: FifoSet) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-impl fmt::Debug for Fifos {
+impl fmt::Debug for FifoSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{{}; flooded {}}}", self.known(), self.flooded())
     }
@@ -96,15 +96,15 @@ mod tests {
     #[test]
     fn a_set_of_fifos_is_two_sets_of_queues() {
         for queue in 0..8 {
-            let (known, flooded) = (Fifos::of(queue, false), Fifos::of(queue, true));
+            let (known, flooded) = (FifoSet::of(queue, false), FifoSet::of(queue, true));
             assert_eq!((known.known(), known.flooded()), (Set8::of(queue), Set8::EMPTY));
             assert_eq!((flooded.known(), flooded.flooded()), (Set8::EMPTY, Set8::of(queue)));
             assert_eq!((known.first(), flooded.first()), (Some((queue, false)), Some((queue, true))));
-            assert_eq!(known.with(flooded), Fifos::both(Set8::of(queue)));
-            assert_eq!(Fifos::both(Set8::of(queue)).without(known), flooded);
+            assert_eq!(known.with(flooded), FifoSet::both(Set8::of(queue)));
+            assert_eq!(FifoSet::both(Set8::of(queue)).without(known), flooded);
             assert_eq!(flooded.queues(), Set8::of(queue));
         }
-        assert_eq!((Fifos::EMPTY.first(), Fifos::both(Set8::ALL)), (None, Fifos::ALL));
-        assert_eq!(format!("{:?}", Fifos::of(1, true).with(Fifos::of(3, false))), "{3; flooded 1}");
+        assert_eq!((FifoSet::EMPTY.first(), FifoSet::both(Set8::ALL)), (None, FifoSet::ALL));
+        assert_eq!(format!("{:?}", FifoSet::of(1, true).with(FifoSet::of(3, false))), "{3; flooded 1}");
     }
 }

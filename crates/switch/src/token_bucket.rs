@@ -16,7 +16,7 @@ pub const BURST_NS: Nanos = 4_000_000;
 
 /// One rate.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Shaper {
+pub struct TokenBucket {
     /// Line time of a byte in units of 2^-32 ns; 0: no limit.
     byte_time: u64,
     /// When the line is free, and its whole burst saved up: no earlier than the last frame, whatever the clock began with.
@@ -27,7 +27,7 @@ pub struct Shaper {
     overhead_bytes: u16,
 }
 
-impl Shaper {
+impl TokenBucket {
     /// A line of this rate, on which each frame takes `overhead_bytes` beyond its own; `None`: as fast as frames are
     /// taken.
     pub fn new(rate: Option<Rate>, overhead_bytes: u16) -> Self {
@@ -98,7 +98,7 @@ mod tests {
 
     /// Sends whenever it may for a second, looking every `turn_ns`; returns the bytes.
     fn a_second(rate_bps: u64, len: u16, turn_ns: u64) -> u64 {
-        let mut shaper = Shaper::new(Some(Rate { bps: rate_bps, burst_bytes: None }), 0);
+        let mut shaper = TokenBucket::new(Some(Rate { bps: rate_bps, burst_bytes: None }), 0);
         let (mut bytes, mut now) = (0, 1_000_000_000);
         shaper.take(0, Instant(now));
         shaper.full_at = Instant(now + BURST_NS); // begin without credit
@@ -132,7 +132,7 @@ mod tests {
     #[test]
     fn an_idle_line_saves_up_no_more_than_the_burst() {
         let rate = Rate { bps: 8_000_000_000, burst_bytes: Some(1_000) }; // a byte a nanosecond
-        let mut shaper = Shaper::new(Some(rate), 0);
+        let mut shaper = TokenBucket::new(Some(rate), 0);
         let now = Instant(1_000_000_000);
         let sent = std::iter::repeat_n((), 100).take_while(|()| {
             let free = shaper.is_free(now);
@@ -149,7 +149,7 @@ mod tests {
     fn a_bucket_is_full_at_first() {
         let rate = Rate { bps: 8_000_000_000, burst_bytes: Some(1_000) }; // a byte a nanosecond
         for begin in [0, 1, 999, 1_000_000_000] {
-            let mut shaper = Shaper::new(Some(rate), 0);
+            let mut shaper = TokenBucket::new(Some(rate), 0);
             let sent = (0..100).take_while(|_| {
                 let free = shaper.is_free(Instant(begin));
                 if free {
@@ -166,7 +166,7 @@ mod tests {
     #[test]
     fn another_rate_does_not_touch_what_is_on_the_line() {
         for burst_bytes in [Some(0), Some(100_000), None] {
-            let mut shaper = Shaper::new(Some(Rate { bps: 8_000_000_000, burst_bytes: Some(0) }), 0);
+            let mut shaper = TokenBucket::new(Some(Rate { bps: 8_000_000_000, burst_bytes: Some(0) }), 0);
             shaper.take(500, Instant(1_000_000_000));
             shaper.set_rate(Some(Rate { bps: 1_000_000, burst_bytes }), 0);
             assert_eq!(shaper.free_at(), Instant(1_000_000_500));
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn without_a_rate_it_is_always_free() {
-        let mut shaper = Shaper::new(None, 24);
+        let mut shaper = TokenBucket::new(None, 24);
         shaper.take(9216, Instant(5));
         assert!(shaper.is_free(Instant(5)));
     }
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn an_emulated_wire_carries_what_ethernet_carries() {
         let rate = Rate { bps: 10_000_000_000, burst_bytes: Some(0) };
-        let mut shaper = Shaper::new(Some(rate), crate::settings::WIRE_OVERHEAD_BYTES);
+        let mut shaper = TokenBucket::new(Some(rate), crate::settings::WIRE_OVERHEAD_BYTES);
         let (mut frames, mut now) = (0_u64, Instant(1_000_000_000));
         let end = Instant(2_000_000_000);
         while now < end {

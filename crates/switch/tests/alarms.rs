@@ -1,7 +1,7 @@
 //! Alarms of a whole switch: each kind and place, off and on, with its interval.
 
 use switch::monitor::alarm::LOOK_NS;
-use switch::monitor::event::AlarmPlace;
+use switch::monitor::event::AlarmSource;
 use switch::settings::{AlarmKind, SwitchSettings, Threshold};
 use switch::{Event, Instant};
 
@@ -78,7 +78,8 @@ fn a_kind_that_is_off_tells_nothing() {
         for event in events {
             let expected = match event {
                 Event::Alarm {
-                    place: AlarmPlace::Port { kind, .. } | AlarmPlace::Pool { kind, .. }, ..
+                    place: AlarmSource::Port { kind, .. } | AlarmSource::Pool { kind, .. },
+                    ..
                 } => kind,
                 Event::DropAlarm { .. } => AlarmKind::Drop,
                 _ => continue,

@@ -6,8 +6,10 @@
 mod lab;
 
 use lab::{Frame, Lab, OPEN, mac, queue_of, settings};
-use switch::settings::{Alpha, GroupSettings, Inside, ScheduleSettings, SwitchSettings, Threshold, Trust};
-use switch::{DropReason, Mark, Snapshot};
+use switch::settings::{
+    Alpha, GroupDiscipline, GroupSettings, ScheduleSettings, SwitchSettings, Threshold, Trust,
+};
+use switch::{DropReason, Snapshot, WatermarkReset};
 use wire::ethernet::{Header, IPV4, IPV6, SERVICE_VLAN, Tag, VLAN, write_header};
 use wire::pause::Pfc;
 
@@ -377,12 +379,12 @@ fn watermarks() {
                 assert_eq!(seen.map(|level| level.peak_cells), split(peak), "peak, {frames} frames");
             }
         }
-        lab.switch.mark_watermarks(Mark::Read);
+        lab.switch.mark_watermarks(WatermarkReset::Read);
         (0..3).for_each(|_| lab.arrive(frame(0, 1, len)));
         let seen = levels(lab.snapshot());
         assert_eq!(seen.map(|level| level.peak_read_cells), split(3), "since read");
         assert_eq!(seen.map(|level| level.peak_clear_cells), split(11), "since clear");
-        lab.switch.mark_watermarks(Mark::Clear);
+        lab.switch.mark_watermarks(WatermarkReset::Clear);
         lab.arrive(frame(0, 1, len));
         let seen = levels(lab.snapshot());
         assert_eq!(seen.map(|level| level.peak_read_cells), split(4));
@@ -484,7 +486,8 @@ fn counters() {
 fn wrr() {
     let weights = [1, 2, 3, 4, 5, 9, 13, 15];
     let mut settings = settings(2, 0xff, 100_000, 0);
-    settings.ports[1].schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights));
+    settings.ports[1].schedule =
+        ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights));
     settings.ports[0].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
     settings.ports[1].classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7];
     let mut lab = Lab::new(&settings);

@@ -4,7 +4,7 @@ mod lab;
 
 use lab::{Frame, Lab, mac, settings};
 use switch::settings::{FlowControl, SwitchSettings, Threshold};
-use switch::{DropReason, Memory, Snapshot};
+use switch::{DropReason, FrameMemory, Snapshot};
 use wire::mac::MacAddr;
 use wire::pause::{FRAME_BYTES, Pause, Pfc};
 

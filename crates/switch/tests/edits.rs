@@ -3,8 +3,8 @@
 mod lab;
 
 use lab::{Lab, mac, settings};
-use switch::settings::{Curve, PortSettings, SwitchSettings, VlanList, VlanSettings, WredSettings};
-use switch::{Edit, Outgoing, TagChange};
+use switch::settings::{PortSettings, SwitchSettings, VlanList, VlanSettings, WredProfile, WredSettings};
+use switch::{HeaderEdit, TxDesc, VlanAction};
 use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
 use wire::ip;
 
@@ -13,7 +13,7 @@ const TAG: Tag = Tag { tpid: VLAN, pcp: 3, dei: false, vid: 10 };
 /// Three ports; frames come in tagged on port 0 and leave port 1 untagged and marked, port 2 named.
 fn edited() -> SwitchSettings {
     let mut settings = settings(3, 0, 4_000, 0);
-    let curve = Curve { low_cells: 0, high_cells: 0, probability_percent: 100 };
+    let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };
     let wred = WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() };
     settings.ports[1].queues.iter_mut().for_each(|queue| queue.wred = Some(wred));
     let trunk = VlanSettings::Trunk { pvid: None, allowed: VlanList::of([10..=10]) };
@@ -39,7 +39,7 @@ fn packet(number: u8) -> Vec<u8> {
 /// What leaves a port now: its tag, its ECN field, its last byte.
 fn left(lab: &mut Lab, port: usize) -> Vec<(Option<Tag>, Option<u8>, u8)> {
     lab.transmit(port, usize::MAX);
-    let words = |outgoing: &Outgoing| {
+    let words = |outgoing: &TxDesc| {
         let bytes = lab.memory.all(&outgoing.frame, outgoing.len.into());
         let header = Header::parse(bytes).expect("a whole header");
         (header.outer, ip::ecn(bytes, &header), bytes[bytes.len() - 1])
@@ -62,8 +62,8 @@ fn frames_leave_as_was_decided_when_they_came() {
     (1..3).for_each(|port| lab.switch.hold(port, false));
     let mut out = Vec::new();
     assert!(lab.switch.transmit(1, 2, lab.now, &mut lab.memory, &mut out));
-    for Outgoing { frame, len, edit } in out {
-        assert!(edit.sets_ce && edit.tag == TagChange::Popped && len == 96, "{edit:?}");
+    for TxDesc { frame, len, edit } in out {
+        assert!(edit.sets_ce && edit.tag == VlanAction::Pop && len == 96, "{edit:?}");
         let untouched = Header::parse(lab.memory.all(&frame, 100)).expect("a whole header");
         assert_eq!(untouched.outer, Some(TAG), "the switch itself writes nothing");
         lab.switch.complete(1, frame, lab.now, &mut lab.memory);
@@ -89,14 +89,14 @@ fn what_is_dropped_leaves_no_edit_behind() {
     (1..17).for_each(|number| lab.arrive_bytes(0, &packet(number)));
     let mut out = Vec::new();
     assert!(!lab.switch.transmit(1, usize::MAX, lab.now, &mut lab.memory, &mut out));
-    assert!(out.len() == 16 && out.iter().all(|outgoing| outgoing.edit == Edit::NONE));
+    assert!(out.len() == 16 && out.iter().all(|outgoing| outgoing.edit == HeaderEdit::NONE));
 }
 
 /// Marks that are decided as a frame leaves go with it at once.
 #[test]
 fn marks_at_dequeue_go_with_the_frame() {
     let mut settings = plain();
-    let mark_at = switch::settings::MarkAt::Dequeue;
+    let mark_at = switch::settings::EcnMarkPoint::Dequeue;
     let of_port = |port: &mut PortSettings, wred| port.queues.iter_mut().for_each(|queue| queue.wred = wred);
     of_port(
         &mut settings.ports[1],

@@ -1,6 +1,6 @@
 //! Limits of what is flooded in the whole switch: what passes, what is counted where, and what is told.
 
-use switch::frame::meta::Cast;
+use switch::frame::meta::FloodType;
 use switch::settings::SwitchSettings;
 use switch::{DropReason, Event, Instant};
 use wire::ethernet::{ARP, Tag, write_header};
@@ -93,7 +93,7 @@ fn no_drop_frames_are_counted_and_named() {
         [0, usize::from(NO_DROP)].map(|p| (groups[p].flood_limited.frames, groups[p].dropped.frames));
     assert_eq!(counts, [(2, 0), (4, 0)]);
     let events: Vec<(Instant, Event)> = lab.switch.drain_events().collect();
-    let event = Event::FloodLimit { port: 0, cast: Cast::Broadcast, frames: 6, no_drop_frames: 4 };
+    let event = Event::FloodLimit { port: 0, cast: FloodType::Broadcast, frames: 6, no_drop_frames: 4 };
     assert_eq!(events, [(lab.now, event)]);
 
     // The next one a second later, whatever is dropped meanwhile.
@@ -105,7 +105,10 @@ fn no_drop_frames_are_counted_and_named() {
     lab.now = lab.now + 1_000_000_000;
     lab.turn();
     let events: Vec<Event> = lab.switch.drain_events().map(|(_, event)| event).collect();
-    assert_eq!(events, [Event::FloodLimit { port: 0, cast: Cast::Broadcast, frames: 10, no_drop_frames: 0 }]);
+    assert_eq!(
+        events,
+        [Event::FloodLimit { port: 0, cast: FloodType::Broadcast, frames: 10, no_drop_frames: 0 }]
+    );
     lab.now = lab.now + 9_000_000_000;
     lab.turn();
     assert_eq!(lab.switch.drain_events().count(), 0);

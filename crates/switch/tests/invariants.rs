@@ -6,7 +6,7 @@ mod lab;
 use lab::{Frame, Lab, OPEN, mac};
 use proptest::prelude::*;
 use switch::settings::{Alpha, BufferSettings, GroupSettings, PortSettings, SwitchSettings, Threshold};
-use switch::{DropReason, Instant, Memory};
+use switch::{DropReason, FrameMemory, Instant};
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
 

@@ -13,11 +13,11 @@ use std::io::Write;
 use lab::{Frame, Lab, OPEN, mac};
 use reference::{Arrival, Model, PORTS, REASONS, everywhere};
 use switch::settings::{
-    Alpha, BufferSettings, ClassifySettings, Curve, GroupSettings, Guaranteed, MarkAt, PRIORITIES,
-    PortSettings, QueueSettings, Restore, StormAction, SwitchSettings, Threshold, WatchdogSettings,
-    WredSettings,
+    Alpha, BufferSettings, ClassifySettings, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES,
+    PfcWdAction, PortSettings, QueueSettings, Restoration, SwitchSettings, Threshold, WatchdogSettings,
+    WredProfile, WredSettings,
 };
-use switch::{Event, Memory, Outgoing};
+use switch::{Event, FrameMemory, TxDesc};
 use wire::ethernet::Header;
 use wire::mac::MacAddr;
 use wire::pause::Pfc;
@@ -58,11 +58,11 @@ impl Random {
 
     /// Averages and picks nothing: which frames are picked is `wred.rs`'s.
     fn wred(&mut self) -> Option<WredSettings> {
-        let never = Curve { low_cells: u32::MAX, high_cells: u32::MAX, probability_percent: 100 };
+        let never = WredProfile { low_cells: u32::MAX, high_cells: u32::MAX, probability_percent: 100 };
         let wred = WredSettings {
             exponent: self.one_of(&[0, 1, 4, 9, 12]),
             ecn: self.below(2) == 0,
-            mark_at: self.one_of(&[MarkAt::Enqueue, MarkAt::Dequeue]),
+            mark_at: self.one_of(&[EcnMarkPoint::Enqueue, EcnMarkPoint::Dequeue]),
             curves: [never; 3],
             ..WredSettings::default()
         };
@@ -73,12 +73,12 @@ impl Random {
     fn watchdog(&mut self) -> Option<WatchdogSettings> {
         let settings = WatchdogSettings {
             detection_ns: self.one_of(&[1_000, 100_000]),
-            action: self.one_of(&[StormAction::Forward, StormAction::Drop, StormAction::Drop]),
+            action: self.one_of(&[PfcWdAction::Forward, PfcWdAction::Drop, PfcWdAction::Drop]),
             restore: self.one_of(&[
-                Restore::After(500_000),
-                Restore::Quiet(2_000_000),
-                Restore::QuietInterval,
-                Restore::ByHand,
+                Restoration::After(500_000),
+                Restoration::Quiet(2_000_000),
+                Restoration::QuietInterval,
+                Restoration::ByHand,
             ]),
             limit: None,
         };
@@ -366,7 +366,7 @@ impl Pair {
 }
 
 /// The number of a frame with the kernel; `None`: it is PFC.
-fn sequence(lab: &Lab, outgoing: &Outgoing) -> Option<u64> {
+fn sequence(lab: &Lab, outgoing: &TxDesc) -> Option<u64> {
     let bytes = lab.memory.all(&outgoing.frame, usize::from(outgoing.len));
     let header = Header::parse(bytes).expect("a whole header");
     let at = header.payload_offset;

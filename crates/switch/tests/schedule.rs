@@ -7,7 +7,7 @@ use std::fmt::Write;
 use lab::{Frame, Lab, mac, queue_of, settings};
 use switch::Instant;
 use switch::settings::{
-    DEFAULT_WEIGHTS, Inside, Rate, ScheduleSettings, SwitchSettings, Threshold, WIRE_OVERHEAD_BYTES,
+    DEFAULT_WEIGHTS, GroupDiscipline, Rate, ScheduleSettings, SwitchSettings, Threshold, WIRE_OVERHEAD_BYTES,
 };
 use wire::pause::Pfc;
 
@@ -83,7 +83,8 @@ fn run(
         lab.complete(1, usize::MAX);
     }
     let after = lab.snapshot().ports[1].queues;
-    let bps = |before: switch::monitor::counters::Count, after: switch::monitor::counters::Count| {
+    let bps = |before: switch::monitor::counters::FrameCount,
+               after: switch::monitor::counters::FrameCount| {
         let overhead = (after.frames - before.frames) * u64::from(WIRE_OVERHEAD_BYTES);
         (after.bytes - before.bytes + overhead) as f64 * 8.0 / seconds
     };
@@ -123,7 +124,7 @@ fn shares_of_a_congested_port() {
 
     // Byte-count: shares of frame bytes, whatever the sizes.
     let lens = [64, 1514, 300, 1000, 65, 128, 600, 208];
-    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(DEFAULT_WEIGHTS));
+    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(DEFAULT_WEIGHTS));
     let outcome = run(&port(10_000_000_000, schedule), &always(lens), 0.05, nothing);
     let of_frame = |q: usize, bps: f64| bps * f64::from(lens[q]) / f64::from(lens[q] + WIRE_OVERHEAD_BYTES);
     let frame_bps: [f64; 8] = std::array::from_fn(|q| of_frame(q, outcome.sent[q]));
@@ -136,22 +137,26 @@ fn shares_of_a_congested_port() {
     );
 
     // Packet-count: shares of frames.
-    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByFrames(DEFAULT_WEIGHTS));
+    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByFrames(DEFAULT_WEIGHTS));
     let outcome = run(&port(10_000_000_000, schedule), &always([1000; 8]), 0.05, nothing);
     let theory = in_proportion(10.0 * GBPS, weights);
     compare(&mut table, "WRR 1,2,3,4,5,9,13,15 by frames, equal frames", &outcome.sent, &theory);
 
     // 50,50,30,30,10,10,10,10 for queues 7 to 0 on 100 Mbit/s: the lowest gets at least 5 Mbit/s.
     let of_100m = [10, 10, 10, 10, 30, 30, 50, 50];
-    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(of_100m));
+    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(of_100m));
     let outcome = run(&port(100_000_000, schedule), &always([1000; 8]), 4.0, nothing);
     let theory = in_proportion(100e6, of_100m.map(f64::from));
     compare(&mut table, "WRR 50,50,30,30,10,10,10,10 (queues 7 to 0) on 100 Mbit/s", &outcome.sent, &theory);
     assert!((0..4).all(|q| outcome.sent[q] > 4.95e6));
 
     // SP before WRR group 1 before group 2.
-    let schedule =
-        ScheduleSettings::sp_wrr(0x80, 0x60, 0x1f, Inside::WeightedByBytes([1, 1, 1, 1, 1, 1, 3, 1]));
+    let schedule = ScheduleSettings::sp_wrr(
+        0x80,
+        0x60,
+        0x1f,
+        GroupDiscipline::WeightedByBytes([1, 1, 1, 1, 1, 1, 3, 1]),
+    );
     let flows = [
         Flow { queue: 7, len: 1000, bps: 3.0 * GBPS },
         Flow { queue: 6, len: 1000, bps: ALWAYS },
@@ -204,7 +209,7 @@ fn ets_of_the_huawei_example() {
 #[test]
 fn a_pause_leaves_the_other_shares_exact() {
     let weights = [1, 1, 1, 1, 2, 2, 4, 4];
-    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights));
+    let schedule = ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights));
     let mut paused = false;
     let outcome = run(&port(1_000_000_000, schedule), &always([1000; 8]), 0.6, |lab, elapsed| {
         let pause = (0.2..0.4).contains(&elapsed);
@@ -231,7 +236,7 @@ fn a_pause_leaves_the_other_shares_exact() {
 
     fn long_pauses() -> SwitchSettings {
         let weights = [1, 1, 1, 1, 2, 2, 4, 4];
-        port(1_000_000_000, ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights)))
+        port(1_000_000_000, ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights)))
     }
 }
 
@@ -240,8 +245,10 @@ fn a_pause_leaves_the_other_shares_exact() {
 fn rates_of_queues_and_groups() {
     let mut table = String::from("Mbit/s of the line by queue\n");
     let rate = |bps| Some(Rate { bps, burst_bytes: Some(u64::from(TURN_BYTES)) });
-    let mut queue_rate =
-        port(10_000_000_000, ScheduleSettings::sp_wrr(0x80, 0x7f, 0, Inside::WeightedByBytes([1; 8])));
+    let mut queue_rate = port(
+        10_000_000_000,
+        ScheduleSettings::sp_wrr(0x80, 0x7f, 0, GroupDiscipline::WeightedByBytes([1; 8])),
+    );
     queue_rate.ports[1].queues[7].rate = rate(1_000_000_000);
     queue_rate.ports[1].queues[6].rate = rate(500_000_000);
     let flows = [7, 6, 5].map(|queue| Flow { queue, len: 1000, bps: ALWAYS });

@@ -6,7 +6,7 @@ mod lab;
 use lab::{Frame, Lab, mac, settings};
 use switch::monitor::counters::{PortSnapshot, StormTraffic};
 use switch::settings::{
-    EarlyWarningSettings, Restore, StormAction, StormLimit, SwitchSettings, WatchdogSettings,
+    EarlyWarningSettings, PfcWdAction, Restoration, StormLimit, SwitchSettings, WatchdogSettings,
 };
 use switch::{DropReason, Event, Instant};
 use wire::bitset::Set8;
@@ -17,7 +17,7 @@ const MS: u64 = 1_000_000;
 const STORMED: usize = 1;
 const P: usize = 3;
 
-fn watch(action: StormAction, restore: Restore) -> WatchdogSettings {
+fn watch(action: PfcWdAction, restore: Restoration) -> WatchdogSettings {
     WatchdogSettings { detection_ns: 50 * MS, action, restore, limit: None }
 }
 
@@ -83,7 +83,7 @@ fn traffic(tx: [u64; 2], rx: [u64; 2]) -> StormTraffic {
 
 #[test]
 fn forward_lets_go_what_a_storm_holds() {
-    let mut lab = Lab::new(&watched(watch(StormAction::Forward, Restore::After(700 * MS))));
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Forward, Restoration::After(700 * MS))));
     let start = lab.now;
     pause(&mut lab, 1 << P);
     (0..5).for_each(|_| send(&mut lab, 0, STORMED, P as u8));
@@ -124,7 +124,7 @@ fn forward_lets_go_what_a_storm_holds() {
 
 #[test]
 fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
-    let mut settings = watched(watch(StormAction::Drop, Restore::Quiet(400 * MS)));
+    let mut settings = watched(watch(PfcWdAction::Drop, Restoration::Quiet(400 * MS)));
     settings.ports.iter_mut().for_each(|port| port.groups[P].xoff = switch::settings::Threshold::Static(4));
     settings.ports.iter_mut().for_each(|port| port.groups[P].headroom_cells = 10);
     let mut lab = Lab::new(&settings);
@@ -192,7 +192,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
 /// As the example of the document does by hand: mode manual, the fault mended, `deadlock recover`.
 #[test]
 fn by_hand_it_lasts_until_somebody_says_so_and_its_settings_stay() {
-    let by_hand = watch(StormAction::Forward, Restore::ByHand);
+    let by_hand = watch(PfcWdAction::Forward, Restoration::ByHand);
     let mut lab = Lab::new(&watched(by_hand));
     pause(&mut lab, 1 << P);
     send(&mut lab, 0, STORMED, P as u8);
@@ -202,17 +202,17 @@ fn by_hand_it_lasts_until_somebody_says_so_and_its_settings_stay() {
     let much_later = lab.now + 60_000 * MS;
     turn_at(&mut lab, much_later);
     assert!(port(&mut lab).priorities[P].recovery_pending && events(&mut lab).is_empty());
-    let mut others = watched(watch(StormAction::Forward, Restore::After(MS)));
-    assert_eq!(lab.switch.recovery_in_the_way(&others), Some(STORMED));
+    let mut others = watched(watch(PfcWdAction::Forward, Restoration::After(MS)));
+    assert_eq!(lab.switch.pending_recovery(&others), Some(STORMED));
     others.ports[STORMED].watchdog[P] = Some(by_hand);
-    assert_eq!(lab.switch.recovery_in_the_way(&others), None, "of other ports it may be changed");
+    assert_eq!(lab.switch.pending_recovery(&others), None, "of other ports it may be changed");
     lab.switch.apply(&others, lab.now);
     lab.turn();
     assert!(port(&mut lab).priorities[P].stormed, "it goes on, whatever else is changed");
     assert_eq!(lab.switch.recover_storms(0, lab.now, &mut lab.memory), 0);
     assert_eq!(lab.switch.recover_storms(STORMED, lab.now, &mut lab.memory), 1);
     assert_eq!(events(&mut lab), [(lab.now.0, ended())]);
-    assert_eq!(lab.switch.recovery_in_the_way(&watched(watch(StormAction::Drop, Restore::ByHand))), None);
+    assert_eq!(lab.switch.pending_recovery(&watched(watch(PfcWdAction::Drop, Restoration::ByHand))), None);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     let of_h3c = WatchdogSettings {
         detection_ns: 10 * MS,
         limit,
-        ..watch(StormAction::Forward, Restore::After(10 * MS))
+        ..watch(PfcWdAction::Forward, Restoration::After(10 * MS))
     };
     let mut settings = watched(of_h3c);
     settings.ports.iter_mut().for_each(|port| port.groups[P].xoff = switch::settings::Threshold::Static(2));
@@ -285,8 +285,8 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
             let mut other = settings.clone();
             let turned = |watchdog: &mut WatchdogSettings| {
                 watchdog.action = match watchdog.action {
-                    StormAction::Drop => StormAction::Forward,
-                    StormAction::Forward => StormAction::Drop,
+                    PfcWdAction::Drop => PfcWdAction::Forward,
+                    PfcWdAction::Forward => PfcWdAction::Drop,
                 }
             };
             other.ports.iter_mut().filter_map(|port| port.watchdog[P].as_mut()).for_each(turned);
@@ -302,8 +302,8 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
     .into_iter()
     .enumerate()
     {
-        for action in [StormAction::Forward, StormAction::Drop] {
-            let settings = watched(watch(action, Restore::After(200 * MS)));
+        for action in [PfcWdAction::Forward, PfcWdAction::Drop] {
+            let settings = watched(watch(action, Restoration::After(200 * MS)));
             let mut lab = Lab::new(&settings);
             pause(&mut lab, 1 << P);
             send(&mut lab, 0, STORMED, P as u8);
@@ -339,7 +339,7 @@ fn the_queue_works_again_whatever_happened_meanwhile() {
 #[test]
 fn what_does_not_stop_frames_is_no_storm() {
     for enable in [0, 1 << 5, 1 << 6, !(1 << P)] {
-        let mut lab = Lab::new(&watched(watch(StormAction::Drop, Restore::ByHand)));
+        let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::ByHand)));
         for _ in 0..200 {
             lab.send_pfc(STORMED, Pfc { enable, quanta: [u16::MAX; 8] });
             send(&mut lab, 0, STORMED, P as u8);
@@ -352,7 +352,7 @@ fn what_does_not_stop_frames_is_no_storm() {
             "{enable:08b}"
         );
     }
-    let mut lab = Lab::new(&watched(watch(StormAction::Drop, Restore::ByHand)));
+    let mut lab = Lab::new(&watched(watch(PfcWdAction::Drop, Restoration::ByHand)));
     storm(&mut lab, 1000 * MS);
     assert_eq!(events(&mut lab), [], "nothing waits");
     // From the first frame on it is one, and that frame's time counts.
@@ -365,7 +365,7 @@ fn what_does_not_stop_frames_is_no_storm() {
 
 #[test]
 fn early_warnings_of_pfc_in_both_directions() {
-    let mut settings = watched(watch(StormAction::Forward, Restore::ByHand));
+    let mut settings = watched(watch(PfcWdAction::Forward, Restoration::ByHand));
     settings.ports[STORMED].early_warning[P] = EarlyWarningSettings { in_pps: Some(500), out_pps: Some(1) };
     settings.ports[STORMED].groups[P].xoff = switch::settings::Threshold::Static(1);
     let mut lab = Lab::new(&settings);

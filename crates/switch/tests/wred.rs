@@ -6,8 +6,10 @@ mod lab;
 use std::fmt::Write;
 
 use lab::{Lab, mac, queue_of, settings};
-use switch::settings::{Curve, DropLevel, MarkAt, SwitchSettings, Threshold, Trust, WredSettings};
-use switch::{DropReason, Memory};
+use switch::settings::{
+    DropLevel, EcnMarkPoint, SwitchSettings, Threshold, Trust, WredProfile, WredSettings,
+};
+use switch::{DropReason, FrameMemory};
 use wire::checksum::Sum;
 use wire::ethernet::{Header, IPV4, IPV6, Tag, write_header};
 use wire::ip;
@@ -92,14 +94,19 @@ fn take_one(lab: &mut Lab) -> Vec<u8> {
 /// by its own line.
 #[test]
 fn marked_shares_follow_the_line() {
-    let curve =
-        |low_cells, high_cells, probability_percent| Curve { low_cells, high_cells, probability_percent };
+    let curve = |low_cells, high_cells, probability_percent| WredProfile {
+        low_cells,
+        high_cells,
+        probability_percent,
+    };
     let curves = [curve(100, 300, 40), curve(60, 180, 60), curve(20, 100, 100)];
     let wred = WredSettings { exponent: 0, ecn: true, curves, ..WredSettings::default() };
     let mut table = String::from("length  green  (line)  yellow  (line)     red  (line), % marked\n");
     for cells in [20, 21, 40, 60, 80, 100, 101, 150, 180, 181, 250, 300, 301] {
         let _ = write!(table, "{cells:>6}");
-        for (level, Curve { low_cells, high_cells, probability_percent }) in curves.into_iter().enumerate() {
+        for (level, WredProfile { low_cells, high_cells, probability_percent }) in
+            curves.into_iter().enumerate()
+        {
             let line = match cells {
                 cells if cells <= low_cells => 0.0,
                 cells if cells > high_cells => 100.0,
@@ -129,7 +136,7 @@ fn marked_shares_follow_the_line() {
 /// The same by the average: with the default exponent, at a length that stays.
 #[test]
 fn averaged_marked_shares_follow_the_line() {
-    let curve = Curve { low_cells: 100, high_cells: 300, probability_percent: 50 };
+    let curve = WredProfile { low_cells: 100, high_cells: 300, probability_percent: 50 };
     let wred = WredSettings { exponent: 9, ecn: true, curves: [curve; 3], ..WredSettings::default() };
     for (cells, line) in [(100, 0.0), (200, 25.0), (280, 45.0), (310, 100.0)] {
         let total: u32 = (0..RUNS).map(|seed| picked(wred, seed, cells, 0)).sum();
@@ -141,7 +148,7 @@ fn averaged_marked_shares_follow_the_line() {
 /// Without ECN the same shares drop, counted by drop level and as the switch's drops.
 #[test]
 fn dropped_shares_follow_the_line() {
-    let curve = Curve { low_cells: 10, high_cells: 110, probability_percent: 50 };
+    let curve = WredProfile { low_cells: 10, high_cells: 110, probability_percent: 50 };
     let wred = WredSettings { exponent: 0, ecn: false, curves: [curve; 3], ..WredSettings::default() };
     let (mut dropped, mut arrived) = (0, 0);
     for seed in 0..RUNS {
@@ -182,8 +189,8 @@ fn dropped_shares_follow_the_line() {
 #[test]
 fn where_marks_begin_and_end() {
     const N: usize = 50;
-    let curve = Curve { low_cells: N as u32, high_cells: N as u32, probability_percent: 100 };
-    for (mark_at, first_half) in [(MarkAt::Dequeue, true), (MarkAt::Enqueue, false)] {
+    let curve = WredProfile { low_cells: N as u32, high_cells: N as u32, probability_percent: 100 };
+    for (mark_at, first_half) in [(EcnMarkPoint::Dequeue, true), (EcnMarkPoint::Enqueue, false)] {
         let wred =
             WredSettings { exponent: 0, ecn: true, mark_at, curves: [curve; 3], ..WredSettings::default() };
         for ethertype in [IPV4, IPV6] {
@@ -215,9 +222,11 @@ fn where_marks_begin_and_end() {
 /// does, whether the frames of the burst waited or were dropped at the tail, which are arrivals, too.
 #[test]
 fn an_idle_second_forgets_a_burst() {
-    let curve = Curve { low_cells: 20, high_cells: 100, probability_percent: 100 };
+    let curve = WredProfile { low_cells: 20, high_cells: 100, probability_percent: 100 };
     for (exponent, burst) in [(9, 12_000), (12, 40_000), (15, 400_000)] {
-        for (ecn, mark_at) in [(false, MarkAt::Enqueue), (true, MarkAt::Enqueue), (true, MarkAt::Dequeue)] {
+        for (ecn, mark_at) in
+            [(false, EcnMarkPoint::Enqueue), (true, EcnMarkPoint::Enqueue), (true, EcnMarkPoint::Dequeue)]
+        {
             let wred = WredSettings { exponent, ecn, mark_at, curves: [curve; 3], ..WredSettings::default() };
             for (idle_ns, picked) in [(0, true), (1_000_000_000, false)] {
                 let mut settings = with_wred(wred);
@@ -255,7 +264,7 @@ fn an_idle_second_forgets_a_burst() {
 /// stay where the last of them left it.
 #[test]
 fn the_average_counts_every_arrival() {
-    let curve = Curve { low_cells: 3_000, high_cells: 4_000, probability_percent: 100 };
+    let curve = WredProfile { low_cells: 3_000, high_cells: 4_000, probability_percent: 100 };
     let wred = WredSettings { exponent: 9, curves: [curve; 3], ..WredSettings::default() };
     let mut settings = with_wred(wred);
     settings.ports[1].queues[QUEUE].guaranteed = switch::settings::Guaranteed::Cells(0);
@@ -275,7 +284,7 @@ fn the_average_counts_every_arrival() {
 /// On a no-drop queue Not-ECT frames pass, unless they were asked to drop; then they are no broken promise but WRED's.
 #[test]
 fn not_ect_on_a_no_drop_queue() {
-    let curve = Curve { low_cells: 0, high_cells: 0, probability_percent: 100 };
+    let curve = WredProfile { low_cells: 0, high_cells: 0, probability_percent: 100 };
     for (drop_not_ect, dropped) in [(false, 0), (true, 10)] {
         let wred = WredSettings {
             exponent: 0,

@@ -134,7 +134,7 @@ fn whole(message: DialoutMsg, parts: &mut String) -> Result<Option<(DeviceInfo, 
 
 /// How a message's number follows those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Follows {
+pub enum SequenceCheck {
     /// It is the next, or the first.
     Next,
     /// It has been here: it was not confirmed in time.
@@ -145,28 +145,28 @@ pub enum Follows {
 
 /// The numbers that came from each device in each of its sessions.
 #[derive(Debug, Default)]
-pub struct Numbers(BTreeMap<(String, String), u64>);
+pub struct SequenceState(BTreeMap<(String, String), u64>);
 
 /// Sessions that are followed.
 const MOST_SESSIONS: usize = 1000;
 
-impl Numbers {
+impl SequenceState {
     /// Notes number `number` of a session of `device`.
-    pub fn note(&mut self, device: &str, session: &str, number: u64) -> Follows {
+    pub fn note(&mut self, device: &str, session: &str, number: u64) -> SequenceCheck {
         let key = (device.to_owned(), session.to_owned());
         let Some(last) = self.0.get_mut(&key) else {
             if self.0.len() >= MOST_SESSIONS {
                 self.0.pop_first(); // the oldest of some device; whatever comes of it again is taken as new
             }
             self.0.insert(key, number);
-            return Follows::Next;
+            return SequenceCheck::Next;
         };
         if number <= *last {
-            return Follows::Again;
+            return SequenceCheck::Again;
         }
         let missing = number - *last - 1;
         *last = number;
-        if missing == 0 { Follows::Next } else { Follows::After(missing) }
+        if missing == 0 { SequenceCheck::Next } else { SequenceCheck::After(missing) }
     }
 }
 
@@ -193,21 +193,22 @@ mod tests {
 
     #[test]
     fn numbers_are_followed_session_by_session() {
-        let mut numbers = Numbers::default();
+        let mut numbers = SequenceState::default();
         for (device, session, number, expected) in [
-            ("a", "1.0", 5, Follows::Next), // the collector came later
-            ("a", "1.0", 6, Follows::Next),
-            ("b", "1.0", 1, Follows::Next),
-            ("a", "1.0", 6, Follows::Again),
-            ("a", "1.0", 9, Follows::After(2)),
-            ("a", "1.0", 8, Follows::Again),
-            ("b", "1.0", 2, Follows::Next),
-            ("a", "2.0", 4, Follows::Next), // restarted
-            ("a", "2.0", 5, Follows::Next),
+            ("a", "1.0", 5, SequenceCheck::Next), // the collector came later
+            ("a", "1.0", 6, SequenceCheck::Next),
+            ("b", "1.0", 1, SequenceCheck::Next),
+            ("a", "1.0", 6, SequenceCheck::Again),
+            ("a", "1.0", 9, SequenceCheck::After(2)),
+            ("a", "1.0", 8, SequenceCheck::Again),
+            ("b", "1.0", 2, SequenceCheck::Next),
+            ("a", "2.0", 4, SequenceCheck::Next), // restarted
+            ("a", "2.0", 5, SequenceCheck::Next),
         ] {
             assert_eq!(numbers.note(device, session, number), expected, "{device} {session} {number}");
         }
-        (0..2000).for_each(|session| assert_eq!(numbers.note("c", &session.to_string(), 1), Follows::Next));
+        (0..2000)
+            .for_each(|session| assert_eq!(numbers.note("c", &session.to_string(), 1), SequenceCheck::Next));
         assert_eq!(numbers.0.len(), MOST_SESSIONS);
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use control::server::{Reader, Request};
+use control::server::{Request, WatermarkReader};
 use control::{Journal, v1};
 use thiserror::Error;
 use tokio::sync::{mpsc, watch};
@@ -225,7 +225,7 @@ async fn work(
         feeds().partition(|feed| feed.sensor.interval_ms.is_some());
     let mut sources = JoinSet::new();
     for (place, feed) in periodic.into_iter().enumerate() {
-        sources.spawn(feed.sample(Reader::Sensor(place), requests.clone()));
+        sources.spawn(feed.sample(WatermarkReader::Sensor(place), requests.clone()));
     }
     if let Some((listener, has_page)) = listener {
         let shared = Arc::clone(shared);

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use crate::daemon::binary;
 use crate::process::Process;
-use crate::testbed::Station;
+use crate::testbed::Endpoint;
 use crate::wait::eventually;
 
 /// Longer than any test: a sender that has sent everything waits for so long.
@@ -31,10 +31,10 @@ pub struct Host {
 }
 
 impl Host {
-    pub(crate) fn start(station: &Station, flows: &[String], arguments: &[&str]) -> Result<Self> {
+    pub(crate) fn start(station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Self> {
         let mut command = station.namespace.command("nice");
         command.args(["-n", NICENESS]).arg(binary("sluice")?);
-        command.args(["host", "--interface", Station::INTERFACE, "--json"]);
+        command.args(["host", "--interface", Endpoint::INTERFACE, "--json"]);
         command.arg("--interval").arg(format!("{}ms", INTERVAL.as_millis()));
         if let Some(core) = core(station.number)? {
             command.arg("--core").arg(core.to_string());

@@ -2,7 +2,7 @@
 //! is charged for a frame that is gone.
 
 use anyhow::{Context, Result, anyhow};
-use control::Balance;
+use control::FrameBalance;
 use control::v1::{Group, Pool};
 use host::report::Report;
 
@@ -71,11 +71,11 @@ fn group_cells(group: &Group) -> u64 {
 
 /// Statements of the form "this number is that number", of which all failed ones are told together.
 #[derive(Default)]
-struct Ledger {
+struct FrameLedger {
     wrong: Vec<String>,
 }
 
-impl Ledger {
+impl FrameLedger {
     fn equal(&mut self, what: impl Into<String>, left: u64, right: u64) {
         if left != right {
             let what = what.into();
@@ -88,7 +88,7 @@ impl Ledger {
 /// Checks that a switch at rest accounts for every frame and every cell, alone, with its kernel, and with the hosts on
 /// its ports: `hosts` are pairs of a port and the report of the host there. The error says all that is wrong.
 pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()> {
-    let mut ledger = Ledger::default();
+    let mut ledger = FrameLedger::default();
     whole_switch(&mut ledger, snapshot);
     for port in &snapshot.ports {
         one_port(&mut ledger, port);
@@ -104,8 +104,8 @@ pub fn conservation(snapshot: &Snapshot, hosts: &[(&str, &Report)]) -> Result<()
     Ok(())
 }
 
-fn whole_switch(ledger: &mut Ledger, snapshot: &Snapshot) {
-    let balance = Balance::of(snapshot);
+fn whole_switch(ledger: &mut FrameLedger, snapshot: &Snapshot) {
+    let balance = FrameBalance::of(snapshot);
     if !balance.holds() {
         ledger.wrong.push(balance.to_string());
     }
@@ -126,7 +126,7 @@ fn whole_switch(ledger: &mut Ledger, snapshot: &Snapshot) {
     ledger.equal("cells of the headroom pool at rest", pools(snapshot.headroom.as_slice()), 0);
 }
 
-fn one_port(ledger: &mut Ledger, port: &Port) {
+fn one_port(ledger: &mut FrameLedger, port: &Port) {
     let name = &port.name;
     for (priority, group) in port.groups.iter().enumerate() {
         ledger.equal(format!("{name}: cells of group {priority} at rest"), group_cells(group), 0);
@@ -175,7 +175,7 @@ pub fn pauses_sent(port: &Port) -> u64 {
 }
 
 /// What one side of a cable sent is what the other side got, less what a kernel says it dropped in between.
-fn port_and_host(ledger: &mut Ledger, port: &Port, host: &Report) {
+fn port_and_host(ledger: &mut FrameLedger, port: &Port, host: &Report) {
     let name = &port.name;
     let sent: u64 = host.sent.iter().map(|flow| flow.sent_frames).sum();
     ledger.equal(

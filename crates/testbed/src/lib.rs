@@ -34,6 +34,6 @@ pub use invariants::{
 };
 pub use netns::{Namespace, require_root, sweep};
 pub use process::Process;
-pub use testbed::{Bed, Station};
+pub use testbed::{Endpoint, Testbed};
 pub use text::thousands;
 pub use wait::{PATIENCE, eventually};

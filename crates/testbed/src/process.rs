@@ -18,13 +18,13 @@ use crate::wait::{PATIENCE, eventually};
 pub struct Process {
     name: String,
     child: Child,
-    said: Arc<Said>,
+    said: Arc<OutputLog>,
     readers: Vec<JoinHandle<()>>,
 }
 
 /// The lines of both outputs, in the order in which they came.
 #[derive(Debug, Default)]
-struct Said {
+struct OutputLog {
     lines: Mutex<Vec<Line>>,
     more: Condvar,
 }
@@ -41,7 +41,7 @@ impl Process {
     pub fn start(name: &str, command: &mut Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().with_context(|| format!("cannot start {name}: {command:?}"))?;
-        let said = Arc::new(Said::default());
+        let said = Arc::new(OutputLog::default());
         let stdout = child.stdout.take().expect("is piped");
         let stderr = child.stderr.take().expect("is piped");
         let readers = vec![read_lines(stdout, true, said.clone()), read_lines(stderr, false, said.clone())];
@@ -148,7 +148,7 @@ impl Drop for Process {
     }
 }
 
-fn read_lines(from: impl Read + Send + 'static, from_stdout: bool, said: Arc<Said>) -> JoinHandle<()> {
+fn read_lines(from: impl Read + Send + 'static, from_stdout: bool, said: Arc<OutputLog>) -> JoinHandle<()> {
     std::thread::spawn(move || {
         for text in BufReader::new(from).lines() {
             let Ok(text) = text else { return };

@@ -23,7 +23,7 @@ static BEDS: AtomicU32 = AtomicU32::new(0);
 /// Only one bed exists on a machine at a time (a lock in the temporary directory sees to it, and a second one waits):
 /// tests that share the cores with others measure the others. So a test makes one bed, and never two.
 #[derive(Debug)]
-pub struct Bed {
+pub struct Testbed {
     prefix: String,
     namespaces: RefCell<Vec<Namespace>>,
     stations: Cell<u8>,
@@ -35,7 +35,7 @@ pub struct Bed {
 
 /// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is plugged into.
 #[derive(Debug, Clone)]
-pub struct Station {
+pub struct Endpoint {
     /// Where it lives.
     pub namespace: Namespace,
     /// Its name, which is also that of the switch's end of its cable.
@@ -44,7 +44,7 @@ pub struct Station {
     pub number: u8,
 }
 
-impl Bed {
+impl Testbed {
     /// An empty bed. Waits for its turn, and removes what dead beds left behind.
     pub fn new() -> Result<Self> {
         require_root()?;
@@ -92,7 +92,7 @@ impl Bed {
     }
 
     /// A host of which the kernel stays silent, for `sluice host`, plugged into `switch`.
-    pub fn quiet_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+    pub fn quiet_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         self.plug(&station, switch)?;
         Ok(station)
@@ -100,20 +100,20 @@ impl Bed {
 
     /// An ordinary Linux host with an IPv4 and an IPv6 address, plugged into `switch`; everything else is as the kernel
     /// sets it.
-    pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+    pub fn plain_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.bare_host(switch, name)?;
         station.set_addresses()?;
         Ok(station)
     }
 
     /// Plugs a plain host in again, whose cable is gone: a new veth, with the names and addresses of the old one.
-    pub fn plug_again(&self, station: &Station, switch: &Namespace) -> Result<()> {
+    pub fn plug_again(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         self.plug(station, switch)?;
         station.set_addresses()
     }
 
     /// An ordinary Linux host without an address other than the link-local one.
-    pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+    pub fn bare_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.namespace(name)?, name);
         for which in ["all", "default"] {
             // Duplicate address detection holds an address back for a second, and there are no duplicates here.
@@ -123,18 +123,18 @@ impl Bed {
         Ok(station)
     }
 
-    fn station(&self, namespace: Namespace, name: &str) -> Station {
+    fn station(&self, namespace: Namespace, name: &str) -> Endpoint {
         let number = self.stations.get() + 1;
         self.stations.set(number);
-        Station { namespace, name: name.to_string(), number }
+        Endpoint { namespace, name: name.to_string(), number }
     }
 
     /// A silent host behind a macvlan, in mode `passthru`, on the switch's end of its cable, which is called `low-NAME`; the macvlan is
     /// the port.
-    pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+    pub fn macvlan_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let (address, low) = (format!("address {}", station.mac()), format!("low-{name}"));
-        self.connect((&station.namespace, Station::INTERFACE), &address, (switch, &low))?;
+        self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &low))?;
         switch.ip(&format!("link add link {low} name {name} type macvlan mode passthru"))?;
         switch.ip(&format!("link set dev {name} up"))?;
         Ok(station)
@@ -143,10 +143,10 @@ impl Bed {
     /// A silent host on a NIC of this machine that a cable joins to another, which becomes the switch's end: the pair that
     /// `cargo xtask vm --cables` has for a station of this number. As docs/law.md says, "What an interface does to frames", the switch's end
     /// leaves tags and PAUSE alone; with [`Bed::set_queues`] it has so many queues, which flows are spread over.
-    pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Station> {
+    pub fn nic_host(&self, switch: &Namespace, name: &str) -> Result<Endpoint> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let of_port = format!("52:54:00:00:00:{:02x}", station.number);
-        let places = [(of_port, switch, name), (station.mac(), &station.namespace, Station::INTERFACE)];
+        let places = [(of_port, switch, name), (station.mac(), &station.namespace, Endpoint::INTERFACE)];
         for (address, namespace, interface) in places {
             // The kernel brings it back some time after a namespace that it was in is gone.
             let found = eventually("the NIC is here", || interface_of(&address))?;
@@ -165,7 +165,7 @@ impl Bed {
     }
 
     /// A silent host behind a tap: its own interface is another one, and a process hands frames from the one to the other.
-    pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Station, Process)> {
+    pub fn tap_host(&self, switch: &Namespace, name: &str) -> Result<(Endpoint, Process)> {
         let station = self.station(self.quiet_namespace(name)?, name);
         let far = format!("far-{name}");
         let tap = |name: &str| format!("TUN,tun-type=tap,iff-no-pi,tun-name={name}");
@@ -176,7 +176,7 @@ impl Bed {
             eventually("socat has made a tap", || Ok(switch.ip(&format!("link show dev {tap}")).ok()))?;
         }
         switch.ip(&format!("link set dev {far} netns {}", station.namespace.name()))?;
-        let (interface, mac) = (Station::INTERFACE, station.mac());
+        let (interface, mac) = (Endpoint::INTERFACE, station.mac());
         station.namespace.ip(&format!("link set dev {far} name {interface}"))?;
         station.namespace.ip(&format!("link set dev {interface} address {mac}"))?;
         station.namespace.ip(&format!("link set dev {interface} up"))?;
@@ -184,9 +184,9 @@ impl Bed {
         Ok((station, cable))
     }
 
-    fn plug(&self, station: &Station, switch: &Namespace) -> Result<()> {
+    fn plug(&self, station: &Endpoint, switch: &Namespace) -> Result<()> {
         let address = format!("address {}", station.mac());
-        self.connect((&station.namespace, Station::INTERFACE), &address, (switch, &station.name))
+        self.connect((&station.namespace, Endpoint::INTERFACE), &address, (switch, &station.name))
     }
 
     /// A veth pair between two namespaces, up at both ends.
@@ -223,12 +223,12 @@ impl Bed {
 
     /// Starts `sluice host` at a station with these flows (`to=…,priority=…`) and other arguments, and waits until it
     /// is ready; it sends when told to ([`Host::go`]).
-    pub fn host(&self, station: &Station, flows: &[String], arguments: &[&str]) -> Result<Host> {
+    pub fn host(&self, station: &Endpoint, flows: &[String], arguments: &[&str]) -> Result<Host> {
         Host::start(station, flows, arguments)
     }
 }
 
-impl Drop for Bed {
+impl Drop for Testbed {
     fn drop(&mut self) {
         for namespace in self.namespaces.get_mut() {
             if let Err(error) = namespace.remove() {
@@ -238,10 +238,10 @@ impl Drop for Bed {
     }
 }
 
-impl Station {
+impl Endpoint {
     fn set_addresses(&self) -> Result<()> {
-        self.namespace.ip(&format!("addr add {}/24 brd + dev {}", self.ipv4(), Station::INTERFACE))?;
-        self.namespace.ip(&format!("addr add {}/64 dev {} nodad", self.ipv6(), Station::INTERFACE)).map(drop)
+        self.namespace.ip(&format!("addr add {}/24 brd + dev {}", self.ipv4(), Endpoint::INTERFACE))?;
+        self.namespace.ip(&format!("addr add {}/64 dev {} nodad", self.ipv6(), Endpoint::INTERFACE)).map(drop)
     }
 
     /// The host's end of its cable.

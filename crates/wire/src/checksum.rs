@@ -86,11 +86,11 @@ impl Sum {
 /// `field` is where the frame's IP packet was found.
 #[inline]
 pub fn finish_transport(frame: &mut [u8], field: DsField) -> bool {
-    finish_packet(frame, (field.version(), field.packet_at()), &Around { checksum: false, depth: 0 })
+    finish_packet(frame, (field.version(), field.packet_at()), &PseudoHeader { checksum: false, depth: 0 })
 }
 
 /// What is around a packet.
-struct Around {
+struct PseudoHeader {
     /// A checksum that covers it.
     checksum: bool,
     /// So many packets.
@@ -99,14 +99,14 @@ struct Around {
 
 /// Finishes what is open in the packet of this version at this place, the innermost first.
 #[inline]
-fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &Around) -> bool {
+fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &PseudoHeader) -> bool {
     let Some(transport) = find_transport(frame, version, at) else { return false };
     let (start, end) = (transport.start, transport.end);
     let Some(segment) = frame.get(start..end) else { return false };
     let finished_inside = match inside(transport.protocol, segment) {
         Some(packet) if around.depth < MAX_NESTED => {
             let checksum = around.checksum || has_checksum(transport.protocol, segment);
-            let around = Around { checksum, depth: around.depth + 1 };
+            let around = PseudoHeader { checksum, depth: around.depth + 1 };
             finish_nested(frame, (packet.version, start + packet.at), end, &around)
         }
         _ => false,
@@ -116,7 +116,7 @@ fn finish_packet(frame: &mut [u8], (version, at): (Version, usize), around: &Aro
 
 /// The same for a packet inside another, which ends at `end`. Apart, so that the ordinary frame passes by.
 #[cold]
-fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &Around) -> bool {
+fn finish_nested(frame: &mut [u8], packet: (Version, usize), end: usize, around: &PseudoHeader) -> bool {
     frame.get_mut(..end).is_some_and(|frame| finish_packet(frame, packet, around))
 }
 

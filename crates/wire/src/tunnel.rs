@@ -39,7 +39,7 @@ pub const LONGEST_VXLAN_HEADERS_BYTES: usize = 22 + 60 + UDP_HEADER_BYTES + VXLA
 
 /// An IP packet inside another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Inside {
+pub struct InnerPacket {
     /// Version of the packet, as the header before it says.
     pub version: Version,
     /// Where it begins, in bytes from the outer packet's payload.
@@ -49,21 +49,21 @@ pub struct Inside {
 /// The packet inside the `payload` of an IP packet that carries `protocol`; `None` if that is no tunnel, or one whose packet is
 /// no IP packet or not to be looked into (VXLAN's remote checksum offload, where the receiver finishes what is inside).
 #[inline]
-pub fn inside(protocol: u8, payload: &[u8]) -> Option<Inside> {
+pub fn inside(protocol: u8, payload: &[u8]) -> Option<InnerPacket> {
     match protocol {
         UDP => {
             let port = u16_at(payload, 2)?;
             let is_tunnel = matches!(port, VXLAN_PORT | VXLAN_LINUX_PORT | VXLAN_GPE_PORT | GENEVE_PORT);
             if is_tunnel { inside_udp(port, payload) } else { None }
         }
-        IPV4_IN_IP => Some(Inside { version: Version::V4, at: 0 }),
-        IPV6_IN_IP => Some(Inside { version: Version::V6, at: 0 }),
+        IPV4_IN_IP => Some(InnerPacket { version: Version::V4, at: 0 }),
+        IPV6_IN_IP => Some(InnerPacket { version: Version::V6, at: 0 }),
         GRE => inside_gre(payload),
         _ => None,
     }
 }
 
-fn inside_udp(port: u16, payload: &[u8]) -> Option<Inside> {
+fn inside_udp(port: u16, payload: &[u8]) -> Option<InnerPacket> {
     let header: &[u8; 8] = payload.get(UDP_HEADER_BYTES..)?.first_chunk()?;
     let at = UDP_HEADER_BYTES + header.len();
     match port {
@@ -74,8 +74,8 @@ fn inside_udp(port: u16, payload: &[u8]) -> Option<Inside> {
         }
         // Flags I (there is a VNI) and P (there is a type of what follows).
         VXLAN_GPE_PORT if header[0] & 0x0c == 0x0c => match header[3] {
-            1 => Some(Inside { version: Version::V4, at }),
-            2 => Some(Inside { version: Version::V6, at }),
+            1 => Some(InnerPacket { version: Version::V4, at }),
+            2 => Some(InnerPacket { version: Version::V6, at }),
             3 => carried(payload, ETHERNET, at),
             _ => None,
         },
@@ -87,7 +87,7 @@ fn inside_udp(port: u16, payload: &[u8]) -> Option<Inside> {
     }
 }
 
-fn inside_gre(payload: &[u8]) -> Option<Inside> {
+fn inside_gre(payload: &[u8]) -> Option<InnerPacket> {
     let gre = Gre::read(payload)?;
     carried(payload, gre.carried, gre.header_bytes)
 }
@@ -137,16 +137,16 @@ impl Gre {
 }
 
 /// The IP packet in `payload` from `at` on, where something of this type begins.
-fn carried(payload: &[u8], ethertype: u16, at: usize) -> Option<Inside> {
+fn carried(payload: &[u8], ethertype: u16, at: usize) -> Option<InnerPacket> {
     match ethertype {
-        IPV4 => Some(Inside { version: Version::V4, at }),
-        IPV6 => Some(Inside { version: Version::V6, at }),
+        IPV4 => Some(InnerPacket { version: Version::V4, at }),
+        IPV6 => Some(InnerPacket { version: Version::V6, at }),
         ETHERNET => {
             let header = Header::parse(payload.get(at..)?).ok()?;
             let at = at + header.payload_offset;
             match header.ethertype {
-                IPV4 => Some(Inside { version: Version::V4, at }),
-                IPV6 => Some(Inside { version: Version::V6, at }),
+                IPV4 => Some(InnerPacket { version: Version::V4, at }),
+                IPV6 => Some(InnerPacket { version: Version::V6, at }),
                 _ => None,
             }
         }

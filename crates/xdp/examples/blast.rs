@@ -12,7 +12,7 @@
 use std::time::{Duration, Instant};
 
 use dataplane::Port;
-use switch::{FrameId, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, RxDesc, TxDesc};
 use xdp::{Umem, XdpPort};
 
 mod arguments;
@@ -129,14 +129,14 @@ fn send(port: &mut XdpPort, idle: &mut Vec<FrameId>, batch: usize, len: u16) -> 
     let lost = (idle.len() - before) as u64 - completed;
     let count = batch.min(port.transmit_room()).min(idle.len());
     let rest = idle.len() - count;
-    let mut outgoing = idle.drain(rest..).map(|frame| Outgoing::new(frame, len)).collect();
+    let mut outgoing = idle.drain(rest..).map(|frame| TxDesc::new(frame, len)).collect();
     port.transmit(&mut outgoing);
     port.kick();
     (count as u64, completed + lost, lost)
 }
 
 fn count(port: &mut XdpPort, umem: &mut Umem, now: switch::Instant) -> u64 {
-    let mut received: Vec<Received> = Vec::new();
+    let mut received: Vec<RxDesc> = Vec::new();
     port.receive(umem, now, usize::MAX, &mut received);
     let count = received.len() as u64;
     received.into_iter().for_each(|received| umem.free(received.frame));

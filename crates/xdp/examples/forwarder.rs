@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use dataplane::Port;
-use switch::{FrameId, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, RxDesc, TxDesc};
 use xdp::{Umem, XdpPort};
 
 mod arguments;
@@ -55,8 +55,8 @@ fn main() {
 /// Lists that are reused from turn to turn.
 #[derive(Default)]
 struct Lists {
-    received: Vec<Received>,
-    outgoing: Vec<Outgoing>,
+    received: Vec<RxDesc>,
+    outgoing: Vec<TxDesc>,
     done: Vec<FrameId>,
 }
 
@@ -77,7 +77,7 @@ fn forward(
         ports[from].receive(umem, now, most, &mut lists.received);
         forwarded += lists.received.len() as u64;
         let frames = lists.received.drain(..);
-        lists.outgoing.extend(frames.map(|Received { frame, len }| Outgoing::new(frame, len)));
+        lists.outgoing.extend(frames.map(|RxDesc { frame, len }| TxDesc::new(frame, len)));
         ports[to].transmit(&mut lists.outgoing);
         ports[to].kick();
     }

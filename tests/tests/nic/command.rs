@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::{Value, json};
-use testbed::{Namespace, Process, Station, eventually};
+use testbed::{Endpoint, Namespace, Process, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, PORT, attach, nic, priorities, show};
 use crate::latency::PfcSender;
@@ -21,7 +21,7 @@ const FOUR_TOS: u8 = 32 << 2;
 const SLOW: &str = "--speed 1M --trust dscp --no-drop 3,4";
 
 /// Sends `frames` datagrams from a socket that has room for all of them.
-fn send_frames(from: &Station, tos: u8, frames: u32) -> Result<()> {
+fn send_frames(from: &Endpoint, tos: u8, frames: u32) -> Result<()> {
     let socket = from.namespace.enter(|| UdpSocket::bind("0.0.0.0:0"))??;
     setsockopt(&socket, sockopt::SndBufForce, &(frames as usize * 4096))?;
     setsockopt(&socket, sockopt::Ipv4Tos, &i32::from(tos))?;

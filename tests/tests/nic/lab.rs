@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use nix::sys::socket::{setsockopt, sockopt};
 use serde_json::Value;
-use testbed::{Bed, Daemon, Namespace, Snapshot, Station, binary, drops, eventually, idle, port};
+use testbed::{Daemon, Endpoint, Namespace, Snapshot, Testbed, binary, drops, eventually, idle, port};
 
 /// How long senders send.
 pub const LONG: Duration = Duration::from_secs(10);
@@ -29,10 +29,10 @@ const PAYLOAD_BYTES: usize = 1472;
 
 /// The bed with all that is in it.
 pub struct Lab {
-    pub senders: [Station; 2],
-    pub receiver: Station,
+    pub senders: [Endpoint; 2],
+    pub receiver: Endpoint,
     pub daemon: Daemon,
-    pub bed: Bed,
+    pub bed: Testbed,
 }
 
 impl Lab {
@@ -43,7 +43,7 @@ impl Lab {
 
     /// The same with so much headroom for each sender.
     pub fn with_headroom(trust: &str, headroom_cells: u32) -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
         let senders = [bed.plain_host(&switch, "sender1")?, bed.plain_host(&switch, "sender2")?];
         let receiver = bed.plain_host(&switch, "receiver")?;
@@ -107,12 +107,12 @@ pub fn nic(arguments: &str) -> Result<String> {
 
 /// Attaches the interface of a namespace.
 pub fn attach(namespace: &Namespace, options: &str) -> Result<String> {
-    nic(&format!("attach {} --netns {} {options}", Station::INTERFACE, namespace.name()))
+    nic(&format!("attach {} --netns {} {options}", Endpoint::INTERFACE, namespace.name()))
 }
 
 /// What the interface of a namespace counts.
 pub fn show(namespace: &Namespace) -> Result<Value> {
-    let said = nic(&format!("show {} --netns {} --json", Station::INTERFACE, namespace.name()))?;
+    let said = nic(&format!("show {} --netns {} --json", Endpoint::INTERFACE, namespace.name()))?;
     let shown: Value = serde_json::from_str(&said)?;
     Ok(shown["interfaces"][0].clone())
 }
@@ -164,7 +164,7 @@ pub struct Sent {
 
 /// Sends datagrams for `duration`, as many as the socket takes, with a pause of `apart` between two.
 pub fn send(
-    from: &Station,
+    from: &Endpoint,
     to: &str,
     tos: u8,
     full: Full,
@@ -200,7 +200,7 @@ pub fn send(
 pub const PORT: u16 = 4000;
 
 /// Counts what arrives while `sending` runs, and then until nothing more does.
-pub fn count_arrivals<T>(at: &Station, sending: impl FnOnce(&AtomicU64) -> Result<T>) -> Result<(T, u64)> {
+pub fn count_arrivals<T>(at: &Endpoint, sending: impl FnOnce(&AtomicU64) -> Result<T>) -> Result<(T, u64)> {
     let socket = at.namespace.enter(|| UdpSocket::bind(("0.0.0.0", PORT)))??;
     setsockopt(&socket, sockopt::RcvBufForce, &(64 << 20))?;
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;

@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nix::sys::signal::Signal;
-use testbed::{Bed, Namespace, Process, Station, binary, eventually};
+use testbed::{Endpoint, Namespace, Process, Testbed, binary, eventually};
 
 use crate::lab::{Full, NO_DROP_TOS, attach, nic, priorities, send, show};
 
 /// Two hosts on one cable, without a switch: `near` has an address of its own, and sends to where `far` is.
 pub struct Cable {
-    pub near: Station,
+    pub near: Endpoint,
     pub far: Namespace,
-    pub bed: Bed,
+    pub bed: Testbed,
 }
 
 /// The address at the far end, which nobody has; the near end knows where to send what is for it.
@@ -22,7 +22,7 @@ pub const FAR: &str = "10.1.0.2";
 
 impl Cable {
     pub fn new(queues: u32) -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let (near, far) = (bed.switch("near")?, bed.switch("far")?);
         near.ip(&format!(
             "link add eth0 numtxqueues {queues} numrxqueues {queues} type veth peer name eth0 netns {} numtxqueues \
@@ -33,7 +33,7 @@ impl Cable {
         near.ip("link set eth0 up")?;
         near.ip("addr add 10.1.0.1/24 dev eth0")?;
         near.ip(&format!("neigh replace {FAR} lladdr 02:00:00:00:00:99 dev eth0"))?;
-        let near = Station { namespace: near, name: "near".into(), number: 1 };
+        let near = Endpoint { namespace: near, name: "near".into(), number: 1 };
         Ok(Self { near, far, bed })
     }
 }

@@ -2,7 +2,7 @@
 //! receiver sees a gap in the sequence numbers; without it both happen.
 
 use anyhow::{Context, Result, ensure};
-use testbed::{Process, Snapshot, Station, eventually};
+use testbed::{Endpoint, Process, Snapshot, eventually};
 
 use crate::lab::{Lab, NO_DROP_TOS, UNBROKEN, broken, dropped};
 
@@ -17,9 +17,9 @@ const SEQUENCE_ERRORS: [&str; 3] = ["out_of_seq_request", "rcvd_seq_err", "retry
 struct Device(String);
 
 impl Device {
-    fn new(station: &Station) -> Result<Self> {
+    fn new(station: &Endpoint) -> Result<Self> {
         let name = format!("rxe{}", station.number);
-        station.namespace.run(&format!("rdma link add {name} type rxe netdev {}", Station::INTERFACE))?;
+        station.namespace.run(&format!("rdma link add {name} type rxe netdev {}", Endpoint::INTERFACE))?;
         Ok(Self(name))
     }
 

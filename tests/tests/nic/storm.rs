@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use dataplane::Port;
-use switch::{FrameId, Memory, Outgoing, Received};
-use testbed::{Namespace, PATIENCE, Station};
+use switch::{FrameId, FrameMemory, RxDesc, TxDesc};
+use testbed::{Endpoint, Namespace, PATIENCE};
 use wire::MacAddr;
 use wire::pause::{FRAME_BYTES, Pfc};
-use xdp::{PortSetup, Umem, XdpPort};
+use xdp::{PortConfig, Umem, XdpPort};
 
 use crate::lab::{Full, NO_DROP_TOS, Sent, attach, nic, priorities, send, show};
 use crate::life::{Cable, FAR};
@@ -28,7 +28,7 @@ struct FarEnd {
     port: XdpPort,
     /// In the order in which they are sent.
     idle: VecDeque<FrameId>,
-    received: Vec<Received>,
+    received: Vec<RxDesc>,
     sent: u64,
     /// Of those, what the kernel lost.
     lost: u64,
@@ -40,7 +40,7 @@ impl FarEnd {
     fn new(at: &Namespace) -> Result<Self> {
         let mut umem = Umem::new(16_384, 2048)?;
         let (mut umem, port) = at.enter(move || {
-            let port = XdpPort::open(&mut umem, Station::INTERFACE, &PortSetup::default())?;
+            let port = XdpPort::open(&mut umem, Endpoint::INTERFACE, &PortConfig::default())?;
             Ok::<_, xdp::Error>((umem, port))
         })??;
         let mut idle = VecDeque::new();
@@ -66,7 +66,7 @@ impl FarEnd {
         let room = self.port.transmit_room().min(self.idle.len()).min(64);
         let count = (due - self.sent).min(room as u64) as usize;
         let len = FRAME_BYTES as u16;
-        let mut outgoing = self.idle.drain(..count).map(|frame| Outgoing::new(frame, len)).collect();
+        let mut outgoing = self.idle.drain(..count).map(|frame| TxDesc::new(frame, len)).collect();
         self.port.transmit(&mut outgoing);
         self.port.kick();
         self.sent += count as u64;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use testbed::{Process, Station, drops, eventually};
+use testbed::{Endpoint, Process, drops, eventually};
 
 use crate::lab::{
     Full, LONG, Lab, NO_DROP_TOS, Sent, UNBROKEN, attach, broken, count_arrivals, dropped, nic, priorities,
@@ -243,10 +243,10 @@ fn through_a_bridge_of_the_host() -> Result<()> {
     host.ip("link set eth0 master br0")?;
     host.ip("link set br0 up")?;
     let (inner, address) = (lab.bed.switch("container")?, "10.0.0.77");
-    lab.bed.cable((&inner, Station::INTERFACE), (host, "vc0"))?;
+    lab.bed.cable((&inner, Endpoint::INTERFACE), (host, "vc0"))?;
     host.ip("link set vc0 master br0")?;
     inner.ip(&format!("addr add {address}/24 dev eth0"))?;
-    let container = Station { namespace: inner, name: "container".into(), number: 77 };
+    let container = Endpoint { namespace: inner, name: "container".into(), number: 77 };
     container.namespace.run(&format!("ping -c 1 -W 20 {}", lab.receiver.ipv4()))?;
     let to = lab.receiver.ipv4();
     let senders = [&container, &lab.senders[1]];

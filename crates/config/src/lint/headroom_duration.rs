@@ -26,13 +26,13 @@ pub struct Headroom {
     /// Bit/s of the port.
     pub speed_bps: u64,
     /// For how long they last.
-    pub lasts_ns: u64,
+    pub duration_ns: u64,
 }
 
 /// As `port a, priority 3: 100 headroom cells last 51.2 µs at 1G`.
 impl fmt::Display for Headroom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { port, priorities, cells, speed_bps, lasts_ns } = self;
+        let Self { port, priorities, cells, speed_bps, duration_ns: lasts_ns } = self;
         let noun = if priorities.len() == 1 { "priority" } else { "priorities" };
         let list: Vec<String> = priorities.iter().map(usize::to_string).collect();
         let (list, speed) = (list.join(", "), spell_speed(*speed_bps));
@@ -60,7 +60,7 @@ fn of_port(port: &PortSettings, cell: CellSize) -> Vec<Headroom> {
         let bits = 8 * u128::from(worst_case_bytes(cells, cell));
         let lasts_ns = u64::try_from(bits * 1_000_000_000 / u128::from(speed_bps)).unwrap_or(u64::MAX);
         let port = port.name.clone();
-        all.push(Headroom { port, priorities: vec![priority], cells, speed_bps, lasts_ns });
+        all.push(Headroom { port, priorities: vec![priority], cells, speed_bps, duration_ns: lasts_ns });
     }
     all
 }

@@ -23,7 +23,7 @@ use switch::egress::queue_limits::EgressLimits;
 use switch::settings::{DropLevel, POOLS, PRIORITIES, Threshold, Trust};
 
 use crate::lint::worst_case_fill;
-use crate::read::diagnostics::{Place, Report};
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::spell_speed;
 use crate::tables::buffer::{Buffer, PoolTables};
 use crate::tables::congestion::QueueWred;
@@ -37,8 +37,8 @@ const MOST_NAMES: usize = 4;
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
 /// Warns of what is right to the letter only. `ports` and `settings` are the same ports.
-pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Report) {
-    let mut advice = Advice::default();
+pub(crate) fn lint(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings, report: &mut Diagnostics) {
+    let mut advice = Lints::default();
     advice.egress_limits(ports, settings);
     advice.egress_pools(buffer, ports, settings);
     advice.ecn_before_pfc(ports, settings);
@@ -65,7 +65,7 @@ pub(crate) fn advise(buffer: &Buffer, ports: &[Port], settings: &SwitchSettings,
 
 /// A warning, and for whom it holds.
 struct Warning {
-    place: Place,
+    place: SettingSpan,
     what: String,
     cure: String,
     ports: Vec<String>,
@@ -75,11 +75,11 @@ struct Warning {
 
 /// The warnings so far; one cause is one warning.
 #[derive(Default)]
-struct Advice(Vec<Warning>);
+struct Lints(Vec<Warning>);
 
-impl Advice {
+impl Lints {
     /// Warns of `what` at `place`, for this port and these priorities of it.
-    fn warn(&mut self, place: &Place, what: String, cure: String, port: &Port, priorities: u8) {
+    fn warn(&mut self, place: &SettingSpan, what: String, cure: String, port: &Port, priorities: u8) {
         let name = &port.settings.name;
         let same = self
             .0
@@ -99,7 +99,7 @@ impl Advice {
         }
     }
 
-    fn tell(self, report: &mut Report) {
+    fn tell(self, report: &mut Diagnostics) {
         for warning in self.0 {
             let ports = names(&warning.ports);
             let whose = match warning.priorities {
@@ -242,7 +242,8 @@ impl Advice {
         let Some(speed_bps) = port.settings.speed_bps else { return };
         let Some(cable) = port.tables().setting(|table| &table.cable_m) else { return };
         let mtu = port.tables().value(|table| &table.mtu_bytes, DEFAULT_MTU_BYTES);
-        let link = headroom::Link { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
+        let link =
+            headroom::LinkParams { speed_bps, cable_m: u64::from(cable.value), mtu_bytes: u64::from(mtu) };
         let cells = port.settings.groups[priority].headroom_cells;
         let Some((what, cure)) = headroom_shortage(link, cell, cells) else { return };
         let setting = port.tables().group(priority).setting(|table| &table.headroom_cells);
@@ -341,13 +342,13 @@ impl Advice {
 
 /// Why so many cells of headroom are too few for a link, and what to do; `None`: they hold what may still arrive after XOFF.
 /// What software adds to that is not in it.
-pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Option<(String, String)> {
+pub fn headroom_shortage(link: headroom::LinkParams, cell: CellSize, cells: u32) -> Option<(String, String)> {
     let bytes = link.in_transit().total_bytes();
     let needed = headroom::worst_case_cells(bytes, cell);
     if u64::from(cells) >= needed {
         return None;
     }
-    let headroom::Link { speed_bps, cable_m, mtu_bytes } = link;
+    let headroom::LinkParams { speed_bps, cable_m, mtu_bytes } = link;
     let (speed, cell) = (spell_speed(speed_bps), u64::from(cell.bytes()));
     let what = format!(
         "{cells} headroom cells are too few: after XOFF {bytes} bytes may arrive at {speed} over {cable_m} m, which take \
@@ -362,7 +363,7 @@ pub fn headroom_shortage(link: headroom::Link, cell: CellSize, cells: u32) -> Op
 }
 
 /// Cells that nobody can use. Left out, pool 0 has them.
-fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &mut Report) {
+fn pools(shares: &PoolTables, percent: [u8; POOLS], unused_cells: u32, report: &mut Diagnostics) {
     if let Some(size) = &shares[0].size_cells {
         if unused_cells > 0 {
             let what = format!("{unused_cells} cells of the shared area are in no pool");
@@ -389,7 +390,7 @@ struct Map<'p> {
     port: &'p Port<'p>,
     values: &'p [u8],
     /// Where the file has it.
-    place: Option<&'p Place>,
+    place: Option<&'p SettingSpan>,
 }
 
 /// The no-drop priorities of a port.

@@ -8,11 +8,11 @@
 //! Source: docs/law.md, "What cannot be lossless".
 
 use switch::SwitchSettings;
-use switch::egress::queue::Limits;
+use switch::egress::queue::QueueLimits;
 use switch::egress::queue_limits::EgressLimits;
 use switch::settings::{GroupSettings, POOLS, PRIORITIES, Threshold};
 
-use crate::read::diagnostics::Place;
+use crate::read::diagnostics::SettingSpan;
 use crate::tables::buffer::Buffer;
 use crate::tables::ports::Port;
 
@@ -25,7 +25,7 @@ pub(crate) fn excesses<'p>(ports: &'p [Port], settings: &SwitchSettings) -> Vec<
             let shared = port.tables().queue(queue).setting(|table| &table.shared);
             let Some(shared) = shared else { continue };
             let Some(limit) = Limit::of(queue_limits, settings) else { continue };
-            let meeting = Meeting::on(number, queue, &limits, settings);
+            let meeting = WorstCaseFill::on(number, queue, &limits, settings);
             let by = meeting.cells().saturating_sub(limit.cells());
             match excesses.iter_mut().find(|other| other.place.span == shared.place.span) {
                 _ if by == 0 => {}
@@ -41,14 +41,14 @@ pub(crate) fn excesses<'p>(ports: &'p [Port], settings: &SwitchSettings) -> Vec<
 }
 
 /// Cells of the no-drop groups that may all wait in one egress queue.
-struct Meeting {
+struct WorstCaseFill {
     groups: u32,
     reserved_cells: u64,
     xoff_cells: u64,
     headroom_cells: u64,
 }
 
-impl Meeting {
+impl WorstCaseFill {
     /// Of all ports but the queue's own: a frame never leaves by the port that it came in by.
     fn on(egress: usize, queue: usize, limits: &[EgressLimits], settings: &SwitchSettings) -> Self {
         Self::of(groups(limits, settings, |from, to| from != egress && to == queue), settings)
@@ -114,7 +114,7 @@ struct Limit {
 
 impl Limit {
     /// `None`: there is no limit.
-    fn of(limits: &Limits, settings: &SwitchSettings) -> Option<Self> {
+    fn of(limits: &QueueLimits, settings: &SwitchSettings) -> Option<Self> {
         let pools = settings.buffer.egress_pools();
         let shared_cells = match limits.maximum? {
             Threshold::Static(cells) => cells,
@@ -133,15 +133,15 @@ impl Limit {
 
 /// A limit of the file that what meets exceeds, on these ports; the numbers are the worst.
 pub(crate) struct Excess<'p> {
-    pub(crate) place: &'p Place,
+    pub(crate) place: &'p SettingSpan,
     pub(crate) ports: Vec<&'p Port<'p>>,
     queue: usize,
-    meeting: Meeting,
+    meeting: WorstCaseFill,
     limit: Limit,
 }
 
 impl<'p> Excess<'p> {
-    fn add(&mut self, port: &'p Port, queue: usize, meeting: Meeting, limit: Limit) {
+    fn add(&mut self, port: &'p Port, queue: usize, meeting: WorstCaseFill, limit: Limit) {
         self.ports.push(port);
         if meeting.cells() + self.limit.cells() > self.meeting.cells() + limit.cells() {
             (self.queue, self.meeting, self.limit) = (queue, meeting, limit);
@@ -177,13 +177,13 @@ impl<'p> Excess<'p> {
 
 /// A pool at egress with fewer cells than ingress can admit of the no-drop queues in it.
 pub(crate) struct PoolExcess<'p> {
-    pub(crate) place: &'p Place,
+    pub(crate) place: &'p SettingSpan,
     /// Those with such queues.
     pub(crate) ports: Vec<&'p Port<'p>>,
     pool: usize,
     size_cells: u64,
     guaranteed_cells: u64,
-    meeting: Meeting,
+    meeting: WorstCaseFill,
 }
 
 /// For each pool at egress whether what ingress can admit of its no-drop queues may exceed it. But for a frame, a queue with a
@@ -209,11 +209,12 @@ impl<'p> PoolExcess<'p> {
         limits: &[EgressLimits],
         settings: &SwitchSettings,
     ) -> Option<Self> {
-        let is_dynamic = |queue: &Limits| matches!(queue.maximum, Some(Threshold::Dynamic(_)));
-        let is_in = |queue: &Limits| queue.no_drop && usize::from(queue.pool) == pool && !is_dynamic(queue);
+        let is_dynamic = |queue: &QueueLimits| matches!(queue.maximum, Some(Threshold::Dynamic(_)));
+        let is_in =
+            |queue: &QueueLimits| queue.no_drop && usize::from(queue.pool) == pool && !is_dynamic(queue);
         let there = |to: usize, queue: usize| is_in(&limits[to].queues[queue]);
         let goes = |from: usize, queue: usize| (0..ports.len()).any(|to| to != from && there(to, queue));
-        let mut meeting = Meeting::of(groups(limits, settings, goes), settings);
+        let mut meeting = WorstCaseFill::of(groups(limits, settings, goes), settings);
         // However many groups there are, the shared and the headroom area are all they have.
         let shared: u64 = settings.buffer.ingress_pools().into_iter().map(u64::from).sum();
         meeting.xoff_cells = meeting.xoff_cells.min(shared);

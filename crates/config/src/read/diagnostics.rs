@@ -10,7 +10,7 @@ use crate::read::suggest::quoted;
 
 /// Where a setting stands: its full name and its bytes in the file.
 #[derive(Debug, Clone)]
-pub struct Place {
+pub struct SettingSpan {
     /// Full name, as `port.server1.speed`; empty for the file.
     pub setting: String,
     /// Bytes of the file.
@@ -23,7 +23,7 @@ pub(crate) const MOST: usize = 100;
 
 /// The mistakes, or warnings, that reading a file has come upon so far: of many those that come first in the file, each once.
 #[derive(Debug, Default)]
-pub struct Report {
+pub struct Diagnostics {
     /// In the order of the file; at most one more than are told.
     notes: BTreeSet<Note>,
     count: usize,
@@ -39,7 +39,7 @@ struct Note {
     cure: Option<String>,
 }
 
-impl Report {
+impl Diagnostics {
     /// Whether nothing is wrong so far.
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -52,13 +52,13 @@ impl Report {
     }
 
     /// Notes a mistake at `place`: what is wrong, and how to put it right.
-    pub fn add(&mut self, place: &Place, what: impl Into<String>, cure: impl Into<String>) {
+    pub fn add(&mut self, place: &SettingSpan, what: impl Into<String>, cure: impl Into<String>) {
         self.add_lazily(place, || (what.into(), cure.into()));
     }
 
     /// As [`add`](Self::add), where it takes work to say what is wrong and how to put it right: that work is only done for what
     /// will be told.
-    pub fn add_lazily(&mut self, place: &Place, explain: impl FnOnce() -> (String, String)) {
+    pub fn add_lazily(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, String)) {
         self.note(place, || {
             let (what, cure) = explain();
             (what, Some(cure))
@@ -67,7 +67,7 @@ impl Report {
 
     /// Notes what the TOML parser said of `text`. It knows no setting and no cure, but for what is there twice.
     pub(crate) fn add_syntax(&mut self, error: &toml::de::Error, text: &str) {
-        let place = Place { setting: String::new(), span: error.span().unwrap_or(0..0) };
+        let place = SettingSpan { setting: String::new(), span: error.span().unwrap_or(0..0) };
         let key = text.get(place.span.clone()).filter(|_| error.message() == "duplicate key");
         self.note(&place, || match key {
             Some(key) => {
@@ -78,7 +78,7 @@ impl Report {
         });
     }
 
-    fn note(&mut self, place: &Place, explain: impl FnOnce() -> (String, Option<String>)) {
+    fn note(&mut self, place: &SettingSpan, explain: impl FnOnce() -> (String, Option<String>)) {
         self.count += 1;
         let is_full = self.notes.len() > MOST;
         if is_full && self.notes.last().is_some_and(|last| place.span.start > last.start) {
@@ -98,7 +98,7 @@ const MOST_LINE_BYTES: usize = 1000;
 
 /// One mistake or warning.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mistake {
+pub struct ConfigError {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
@@ -113,7 +113,7 @@ pub struct Mistake {
     pub cure: Option<String>,
 }
 
-impl fmt::Display for Mistake {
+impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.setting.is_empty() {
             write!(f, "{}: ", self.setting)?;
@@ -131,31 +131,31 @@ impl fmt::Display for Mistake {
 /// `FILE:LINE:COLUMN: SETTING: what is wrong; the cure`. `miette` draws them with the lines of the file, as errors or as
 /// warnings.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Mistakes {
+pub struct ConfigErrors {
     severity: Severity,
     source: NamedSource<String>,
-    list: Vec<Mistake>,
+    list: Vec<ConfigError>,
     /// The lines of the mistakes are short enough to be drawn.
     is_drawn: bool,
 }
 
-impl Mistakes {
-    pub(crate) fn new(file_name: &str, text: &str, report: Report) -> Self {
+impl ConfigErrors {
+    pub(crate) fn new(file_name: &str, text: &str, report: Diagnostics) -> Self {
         Self::of_severity(Severity::Error, file_name, text, report)
     }
 
     /// Warnings: no reason to refuse the file.
-    pub fn warnings(file_name: &str, text: &str, report: Report) -> Self {
+    pub fn warnings(file_name: &str, text: &str, report: Diagnostics) -> Self {
         // A file that nothing is said of need not be kept.
         let text = if report.is_empty() { "" } else { text };
         Self::of_severity(Severity::Warning, file_name, text, report)
     }
 
-    fn of_severity(severity: Severity, file_name: &str, text: &str, report: Report) -> Self {
+    fn of_severity(severity: Severity, file_name: &str, text: &str, report: Diagnostics) -> Self {
         // Looked for once, not for each mistake.
         let breaks = text.match_indices('\n').map(|(at, _)| at + 1);
         let lines: Vec<usize> = std::iter::once(0).chain(breaks).collect();
-        let mut list: Vec<Mistake> =
+        let mut list: Vec<ConfigError> =
             report.notes.into_iter().map(|note| note.mistake(text, &lines)).collect();
         if let Some(first_untold) = list.get_mut(MOST) {
             first_untold.setting = String::new();
@@ -171,20 +171,20 @@ impl Mistakes {
     }
 
     /// Each of them. There is at least one mistake; there may be no warning.
-    pub fn list(&self) -> &[Mistake] {
+    pub fn list(&self) -> &[ConfigError] {
         &self.list
     }
 }
 
 impl Note {
     /// `lines`: where each line of the text begins.
-    fn mistake(self, text: &str, lines: &[usize]) -> Mistake {
+    fn mistake(self, text: &str, lines: &[usize]) -> ConfigError {
         let mut start = self.start.min(text.len());
         while !text.is_char_boundary(start) {
             start -= 1;
         }
         let line = lines.partition_point(|line| *line <= start);
-        Mistake {
+        ConfigError {
             line,
             column: text[lines[line - 1]..start].chars().count() + 1,
             span: start..self.end.clamp(start, text.len()),
@@ -196,13 +196,13 @@ impl Note {
 }
 
 /// No warnings, of no file.
-impl Default for Mistakes {
+impl Default for ConfigErrors {
     fn default() -> Self {
-        Self::warnings("", "", Report::default())
+        Self::warnings("", "", Diagnostics::default())
     }
 }
 
-impl fmt::Display for Mistakes {
+impl fmt::Display for ConfigErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, mistake) in self.list.iter().enumerate() {
             if number > 0 {
@@ -214,9 +214,9 @@ impl fmt::Display for Mistakes {
     }
 }
 
-impl std::error::Error for Mistakes {}
+impl std::error::Error for ConfigErrors {}
 
-impl Diagnostic for Mistakes {
+impl Diagnostic for ConfigErrors {
     fn severity(&self) -> Option<Severity> {
         Some(self.severity)
     }
@@ -226,7 +226,7 @@ impl Diagnostic for Mistakes {
     }
 
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let label = |mistake: &Mistake| {
+        let label = |mistake: &ConfigError| {
             LabeledSpan::new(Some(mistake.what.clone()), mistake.span.start, mistake.span.len())
         };
         self.is_drawn.then(|| Box::new(self.list.iter().map(label)) as Box<dyn Iterator<Item = LabeledSpan>>)
@@ -241,11 +241,11 @@ mod tests {
     #[test]
     fn of_many_mistakes_the_first_are_explained() {
         for backwards in [false, true] {
-            let mut report = Report::default();
+            let mut report = Diagnostics::default();
             let mut explained = 0;
             for number in 0..50_000 {
                 let start = if backwards { 50_000 - number } else { number };
-                let place = Place { setting: "a".to_owned(), span: start..start + 1 };
+                let place = SettingSpan { setting: "a".to_owned(), span: start..start + 1 };
                 for _ in 0..2 {
                     report.add_lazily(&place, || {
                         explained += 1;
@@ -265,12 +265,12 @@ mod tests {
     #[test]
     fn the_last_line_says_that_there_are_more() {
         let said = |lines: usize| {
-            let mut report = Report::default();
+            let mut report = Diagnostics::default();
             for start in 0..lines {
-                let place = Place { setting: format!("a{start}"), span: 2 * start..2 * start + 1 };
+                let place = SettingSpan { setting: format!("a{start}"), span: 2 * start..2 * start + 1 };
                 report.add(&place, "wrong", "mend it");
             }
-            let mistakes = Mistakes::new("x.toml", &"a\n".repeat(lines), report);
+            let mistakes = ConfigErrors::new("x.toml", &"a\n".repeat(lines), report);
             (mistakes.list().len(), mistakes.to_string().lines().last().unwrap().to_owned())
         };
         assert_eq!(said(MOST), (100, "x.toml:100:1: a99: wrong; mend it".to_owned()));

@@ -6,8 +6,8 @@
 
 use toml::de::DeTable;
 
-use crate::read::diagnostics::Mistakes;
-pub use crate::read::diagnostics::{Place, Report};
+use crate::read::diagnostics::ConfigErrors;
+pub use crate::read::diagnostics::{Diagnostics, SettingSpan};
 pub use crate::read::parse::{NAME_CURE, is_name, parse_units, speed};
 pub use crate::read::suggest::{did_you_mean, quoted};
 pub use crate::read::table_reader::{Item, Section, Setting};
@@ -22,32 +22,32 @@ pub const MAX_FILE_BYTES: u64 = 1 << 20;
 pub fn read_file<T>(
     file_name: &str,
     text: &str,
-    read: impl FnOnce(Section, &mut Report) -> T,
-) -> Result<T, Mistakes> {
+    read: impl FnOnce(Section, &mut Diagnostics) -> T,
+) -> Result<T, ConfigErrors> {
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err(too_long(file_name, Some(text.len() as u64)));
     }
-    let mut report = Report::default();
-    let file = Place { setting: String::new(), span: 0..0 };
+    let mut report = Diagnostics::default();
+    let file = SettingSpan { setting: String::new(), span: 0..0 };
     let (document, errors) = DeTable::parse_recoverable(text);
     for error in &errors {
         report.add_syntax(error, text);
     }
     if !report.is_empty() {
-        return Err(Mistakes::new(file_name, text, report));
+        return Err(ConfigErrors::new(file_name, text, report));
     }
     let read = read(Section::new(document.get_ref(), file), &mut report);
-    if report.is_empty() { Ok(read) } else { Err(Mistakes::new(file_name, text, report)) }
+    if report.is_empty() { Ok(read) } else { Err(ConfigErrors::new(file_name, text, report)) }
 }
 
 /// The mistake of a file with more than [`MAX_FILE_BYTES`], which nobody needs to read; `bytes`: how many, if that is known.
-pub fn too_long(file_name: &str, bytes: Option<u64>) -> Mistakes {
-    let mut report = Report::default();
+pub fn too_long(file_name: &str, bytes: Option<u64>) -> ConfigErrors {
+    let mut report = Diagnostics::default();
     let most = spell_mib(MAX_FILE_BYTES);
     let size = bytes.map_or_else(|| format!("more than {most}"), spell_mib);
-    let file = Place { setting: String::new(), span: 0..0 };
+    let file = SettingSpan { setting: String::new(), span: 0..0 };
     report.add(&file, format!("the file has {size}"), format!("{most} is the most"));
-    Mistakes::new(file_name, "", report)
+    ConfigErrors::new(file_name, "", report)
 }
 
 /// In MiB, rounded up to a tenth.

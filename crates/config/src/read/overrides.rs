@@ -7,20 +7,20 @@ use crate::read::table_reader::Setting;
 
 /// A table of a port and the same table of `[port-defaults]`.
 #[derive(Debug)]
-pub(crate) struct Layers<'t, T> {
+pub(crate) struct Overrides<'t, T> {
     own: &'t T,
     defaults: &'t T,
 }
 
-impl<T> Clone for Layers<'_, T> {
+impl<T> Clone for Overrides<'_, T> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<T> Copy for Layers<'_, T> {}
+impl<T> Copy for Overrides<'_, T> {}
 
-impl<'t, T> Layers<'t, T> {
+impl<'t, T> Overrides<'t, T> {
     /// A port's table before that of the defaults.
     pub(crate) fn new(own: &'t T, defaults: &'t T) -> Self {
         Self { own, defaults }
@@ -55,7 +55,7 @@ impl<'t, T> Layers<'t, T> {
     }
 
     /// A table inside this one.
-    pub(crate) fn part<P>(self, of: impl Fn(&'t T) -> &'t P) -> Layers<'t, P> {
-        Layers { own: of(self.own), defaults: of(self.defaults) }
+    pub(crate) fn part<P>(self, of: impl Fn(&'t T) -> &'t P) -> Overrides<'t, P> {
+        Overrides { own: of(self.own), defaults: of(self.defaults) }
     }
 }

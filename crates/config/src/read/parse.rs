@@ -6,7 +6,7 @@ use switch::settings::VLANS;
 use toml::de::DeValue;
 use wire::mac::MacAddr;
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::{did_you_mean, quoted};
 use crate::read::table_reader::{Item, Section, Setting};
 
@@ -20,7 +20,7 @@ const INTERFACE_BYTES: usize = 15;
 const NAME_BYTES: usize = 64;
 
 /// A speed in bit/s: a whole number, or a string as "500M", "2.5G".
-pub fn speed(item: Item, report: &mut Report) -> Option<Setting<u64>> {
+pub fn speed(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write a speed up to \"800G\", as in \"500M\" or \"2.5G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_speed(text),
@@ -82,7 +82,7 @@ pub(crate) fn digits(text: &str) -> Option<u64> {
 }
 
 /// The name of a network interface.
-pub(crate) fn interface(name: Setting<&str>, report: &mut Report) -> Option<Setting<String>> {
+pub(crate) fn interface(name: Setting<&str>, report: &mut Diagnostics) -> Option<Setting<String>> {
     let text = name.value;
     if text.len() > INTERFACE_BYTES {
         let what = format!("{} is {} bytes long", quoted(text), text.len());
@@ -116,7 +116,7 @@ pub fn is_name(text: &str) -> bool {
 pub const NAME_CURE: &str = "use up to 64 ASCII letters (a to z, A to Z), digits, '-', '_' and '.'";
 
 /// Takes all tables below `section`, in the order of the file, with their names; those whose name is none are left out.
-pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
+pub(crate) fn named<'d>(section: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
     let mut named = Vec::new();
     for (name, section) in section.sections(report) {
         if is_name(name) {
@@ -134,7 +134,7 @@ pub(crate) fn bound<T: Clone>(
     binding: &Setting<&str>,
     what: &str,
     (example, built_in): (&str, &[&str]),
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<T> {
     let value = known.get(binding.value);
     if value.is_none() {
@@ -166,7 +166,7 @@ pub(crate) struct Station {
 }
 
 /// A list of MAC addresses of stations, or of tables that say their VLANs, too.
-pub(crate) fn stations(item: Item, report: &mut Report) -> Vec<Setting<Station>> {
+pub(crate) fn stations(item: Item, report: &mut Diagnostics) -> Vec<Setting<Station>> {
     const CURE: &str = "write a list of MAC addresses, as in [\"02:00:00:00:00:01\"]";
     let Some(items) = item.list() else {
         item.wrong::<()>(CURE, report);
@@ -175,7 +175,7 @@ pub(crate) fn stations(item: Item, report: &mut Report) -> Vec<Setting<Station>>
     items.into_iter().filter_map(|item| station(item, CURE, report)).collect()
 }
 
-fn station(item: Item, cure: &str, report: &mut Report) -> Option<Setting<Station>> {
+fn station(item: Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<Station>> {
     if !matches!(item.value(), DeValue::Table(_)) {
         let mac = address(&item, cure, report)?;
         return Some(Setting { value: Station { mac: mac.value, vlan: None }, place: mac.place });
@@ -192,7 +192,7 @@ fn station(item: Item, cure: &str, report: &mut Report) -> Option<Setting<Statio
     Some(Setting { value, place })
 }
 
-fn address(item: &Item, cure: &str, report: &mut Report) -> Option<Setting<MacAddr>> {
+fn address(item: &Item, cure: &str, report: &mut Diagnostics) -> Option<Setting<MacAddr>> {
     let DeValue::String(text) = item.value() else { return item.wrong(cure, report) };
     match text.parse::<MacAddr>() {
         Ok(value) if !value.is_group() && !value.is_zero() => {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use switch::settings::{Alpha, Threshold};
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::read::table_reader::{Section, Setting};
 
 /// Bytes of a cell.
@@ -23,14 +23,14 @@ pub(crate) enum Rounding {
 
 /// A setting that is called `cells` when it counts cells, and `bytes` when it counts bytes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Amount {
+pub(crate) struct SizeSetting {
     pub(crate) cells: &'static str,
     pub(crate) bytes: &'static str,
     pub(crate) least_cells: u32,
     pub(crate) rounding: Rounding,
 }
 
-impl Amount {
+impl SizeSetting {
     /// What a port or a profile needs: from 0, and bytes are rounded up.
     pub(crate) const fn needed(cells: &'static str, bytes: &'static str) -> Self {
         Self { cells, bytes, least_cells: 0, rounding: Rounding::Up }
@@ -41,7 +41,7 @@ impl Amount {
         self,
         section: &mut Section,
         cell_bytes: u32,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<u32>> {
         section.at_most_one(&[self.cells, self.bytes], report);
         self.read_either(section, cell_bytes, report)
@@ -51,7 +51,7 @@ impl Amount {
         self,
         section: &mut Section,
         cell_bytes: u32,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<u32>> {
         let cell = u64::from(cell_bytes);
         let least_bytes = match self.rounding {
@@ -73,15 +73,15 @@ impl Amount {
 }
 
 /// 0 cells would stop everything for good.
-const STATIC: Amount =
-    Amount { cells: "static_cells", bytes: "static_bytes", least_cells: 1, rounding: Rounding::Up };
+const STATIC: SizeSetting =
+    SizeSetting { cells: "static_cells", bytes: "static_bytes", least_cells: 1, rounding: Rounding::Up };
 
 /// Takes a threshold: a table of one setting, which says how it is meant.
 pub(crate) fn threshold(
     section: &mut Section,
     name: &'static str,
     cell_bytes: u32,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Setting<Threshold>> {
     const CURE: &str =
         "write one of static_cells, static_bytes, dynamic_percent, dynamic_th, as in { static_cells = 512 }";

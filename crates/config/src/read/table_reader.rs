@@ -8,7 +8,7 @@ use switch::settings::PRIORITIES;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::read::diagnostics::{Place, Report};
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::suggest::{did_you_mean, quoted, quoted_list, shortened};
 
 /// A value of the file and its place.
@@ -17,7 +17,7 @@ pub struct Setting<T> {
     /// What the file says.
     pub value: T,
     /// Where it says so.
-    pub place: Place,
+    pub place: SettingSpan,
 }
 
 /// The value of a setting, or `default` where the file does not have it.
@@ -29,13 +29,13 @@ pub(crate) fn value_or<T: Copy>(setting: &Option<Setting<T>>, default: T) -> T {
 pub struct Item<'d> {
     value: &'d DeValue<'d>,
     /// Where it stands.
-    pub place: Place,
+    pub place: SettingSpan,
 }
 
 /// A table whose settings are read by name; [`Section::finish`] then complains about the others.
 pub struct Section<'d> {
     /// Where the table begins.
-    pub place: Place,
+    pub place: SettingSpan,
     entries: Vec<Entry<'d>>,
     /// The names under which a setting was looked for.
     known: Vec<&'static str>,
@@ -50,7 +50,7 @@ struct Entry<'d> {
 
 impl<'d> Section<'d> {
     /// The table at `place`, whose `setting` is the table's full name, or empty for the whole file.
-    pub(crate) fn new(table: &'d DeTable<'d>, place: Place) -> Self {
+    pub(crate) fn new(table: &'d DeTable<'d>, place: SettingSpan) -> Self {
         let mut entries: Vec<Entry> = table
             .iter()
             .map(|(key, value)| Entry { name: key.get_ref(), name_span: key.span(), value, taken: false })
@@ -69,9 +69,9 @@ impl<'d> Section<'d> {
     }
 
     /// The place of a setting's name, if the setting is there.
-    pub fn place_of(&self, name: &str) -> Option<Place> {
+    pub fn place_of(&self, name: &str) -> Option<SettingSpan> {
         let entry = self.entries.iter().find(|entry| entry.name == name)?;
-        Some(Place { setting: self.full_name(name), span: entry.name_span.clone() })
+        Some(SettingSpan { setting: self.full_name(name), span: entry.name_span.clone() })
     }
 
     /// Whether a setting is there, whatever its value.
@@ -90,7 +90,7 @@ impl<'d> Section<'d> {
         let setting = self.full_name(name);
         let entry = self.entries.iter_mut().find(|entry| entry.name == name)?;
         entry.taken = true;
-        Some(Item { value: entry.value.get_ref(), place: Place { setting, span: entry.value.span() } })
+        Some(Item { value: entry.value.get_ref(), place: SettingSpan { setting, span: entry.value.span() } })
     }
 
     /// Takes a whole number.
@@ -98,7 +98,7 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
@@ -107,7 +107,7 @@ impl<'d> Section<'d> {
     }
 
     /// Takes true or false.
-    pub fn boolean(&mut self, name: &'static str, report: &mut Report) -> Option<Setting<bool>> {
+    pub fn boolean(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Setting<bool>> {
         let item = self.item(name)?;
         match item.value {
             DeValue::Boolean(value) => Some(Setting { value: *value, place: item.place }),
@@ -120,7 +120,7 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         example: &str,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<&'d str>> {
         let item = self.item(name)?;
         match item.value {
@@ -135,7 +135,7 @@ impl<'d> Section<'d> {
         name: &'static str,
         words: &[(&str, T)],
         later: &[&str],
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<T>> {
         let item = self.item(name)?;
         let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -158,7 +158,7 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         range: RangeInclusive<T>,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
@@ -172,7 +172,7 @@ impl<'d> Section<'d> {
         name: &'static str,
         range: RangeInclusive<u8>,
         index: &str,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<[u8; PRIORITIES]>> {
         let list = self.numbers(name, range, report)?;
         match <[u8; PRIORITIES]>::try_from(list.value.as_slice()) {
@@ -190,13 +190,13 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         cure: &str,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Setting<Vec<Section<'d>>>> {
         self.item(name)?.sections(cure, report)
     }
 
     /// Takes a table.
-    pub fn section(&mut self, name: &'static str, report: &mut Report) -> Option<Section<'d>> {
+    pub fn section(&mut self, name: &'static str, report: &mut Diagnostics) -> Option<Section<'d>> {
         // A table is shown by its name, since its body may be anywhere.
         let item = self.item(name)?;
         let place = self.place_of(name)?;
@@ -205,20 +205,22 @@ impl<'d> Section<'d> {
     }
 
     /// Takes all settings whatever they are called, in the order of the file: name, the name's place, value.
-    pub(crate) fn entries(&mut self) -> Vec<(&'d str, Place, Item<'d>)> {
+    pub(crate) fn entries(&mut self) -> Vec<(&'d str, SettingSpan, Item<'d>)> {
         self.entries.iter_mut().for_each(|entry| entry.taken = true);
         let placed = |entry: &Entry<'d>| {
             let setting = self.full_name(entry.name);
-            let place = Place { setting: setting.clone(), span: entry.name_span.clone() };
-            let item =
-                Item { value: entry.value.get_ref(), place: Place { setting, span: entry.value.span() } };
+            let place = SettingSpan { setting: setting.clone(), span: entry.name_span.clone() };
+            let item = Item {
+                value: entry.value.get_ref(),
+                place: SettingSpan { setting, span: entry.value.span() },
+            };
             (entry.name, place, item)
         };
         self.entries.iter().map(placed).collect()
     }
 
     /// Takes all tables below this one, in the order of the file, with their names.
-    pub fn sections(&mut self, report: &mut Report) -> Vec<(&'d str, Section<'d>)> {
+    pub fn sections(&mut self, report: &mut Diagnostics) -> Vec<(&'d str, Section<'d>)> {
         let mut sections = Vec::new();
         for (name, place, item) in self.entries() {
             let cure = format!("write a table, as in [{}]", place.setting);
@@ -232,7 +234,7 @@ impl<'d> Section<'d> {
         &mut self,
         name: &'static str,
         last: usize,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Vec<(usize, Section<'d>)> {
         let Some(mut table) = self.section(name, report) else { return Vec::new() };
         let mut numbered = Vec::new();
@@ -251,7 +253,7 @@ impl<'d> Section<'d> {
     }
 
     /// Complains where several of `names` are there, of which each says the same in its own way.
-    pub fn at_most_one(&self, names: &[&str], report: &mut Report) {
+    pub fn at_most_one(&self, names: &[&str], report: &mut Diagnostics) {
         let there: Vec<&str> = names.iter().copied().filter(|name| self.has(name)).collect();
         if let [first @ .., last] = &there[..]
             && let Some(place) = first.first().and_then(|name| self.place_of(name))
@@ -266,16 +268,16 @@ impl<'d> Section<'d> {
     }
 
     /// Takes a setting that belongs elsewhere; `cure` says where.
-    pub(crate) fn misplaced(&mut self, name: &str, cure: &str, report: &mut Report) {
+    pub(crate) fn misplaced(&mut self, name: &str, cure: &str, report: &mut Diagnostics) {
         let Some(place) = self.place_of(name) else { return };
         report.add(&place, "does not belong here", cure);
         self.entries.iter_mut().filter(|entry| entry.name == name).for_each(|entry| entry.taken = true);
     }
 
     /// Complains about settings that nobody has taken. Those in `later` are known but do not work yet.
-    pub fn finish(self, later: &[&str], report: &mut Report) {
+    pub fn finish(self, later: &[&str], report: &mut Diagnostics) {
         for entry in self.entries.iter().filter(|entry| !entry.taken) {
-            let place = Place { setting: self.full_name(entry.name), span: entry.name_span.clone() };
+            let place = SettingSpan { setting: self.full_name(entry.name), span: entry.name_span.clone() };
             if later.contains(&entry.name) {
                 report.add(&place, "not working yet", "leave it out");
                 continue;
@@ -291,7 +293,7 @@ impl<'d> Section<'d> {
 
 impl<'d> Item<'d> {
     /// Notes that the value is of the wrong type.
-    pub fn wrong<T>(&self, cure: &str, report: &mut Report) -> Option<T> {
+    pub fn wrong<T>(&self, cure: &str, report: &mut Diagnostics) -> Option<T> {
         report.add(&self.place, format!("found {}", describe(self.value)), cure);
         None
     }
@@ -305,14 +307,14 @@ impl<'d> Item<'d> {
     pub fn list(&self) -> Option<Vec<Item<'d>>> {
         let DeValue::Array(list) = self.value else { return None };
         let item = |element: &'d Spanned<DeValue<'d>>| {
-            let place = Place { setting: self.place.setting.clone(), span: element.span() };
+            let place = SettingSpan { setting: self.place.setting.clone(), span: element.span() };
             Item { value: element.get_ref(), place }
         };
         Some(list.iter().map(item).collect())
     }
 
     /// The elements as tables; `cure` says what to write instead of anything else.
-    pub(crate) fn sections(self, cure: &str, report: &mut Report) -> Option<Setting<Vec<Section<'d>>>> {
+    pub(crate) fn sections(self, cure: &str, report: &mut Diagnostics) -> Option<Setting<Vec<Section<'d>>>> {
         let Some(elements) = self.list() else { return self.wrong(cure, report) };
         let mut sections = Vec::new();
         for element in elements {
@@ -323,7 +325,7 @@ impl<'d> Item<'d> {
     }
 
     /// The value as a whole number.
-    pub fn number<T>(self, range: RangeInclusive<T>, report: &mut Report) -> Option<Setting<T>>
+    pub fn number<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<T>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -340,7 +342,7 @@ impl<'d> Item<'d> {
     }
 
     /// The value as a list of whole numbers.
-    pub fn numbers<T>(self, range: RangeInclusive<T>, report: &mut Report) -> Option<Setting<Vec<T>>>
+    pub fn numbers<T>(self, range: RangeInclusive<T>, report: &mut Diagnostics) -> Option<Setting<Vec<T>>>
     where
         T: Clone + TryFrom<i64> + PartialOrd + Display,
     {
@@ -355,7 +357,12 @@ impl<'d> Item<'d> {
     }
 
     /// The value as a table that is to be shown at `name_place`.
-    pub fn section(self, name_place: Place, cure: &str, report: &mut Report) -> Option<Section<'d>> {
+    pub fn section(
+        self,
+        name_place: SettingSpan,
+        cure: &str,
+        report: &mut Diagnostics,
+    ) -> Option<Section<'d>> {
         match self.value {
             DeValue::Table(table) => Some(Section::new(table, name_place)),
             _ => self.wrong(cure, report),

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 
 use switch::settings::{ALARM_INTERVAL_NS, AlarmKind, AlarmSettings, POOLS, PRIORITIES, PortAlarmSettings};
 
-use crate::read::diagnostics::Report;
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::Diagnostics;
+use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Section, Setting};
 
 const PERCENT: RangeInclusive<u8> = 1..=100;
@@ -56,7 +56,7 @@ pub(crate) struct PortAlarmTable {
 
 impl AlarmTable {
     /// Reads `[alarm]`, if the file has it.
-    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = file.section("alarm", report) else { return table };
         table.usage_percent = section.number("usage_percent", PERCENT, report);
@@ -75,7 +75,7 @@ impl AlarmTable {
         table
     }
 
-    fn read_thresholds(&mut self, kind: AlarmKind, section: &mut Section, report: &mut Report) {
+    fn read_thresholds(&mut self, kind: AlarmKind, section: &mut Section, report: &mut Diagnostics) {
         let (of_kind, pools): (_, &mut [u8]) = match kind {
             AlarmKind::Drop => return,
             AlarmKind::Ingress => (&mut self.ingress, &mut self.settings.ingress_pool_percent),
@@ -97,7 +97,7 @@ impl AlarmTable {
     }
 
     /// The thresholds of a port whose tables are `port`.
-    pub(crate) fn of_port(&self, port: Layers<'_, PortAlarmTable>) -> PortAlarmSettings {
+    pub(crate) fn of_port(&self, port: Overrides<'_, PortAlarmTable>) -> PortAlarmSettings {
         let percents = |of_kind: &KindTable, own: fn(&PortAlarmTable) -> &Percents| {
             std::array::from_fn(|n| {
                 let percent = port.look_up(|table| own(table)[n].as_ref());
@@ -127,7 +127,7 @@ impl AlarmTable {
     pub(crate) fn warn_of_idle<'t>(
         &'t self,
         ports: impl Iterator<Item = &'t PortAlarmTable>,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) {
         let mut of_ports = [Vec::new(), Vec::new()];
         for table in ports {
@@ -153,7 +153,7 @@ impl AlarmTable {
 
 impl PortAlarmTable {
     /// Reads `alarm` of a port.
-    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
         let mut of_kind = |name, each| {
             let Some(mut section) = section.section(name, report) else { return Percents::default() };
             let percents = percents(&mut section, each, report);
@@ -180,7 +180,7 @@ const KINDS: [(AlarmKind, &str); 4] = [
 ];
 
 /// `NAME.N.percent` for each N.
-fn percents(section: &mut Section, name: &'static str, report: &mut Report) -> Percents {
+fn percents(section: &mut Section, name: &'static str, report: &mut Diagnostics) -> Percents {
     let mut percents = Percents::default();
     for (number, mut each) in section.numbered(name, PRIORITIES - 1, report) {
         percents[number] = each.number("percent", PERCENT, report);

@@ -10,29 +10,33 @@ use std::collections::BTreeMap;
 
 use switch::settings::{ALL_IN_POOL_0, BufferSettings, Guaranteed, POOLS};
 
-use crate::read::diagnostics::{Place, Report};
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::{bound, named};
-use crate::read::size::{Amount, CELL_BYTES, Rounding, threshold};
+use crate::read::size::{CELL_BYTES, Rounding, SizeSetting, threshold};
 use crate::read::table_reader::{Section, Setting, value_or};
 use crate::tables::builtin_profiles;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 use crate::tables::preset::{self, PRESETS, Preset};
 
-const TOTAL: Amount =
-    Amount { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
-const FIXED: Amount =
-    Amount { cells: "fixed_cells", bytes: "fixed_bytes", least_cells: 0, rounding: Rounding::Down };
-const HEADROOM: Amount =
-    Amount { cells: "headroom_cells", bytes: "headroom_bytes", least_cells: 0, rounding: Rounding::Down };
+const TOTAL: SizeSetting =
+    SizeSetting { cells: "total_cells", bytes: "total_bytes", least_cells: 1, rounding: Rounding::Down };
+const FIXED: SizeSetting =
+    SizeSetting { cells: "fixed_cells", bytes: "fixed_bytes", least_cells: 0, rounding: Rounding::Down };
+const HEADROOM: SizeSetting = SizeSetting {
+    cells: "headroom_cells",
+    bytes: "headroom_bytes",
+    least_cells: 0,
+    rounding: Rounding::Down,
+};
 
-const RESERVED: Amount = Amount::needed("reserved_cells", "reserved_bytes");
-const XOFF: Amount = Amount::needed("xoff_cells", "xoff_bytes");
-const XON: Amount = Amount::needed("xon_cells", "xon_bytes");
-const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
+const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
+const XOFF: SizeSetting = SizeSetting::needed("xoff_cells", "xoff_bytes");
+const XON: SizeSetting = SizeSetting::needed("xon_cells", "xon_bytes");
+const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_offset_bytes");
 
-const POOL_SIZE: Amount =
-    Amount { cells: "size_cells", bytes: "size_bytes", least_cells: 0, rounding: Rounding::Down };
-const PAUSE: Amount = Amount {
+const POOL_SIZE: SizeSetting =
+    SizeSetting { cells: "size_cells", bytes: "size_bytes", least_cells: 0, rounding: Rounding::Down };
+const PAUSE: SizeSetting = SizeSetting {
     cells: "pause_threshold_cells",
     bytes: "pause_threshold_bytes",
     least_cells: 1,
@@ -52,7 +56,7 @@ pub(crate) struct PoolTable {
 
 impl PoolTable {
     /// Where the file says how large it is.
-    pub(crate) fn place(&self) -> Option<&Place> {
+    pub(crate) fn place(&self) -> Option<&SettingSpan> {
         let share = self.share.as_ref().map(|share| &share.place);
         share.or(self.size_cells.as_ref().map(|size| &size.place))
     }
@@ -79,7 +83,7 @@ pub(crate) struct Buffer {
 
 impl Buffer {
     /// Reads `[buffer]`. Where the file has no fixed area, it is still the default's.
-    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
         let mut buffer = Self::default();
         buffer.reserved_cells = preset::reserved_cells(buffer.settings.cell_bytes);
         let Some(mut section) = file.section("buffer", report) else { return buffer };
@@ -101,7 +105,7 @@ impl Buffer {
     }
 
     /// The preset's numbers, which those of the file then take the place of.
-    fn read_preset(&mut self, section: &mut Section, report: &mut Report) {
+    fn read_preset(&mut self, section: &mut Section, report: &mut Diagnostics) {
         let names = PRESETS.map(|preset| (preset.name, preset));
         self.preset = section.choice("preset", &names, &[], report).map(|preset| preset.value);
         if let Some(Preset { cell_bytes, total_cells, headroom_cells, .. }) = self.preset {
@@ -111,7 +115,7 @@ impl Buffer {
         }
     }
 
-    fn read_areas(&mut self, section: &mut Section, report: &mut Report) {
+    fn read_areas(&mut self, section: &mut Section, report: &mut Diagnostics) {
         let settings = &mut self.settings;
         self.total_cells = TOTAL.read(section, settings.cell_bytes, report);
         self.fixed_cells = FIXED.read(section, settings.cell_bytes, report);
@@ -125,7 +129,7 @@ impl Buffer {
         }
     }
 
-    fn read_ingress(&mut self, mut ingress: Section, report: &mut Report) {
+    fn read_ingress(&mut self, mut ingress: Section, report: &mut Diagnostics) {
         self.ingress_pools = read_pools(&mut ingress, self.settings.cell_bytes, true, report);
         self.settings.ingress_pool_percent = percentages(&self.ingress_pools, report);
         self.settings.ingress_pool_cells = sizes(&self.ingress_pools);
@@ -139,7 +143,7 @@ impl Buffer {
         ingress.finish(&[], report);
     }
 
-    fn read_egress(&mut self, mut egress: Section, report: &mut Report) {
+    fn read_egress(&mut self, mut egress: Section, report: &mut Diagnostics) {
         self.egress_pools = read_pools(&mut egress, self.settings.cell_bytes, false, report);
         self.settings.egress_pool_percent = percentages(&self.egress_pools, report);
         self.settings.egress_pool_cells = sizes(&self.egress_pools);
@@ -152,7 +156,11 @@ impl Buffer {
     }
 
     /// The profile of a priority that a port binds: the file's, or one that need not be written.
-    pub(crate) fn ingress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<GroupTable> {
+    pub(crate) fn ingress_profile(
+        &self,
+        binding: &Setting<&str>,
+        report: &mut Diagnostics,
+    ) -> Option<GroupTable> {
         let of_file = self.ingress_profiles.contains_key(binding.value);
         let built_in = builtin_profiles::ingress(binding.value, self.settings.cell_bytes, &binding.place);
         match built_in.filter(|_| !of_file) {
@@ -165,7 +173,11 @@ impl Buffer {
     }
 
     /// The profile of a queue that a port binds.
-    pub(crate) fn egress_profile(&self, binding: &Setting<&str>, report: &mut Report) -> Option<QueueTable> {
+    pub(crate) fn egress_profile(
+        &self,
+        binding: &Setting<&str>,
+        report: &mut Diagnostics,
+    ) -> Option<QueueTable> {
         let of_file = self.egress_profiles.contains_key(binding.value);
         let built_in = builtin_profiles::egress(binding.value, self.settings.cell_bytes, &binding.place);
         match built_in.filter(|_| !of_file) {
@@ -189,7 +201,12 @@ impl Buffer {
     }
 }
 
-fn read_pools(direction: &mut Section, cell_bytes: u32, is_ingress: bool, report: &mut Report) -> PoolTables {
+fn read_pools(
+    direction: &mut Section,
+    cell_bytes: u32,
+    is_ingress: bool,
+    report: &mut Diagnostics,
+) -> PoolTables {
     let mut pools = PoolTables::default();
     for (number, mut section) in direction.numbered("pool", POOLS - 1, report) {
         for size in [POOL_SIZE.cells, POOL_SIZE.bytes] {
@@ -219,7 +236,7 @@ fn sizes(pools: &PoolTables) -> [Option<u32>; POOLS] {
 }
 
 /// The share of each pool; pool 0 has what the others leave unless the file says otherwise.
-fn percentages(pools: &PoolTables, report: &mut Report) -> [u8; POOLS] {
+fn percentages(pools: &PoolTables, report: &mut Diagnostics) -> [u8; POOLS] {
     let shares: Vec<&Setting<u8>> = pools.iter().filter_map(|pool| pool.share.as_ref()).collect();
     let sum: u32 = shares.iter().map(|percent| u32::from(percent.value)).sum();
     if sum > 100
@@ -238,17 +255,17 @@ fn percentages(pools: &PoolTables, report: &mut Report) -> [u8; POOLS] {
 }
 
 /// The place of the share, or the size, that comes last in the file.
-pub(crate) fn last_share(pools: &PoolTables) -> Option<&Place> {
+pub(crate) fn last_share(pools: &PoolTables) -> Option<&SettingSpan> {
     pools.iter().filter_map(PoolTable::place).max_by_key(|place| place.span.start)
 }
 
-fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Report) -> Vec<(String, Section<'d>)> {
+fn read_profiles<'d>(direction: &mut Section<'d>, report: &mut Diagnostics) -> Vec<(String, Section<'d>)> {
     direction.section("profile", report).map_or(Vec::new(), |mut profiles| named(&mut profiles, report))
 }
 
-fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> GroupTable {
+fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> GroupTable {
     let profile = section.place.clone();
-    let mut read = |amount: Amount| {
+    let mut read = |amount: SizeSetting| {
         let cells = amount.read(&mut section, cell_bytes, report);
         Some(cells.unwrap_or(Setting { value: 0, place: profile.clone() }))
     };
@@ -266,7 +283,7 @@ fn read_ingress_profile(mut section: Section, cell_bytes: u32, report: &mut Repo
     group
 }
 
-fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> QueueTable {
+fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> QueueTable {
     let reserved = RESERVED.read(&mut section, cell_bytes, report);
     let guaranteed = match reserved {
         Some(cells) => Setting { value: Guaranteed::Cells(cells.value), place: cells.place },
@@ -277,7 +294,7 @@ fn read_egress_profile(mut section: Section, cell_bytes: u32, report: &mut Repor
     QueueTable { guaranteed: Some(guaranteed), shared, ..QueueTable::default() }
 }
 
-fn finish_profile(section: Section, report: &mut Report) {
+fn finish_profile(section: Section, report: &mut Diagnostics) {
     if !section.has("shared") {
         let cure = "write shared = { … } with static_cells, static_bytes, dynamic_percent or dynamic_th";
         report.add(&section.place, "no shared threshold", cure);

@@ -2,9 +2,9 @@
 //! that the file defines takes its place.
 //! Source: docs/sources.md, "Inspur white paper" (6: `show qos queue-profile`, `show qos buffer-profile`).
 
-use switch::settings::{Alpha, Curve, Guaranteed, Threshold, WredSettings};
+use switch::settings::{Alpha, Guaranteed, Threshold, WredProfile, WredSettings};
 
-use crate::read::diagnostics::Place;
+use crate::read::diagnostics::SettingSpan;
 use crate::read::table_reader::Setting;
 use crate::tables::port::thresholds::{GroupTable, QueueTable};
 
@@ -16,7 +16,7 @@ pub(crate) const EGRESS: [&str; 2] = ["egress_lossless_profile", "egress_lossy_p
 pub(crate) const QUEUE: &str = "AZURE_LOSSLESS";
 
 /// The profile of a priority that is called so, as if `place` said it.
-pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &Place) -> Option<GroupTable> {
+pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<GroupTable> {
     let (bytes, xoff) = match name {
         "ingress_lossless_profile" => {
             ([2048, 196_608, 15_872, 3584], Threshold::Static(cells(19_456, cell_bytes)))
@@ -36,7 +36,7 @@ pub(crate) fn ingress(name: &str, cell_bytes: u32, place: &Place) -> Option<Grou
 }
 
 /// The profile of a queue that is called so, as if `place` said it.
-pub(crate) fn egress(name: &str, cell_bytes: u32, place: &Place) -> Option<QueueTable> {
+pub(crate) fn egress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option<QueueTable> {
     let shared = match name {
         "egress_lossless_profile" => Threshold::Static(cells(32_058_368, cell_bytes)),
         "egress_lossy_profile" => Threshold::Dynamic(Alpha::from_exponent(1)?),
@@ -51,7 +51,7 @@ pub(crate) fn egress(name: &str, cell_bytes: u32, place: &Place) -> Option<Queue
 
 /// [`QUEUE`]: ECN for all colours alike.
 pub(crate) fn azure_lossless(cell_bytes: u32) -> WredSettings {
-    let curve = Curve {
+    let curve = WredProfile {
         low_cells: cells(104_000, cell_bytes),
         high_cells: cells(312_000, cell_bytes),
         probability_percent: 100,
@@ -64,6 +64,6 @@ fn cells(bytes: u32, cell_bytes: u32) -> u32 {
     bytes.div_ceil(cell_bytes)
 }
 
-fn at<T>(place: &Place, value: T) -> Setting<T> {
+fn at<T>(place: &SettingSpan, value: T) -> Setting<T> {
     Setting { value, place: place.clone() }
 }

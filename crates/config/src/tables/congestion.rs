@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::ptr;
 
-use switch::settings::{Curve, MarkAt, PRIORITIES, QueueSettings, WredSettings};
+use switch::settings::{EcnMarkPoint, PRIORITIES, QueueSettings, WredProfile, WredSettings};
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::parse::{bound, named};
-use crate::read::size::Amount;
+use crate::read::size::SizeSetting;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting, value_or};
 use crate::tables::builtin_profiles;
@@ -28,9 +28,9 @@ const EXPONENT: RangeInclusive<u8> = 0..=15;
 
 /// How the limits of a drop level are called, and what they are by default.
 struct Levels {
-    low: Amount,
-    high: Amount,
-    default: Curve,
+    low: SizeSetting,
+    high: SizeSetting,
+    default: WredProfile,
 }
 
 /// The WRED of each queue that a table writes; the others have the defaults.
@@ -41,7 +41,7 @@ type WredTable = [Option<Setting<WredSettings>>; PRIORITIES];
 pub(crate) struct QueueWred<'t> {
     pub(crate) settings: WredSettings,
     /// What says it.
-    pub(crate) place: &'t Place,
+    pub(crate) place: &'t SettingSpan,
     /// The file writes this queue; else it has the defaults, being in a table.
     pub(crate) is_written: bool,
 }
@@ -56,7 +56,7 @@ pub(crate) struct Congestion {
 
 impl Congestion {
     /// Reads all tables and profiles.
-    pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Report) -> Self {
+    pub(crate) fn read(file: &mut Section, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let mut congestion = Self::default();
         congestion
             .profiles
@@ -79,7 +79,7 @@ impl Congestion {
 fn at_most<'d>(
     mut named: Vec<(String, Section<'d>)>,
     what: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = named.get(MAX_NAMED) {
         let too_many = format!("this is the first of {} {what} too many", named.len() - MAX_NAMED);
@@ -89,7 +89,7 @@ fn at_most<'d>(
     named
 }
 
-fn read_table(mut section: Section, cell_bytes: u32, report: &mut Report) -> WredTable {
+fn read_table(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> WredTable {
     let mut table = WredTable::default();
     for (number, queue) in section.numbered("queue", PRIORITIES - 1, report) {
         table[number] = Some(read_queue(queue, cell_bytes, report));
@@ -99,12 +99,16 @@ fn read_table(mut section: Section, cell_bytes: u32, report: &mut Report) -> Wre
 }
 
 /// Reads `wred.NAME.queue.N`.
-fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Report) -> Setting<WredSettings> {
+fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Setting<WredSettings> {
     let default = WredSettings::default();
     let exponent = section.number("weighting_exponent", EXPONENT, report);
     let ecn = section.boolean("ecn", report);
-    let mark =
-        section.choice("mark", &[("enqueue", MarkAt::Enqueue), ("dequeue", MarkAt::Dequeue)], &[], report);
+    let mark = section.choice(
+        "mark",
+        &[("enqueue", EcnMarkPoint::Enqueue), ("dequeue", EcnMarkPoint::Dequeue)],
+        &[],
+        report,
+    );
     let drop_not_ect = section.boolean("drop_not_ect", report);
     let marks = value_or(&ecn, default.ecn);
     // An `ecn` that could not be read is no reason to complain of what needs it.
@@ -115,8 +119,8 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Report) -> Set
         }
     }
     let levels = Levels {
-        low: Amount::needed("low_cells", "low_bytes"),
-        high: Amount::needed("high_cells", "high_bytes"),
+        low: SizeSetting::needed("low_cells", "low_bytes"),
+        high: SizeSetting::needed("high_cells", "high_bytes"),
         default: default.curves[0],
     };
     let settings = WredSettings {
@@ -133,7 +137,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Report) -> Set
 
 /// Reads `queue-profile.NAME`. The lines of a profile without action are checked all the same: it may be switched off for
 /// a while.
-fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> Option<WredSettings> {
+fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
     /// The whole buffer of docs/sources.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
@@ -145,9 +149,9 @@ fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> O
     let exponent = section.number("weighting_exponent", EXPONENT, report);
     let high_cells = MAX_THRESHOLD_BYTES.div_ceil(cell_bytes);
     let levels = Levels {
-        low: Amount::needed("min_threshold_cells", "min_threshold_bytes"),
-        high: Amount::needed("max_threshold_cells", "max_threshold_bytes"),
-        default: Curve { low_cells: 0, high_cells, probability_percent: 100 },
+        low: SizeSetting::needed("min_threshold_cells", "min_threshold_bytes"),
+        high: SizeSetting::needed("max_threshold_cells", "max_threshold_bytes"),
+        default: WredProfile { low_cells: 0, high_cells, probability_percent: 100 },
     };
     let settings = WredSettings {
         exponent: value_or(&exponent, 0),
@@ -159,19 +163,29 @@ fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Report) -> O
     value_or(&action, None).map(|_| settings)
 }
 
-fn read_curves(section: &mut Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> [Curve; 3] {
+fn read_curves(
+    section: &mut Section,
+    levels: &Levels,
+    cell_bytes: u32,
+    report: &mut Diagnostics,
+) -> [WredProfile; 3] {
     ["green", "yellow", "red"].map(|level| match section.section(level, report) {
         Some(line) => read_curve(line, levels, cell_bytes, report),
         None => levels.default,
     })
 }
 
-fn read_curve(mut section: Section, levels: &Levels, cell_bytes: u32, report: &mut Report) -> Curve {
+fn read_curve(
+    mut section: Section,
+    levels: &Levels,
+    cell_bytes: u32,
+    report: &mut Diagnostics,
+) -> WredProfile {
     let low = levels.low.read(&mut section, cell_bytes, report);
     let high = levels.high.read(&mut section, cell_bytes, report);
     let percent = section.number("probability_percent", 0..=100, report);
     section.finish(&[], report);
-    let curve = Curve {
+    let curve = WredProfile {
         low_cells: value_or(&low, levels.default.low_cells),
         high_cells: value_or(&high, levels.default.high_cells),
         probability_percent: value_or(&percent, levels.default.probability_percent),
@@ -179,7 +193,7 @@ fn read_curve(mut section: Section, levels: &Levels, cell_bytes: u32, report: &m
     if let Some(limit) = low.or(high)
         && curve.low_cells > curve.high_cells
     {
-        let Curve { low_cells, high_cells, .. } = curve;
+        let WredProfile { low_cells, high_cells, .. } = curve;
         let what = format!("it would begin at {low_cells} cells and end at {high_cells}");
         let (low, high) = (levels.low.cells, levels.high.cells);
         let cure = format!("write {low} of at most {high_cells}, or {high} of at least {low_cells}");
@@ -199,7 +213,7 @@ pub(crate) struct CongestionBinding {
 
 impl CongestionBinding {
     /// Reads a port's `wred` and `queue_profile`.
-    pub(crate) fn read(port: &mut Section, congestion: &Congestion, report: &mut Report) -> Self {
+    pub(crate) fn read(port: &mut Section, congestion: &Congestion, report: &mut Diagnostics) -> Self {
         let mut binding = Self::default();
         let table = port.string("wred", "table", report);
         if let Some(name) = &table {
@@ -220,7 +234,7 @@ impl CongestionBinding {
         binding
     }
 
-    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Report) {
+    fn read_profiles(&mut self, mut section: Section, congestion: &Congestion, report: &mut Diagnostics) {
         let mut name_of_queue = [None; PRIORITIES];
         for (name, place, item) in section.entries() {
             let binding = Setting { value: name, place };
@@ -238,7 +252,7 @@ impl CongestionBinding {
     }
 }
 
-impl<'t> Layers<'t, CongestionBinding> {
+impl<'t> Overrides<'t, CongestionBinding> {
     /// The WRED of a queue.
     pub(crate) fn of_queue(self, q: usize) -> Option<QueueWred<'t>> {
         // Of two tables one counts: a port that binds one leaves nothing of the defaults'.

@@ -5,7 +5,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
 
@@ -25,7 +25,7 @@ pub struct Metrics {
 pub(crate) fn read(
     file: &mut Section,
     open: &mut Option<Setting<SocketAddr>>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Metrics> {
     let mut section = file.section("metrics", report)?;
     let place = section.place.clone();
@@ -66,7 +66,7 @@ pub(crate) fn read(
 }
 
 /// Warns of an address that others may reach.
-pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Report) {
+pub(crate) fn warn_of_open(open: Option<Setting<SocketAddr>>, warnings: &mut Diagnostics) {
     if let Some(Setting { value, place }) = open {
         let what =
             format!("whoever reaches {value} can read the metrics: there is neither password nor encryption");

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use switch::settings::{FlowControl, PRIORITIES, StaticAddress, WIRE_OVERHEAD_BYTES};
 use switch::{LONGEST_RECEIVED_BYTES, PortSettings};
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::table_reader::{Section, Setting};
 use crate::tables::alarm::PortAlarmTable;
@@ -44,7 +44,7 @@ pub struct Link {
 /// A port of the file.
 pub(crate) struct Port<'f> {
     /// Where its table begins.
-    pub(crate) place: Place,
+    pub(crate) place: SettingSpan,
     /// Its own table.
     pub(crate) own: PortTable,
     /// `[port-defaults]`.
@@ -104,7 +104,7 @@ impl PortTable {
         buffer: &Buffer,
         congestion: &Congestion,
         policies: &Policies,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Self {
         let mistakes = report.count();
         let mut table = Self {
@@ -147,7 +147,7 @@ impl PortTable {
         table
     }
 
-    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Report) {
+    fn read_pfc(&mut self, mut section: Section, cell_bytes: u32, report: &mut Diagnostics) {
         self.pfc = PfcTable {
             on: section.choice("mode", &[("on", true), ("off", false)], &["auto"], report),
             rx: section.boolean("rx", report),
@@ -168,7 +168,7 @@ impl PortTable {
     }
 
     /// Comes after `read_pfc`, whose thresholds a profile contradicts.
-    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Report) {
+    fn read_buffer(&mut self, mut section: Section, buffer: &Buffer, report: &mut Diagnostics) {
         if let Some(mut ingress) = section.section("ingress", report) {
             for (priority, group) in ingress.numbered("priority", PRIORITIES - 1, report) {
                 let group_table = &mut self.groups[priority];
@@ -195,12 +195,12 @@ impl<'f> Port<'f> {
     /// A port with this table, whose mistakes have been noted.
     pub(crate) fn new(
         name: &str,
-        place: Place,
+        place: SettingSpan,
         own: PortTable,
         defaults: &'f PortTable,
         buffer: &Buffer,
     ) -> Self {
-        let mut settings = Layers::new(&own, defaults).settings(name, buffer);
+        let mut settings = Overrides::new(&own, defaults).settings(name, buffer);
         let pvid = settings.vlan.pvid().unwrap_or(0);
         let entry = |address: &Setting<parse::Station>| StaticAddress {
             mac: address.value.mac,
@@ -211,45 +211,45 @@ impl<'f> Port<'f> {
     }
 
     /// Its own table before that of the defaults.
-    pub(crate) fn tables(&self) -> Layers<'_, PortTable> {
-        Layers::new(&self.own, self.defaults)
+    pub(crate) fn tables(&self) -> Overrides<'_, PortTable> {
+        Overrides::new(&self.own, self.defaults)
     }
 }
 
-impl<'t> Layers<'t, PortTable> {
-    pub(crate) fn alarm(self) -> Layers<'t, PortAlarmTable> {
+impl<'t> Overrides<'t, PortTable> {
+    pub(crate) fn alarm(self) -> Overrides<'t, PortAlarmTable> {
         self.part(|table| &table.alarm)
     }
 
-    pub(crate) fn classify(self) -> Layers<'t, ClassifyTable> {
+    pub(crate) fn classify(self) -> Overrides<'t, ClassifyTable> {
         self.part(|table| &table.classify)
     }
 
-    pub(crate) fn pfc(self) -> Layers<'t, PfcTable> {
+    pub(crate) fn pfc(self) -> Overrides<'t, PfcTable> {
         self.part(|table| &table.pfc)
     }
 
-    pub(crate) fn vlan(self) -> Layers<'t, VlanTable> {
+    pub(crate) fn vlan(self) -> Overrides<'t, VlanTable> {
         self.part(|table| &table.vlan)
     }
 
-    pub(crate) fn watchdog(self) -> Layers<'t, WatchdogTable> {
+    pub(crate) fn watchdog(self) -> Overrides<'t, WatchdogTable> {
         self.part(|table| &table.pfc.watchdog)
     }
 
-    pub(crate) fn group(self, priority: usize) -> Layers<'t, GroupTable> {
+    pub(crate) fn group(self, priority: usize) -> Overrides<'t, GroupTable> {
         self.part(|table| &table.groups[priority])
     }
 
-    pub(crate) fn queue(self, q: usize) -> Layers<'t, QueueTable> {
+    pub(crate) fn queue(self, q: usize) -> Overrides<'t, QueueTable> {
         self.part(|table| &table.queues[q])
     }
 
-    pub(crate) fn schedule(self) -> Layers<'t, ScheduleTable> {
+    pub(crate) fn schedule(self) -> Overrides<'t, ScheduleTable> {
         self.part(|table| &table.schedule)
     }
 
-    pub(crate) fn congestion(self) -> Layers<'t, CongestionBinding> {
+    pub(crate) fn congestion(self) -> Overrides<'t, CongestionBinding> {
         self.part(|table| &table.congestion)
     }
 
@@ -303,7 +303,7 @@ impl<'t> Layers<'t, PortTable> {
     }
 }
 
-impl Layers<'_, PfcTable> {
+impl Overrides<'_, PfcTable> {
     /// `mode` is on.
     pub(crate) fn is_on(self) -> bool {
         self.value(|table| &table.on, false)

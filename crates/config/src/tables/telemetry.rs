@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::read::diagnostics::{Place, Report};
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
 use crate::read::parse::{bound, is_host, named};
 use crate::read::suggest::{did_you_mean, quoted};
 use crate::read::table_reader::{Item, Section, Setting};
@@ -99,7 +99,7 @@ pub(crate) type AlarmPath = Setting<SensorPath>;
 
 impl Telemetry {
     /// Reads `[telemetry]`.
-    pub(crate) fn read(file: &mut Section, alarms: &mut Vec<AlarmPath>, report: &mut Report) -> Self {
+    pub(crate) fn read(file: &mut Section, alarms: &mut Vec<AlarmPath>, report: &mut Diagnostics) -> Self {
         let Some(mut section) = file.section("telemetry", report) else { return Self::default() };
         let sensors = read_sensor_groups(&mut section, alarms, report);
         let mut telemetry = Self::default();
@@ -119,7 +119,7 @@ impl Telemetry {
     fn read_destination_groups(
         &mut self,
         section: &mut Section,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> BTreeMap<String, Group> {
         let Some(mut groups) = section.section("destination-group", report) else { return BTreeMap::new() };
         let mut known = BTreeMap::new();
@@ -136,7 +136,7 @@ impl Telemetry {
 fn few<'d>(
     mut found: Vec<(String, Section<'d>)>,
     what: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<(String, Section<'d>)> {
     if let Some((_, first)) = found.get(MOST) {
         report.add(&first.place, format!("one {what} too many"), format!("there can be {MOST}"));
@@ -146,7 +146,7 @@ fn few<'d>(
 }
 
 /// Warns of paths that report alarms which are all off.
-pub(crate) fn warn_of_alarms(paths: &[AlarmPath], overrun: bool, drops: bool, warnings: &mut Report) {
+pub(crate) fn warn_of_alarms(paths: &[AlarmPath], overrun: bool, drops: bool, warnings: &mut Diagnostics) {
     for Setting { value, place } in paths {
         let overrun_path = *value == SensorPath::PortQueOverrunEvent;
         let is_on = if overrun_path { overrun } else { drops };
@@ -168,7 +168,7 @@ pub(crate) fn warn_of_alarms(paths: &[AlarmPath], overrun: bool, drops: bool, wa
 fn read_sensor_groups(
     section: &mut Section,
     alarms: &mut Vec<AlarmPath>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> BTreeMap<String, Paths> {
     let Some(mut groups) = section.section("sensor-group", report) else { return BTreeMap::new() };
     let mut known = BTreeMap::new();
@@ -191,7 +191,7 @@ fn read_sensor_groups(
     known
 }
 
-fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>, report: &mut Report) {
+fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>, report: &mut Diagnostics) {
     match SensorPath::named(name.value) {
         Some(path) if paths.contains(&path) => {
             report.add(&name.place, format!("{} is here twice", quoted(name.value)), "leave one of them out");
@@ -212,7 +212,7 @@ fn read_path(name: Setting<&str>, paths: &mut Paths, alarms: &mut Vec<AlarmPath>
 }
 
 /// A group is of one kind: an interval is for all of its paths, or for none.
-fn mixed(place: &Place, paths: &[SensorPath], report: &mut Report) {
+fn mixed(place: &SettingSpan, paths: &[SensorPath], report: &mut Diagnostics) {
     let of = |event| paths.iter().find(|path| path.is_event() == event);
     if let (Some(event), Some(periodic)) = (of(true), of(false)) {
         let what = format!("{} is an event path and {} is periodic", event.name(), periodic.name());
@@ -224,7 +224,7 @@ fn mixed(place: &Place, paths: &[SensorPath], report: &mut Report) {
     }
 }
 
-fn read_destination_group(name: &str, mut group: Section, report: &mut Report) -> Vec<Destination> {
+fn read_destination_group(name: &str, mut group: Section, report: &mut Diagnostics) -> Vec<Destination> {
     let place = group.place.clone();
     let collectors = strings(&mut group, "collectors", COLLECTOR_CURE, report);
     let vpn_instance = group.string("vpn_instance", "management", report).and_then(|name| {
@@ -318,7 +318,7 @@ fn read_subscription(
     mut section: Section,
     groups: &BTreeMap<String, Paths>,
     destinations: &BTreeMap<String, Group>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Subscription {
     let place = section.place.clone();
     let cure = "write a list of sensor groups, as in sensors = [{ group = \"usage\", interval_s = 10 }, { group = \"alarms\" }]";
@@ -350,7 +350,11 @@ fn read_subscription(
     Subscription { name, sensors, destinations: to }
 }
 
-fn read_sensor(mut sensor: Section, groups: &BTreeMap<String, Paths>, report: &mut Report) -> Option<Sensor> {
+fn read_sensor(
+    mut sensor: Section,
+    groups: &BTreeMap<String, Paths>,
+    report: &mut Diagnostics,
+) -> Option<Sensor> {
     let place = sensor.place.clone();
     sensor.at_most_one(&["interval_s", "interval_ms"], report);
     let seconds = sensor.number("interval_s", 1..=86_400u64, report);
@@ -385,7 +389,7 @@ fn strings<'d>(
     section: &mut Section<'d>,
     name: &'static str,
     cure: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Setting<Vec<Setting<&'d str>>>> {
     let item = section.item(name)?;
     let Some(elements) = item.list() else { return item.wrong(cure, report) };

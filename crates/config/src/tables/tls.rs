@@ -5,7 +5,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::is_host;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
@@ -31,7 +31,7 @@ pub struct TlsIdentity {
 }
 
 /// Reads `tls`; `None`: there is none.
-pub(crate) fn read(group: &mut Section, report: &mut Report) -> Option<Tls> {
+pub(crate) fn read(group: &mut Section, report: &mut Diagnostics) -> Option<Tls> {
     let mut section = group.section("tls", report)?;
     let ca = path(&mut section, "ca", "ca.pem", report);
     let certificate = path(&mut section, "certificate", "switch.pem", report);
@@ -71,7 +71,7 @@ fn path(
     section: &mut Section,
     name: &'static str,
     example: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Setting<PathBuf>> {
     let Setting { value, place } = section.string(name, example, report)?;
     if value.is_empty() || value.contains('\0') {

@@ -3,13 +3,13 @@
 use std::collections::HashMap;
 
 use switch::forwarding::classifier::fifos_of_priorities;
-use switch::pfc::tx::Timing;
+use switch::pfc::tx::PfcTiming;
 use switch::settings::{
     BridgeSettings, BufferSettings, FlowControl, Guaranteed, POOLS, PRIORITIES, StaticAddress, Trust,
 };
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::table_reader::Setting;
 use crate::tables::buffer::{Buffer, PoolTables, last_share};
 use crate::tables::congestion::QueueWred;
@@ -18,8 +18,8 @@ use crate::tables::ports::{Port, PortTable};
 use crate::validate::watchdog;
 
 /// Each static address is behind one port in its VLAN, and the bridge table has room for all.
-pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report: &mut Report) {
-    let mut owners: HashMap<StaticAddress, &Place> = HashMap::new();
+pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report: &mut Diagnostics) {
+    let mut owners: HashMap<StaticAddress, &SettingSpan> = HashMap::new();
     let entries = |port: &'p Port| port.own.static_addresses.iter().zip(&port.settings.static_addresses);
     for (address, entry) in ports.iter().flat_map(entries) {
         if let Some(owner) = owners.insert(*entry, &address.place) {
@@ -33,8 +33,8 @@ pub(crate) fn static_addresses<'p>(ports: &'p [Port], max_entries: usize, report
 }
 
 /// Each port has an interface of its own.
-pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
-    let mut owners: HashMap<&str, &Place> = HashMap::new();
+pub(crate) fn interfaces(ports: &[Port], report: &mut Diagnostics) {
+    let mut owners: HashMap<&str, &SettingSpan> = HashMap::new();
     for port in ports {
         let Some(interface) = &port.own.interface else { continue };
         match owners.get(interface.value.as_str()) {
@@ -50,7 +50,7 @@ pub(crate) fn interfaces(ports: &[Port], report: &mut Report) {
 }
 
 /// A port's core is one of those that serve ports, as the first of them may or may not, and there is a choice.
-pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Report) {
+pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), report: &mut Diagnostics) {
     let serving = if first_serves { cores } else { &cores[1..] };
     let list = serving.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
     for Setting { value, place } in ports.iter().filter_map(|port| port.own.core.as_ref()) {
@@ -74,12 +74,12 @@ pub(crate) fn cores(ports: &[Port], (cores, first_serves): (&[usize], bool), rep
 }
 
 /// XOFF can be refreshed before the pause has passed.
-pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
+pub(crate) fn pause_times(ports: &[Port], report: &mut Diagnostics) {
     let tells = |port: &&Port| {
         port.settings.flow_control.sends() || port.settings.pfc.tx && port.settings.pfc.no_drop != 0
     };
     for port in ports.iter().filter(tells) {
-        if Timing::of(&port.settings).refresh_ns() == 0 {
+        if PfcTiming::of(&port.settings).refresh_ns() == 0 {
             let quanta = port.settings.pfc.pause_quanta;
             let time = port.tables().pfc().setting(|table| &table.pause_quanta);
             let place = time.map_or(&port.place, |time| &time.place);
@@ -90,7 +90,7 @@ pub(crate) fn pause_times(ports: &[Port], report: &mut Report) {
 }
 
 /// A link has PFC or PAUSE: PAUSE would stop priorities that PFC keeps going (IEEE 802.1Q-2022 clause 36 has PFC take its place).
-pub(crate) fn one_flow_control(ports: &[Port], report: &mut Report) {
+pub(crate) fn one_flow_control(ports: &[Port], report: &mut Diagnostics) {
     let mut told = Vec::new();
     for port in ports {
         let tables = port.tables();
@@ -107,7 +107,7 @@ pub(crate) fn one_flow_control(ports: &[Port], report: &mut Report) {
 
 /// Settings that can have no effect, since a setting that they need is missing. Defaults must have an effect on one port
 /// at least; a single port may well go without. Where a setting could not be read, what needs it would take the blame.
-pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Report) {
+pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Diagnostics) {
     let is_right = |port: &Port| !port.own.is_wrong && !defaults.is_wrong;
     for port in ports {
         if is_right(port) {
@@ -116,13 +116,13 @@ pub(crate) fn dependences(defaults: &PortTable, ports: &[Port], report: &mut Rep
         (0..PRIORITIES).for_each(|priority| port.tables().group(priority).resume_below_xoff(report));
     }
     if !ports.is_empty() && ports.iter().all(is_right) {
-        let effective: Vec<Layers<PortTable>> = ports.iter().map(Port::tables).collect();
+        let effective: Vec<Overrides<PortTable>> = ports.iter().map(Port::tables).collect();
         dependences_of(defaults, &effective, report);
     }
 }
 
 /// The settings of `table` have an effect on one of `effective`.
-fn dependences_of(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+fn dependences_of(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     needs_pfc(table, effective, report);
     needs_trust(table, effective, report);
     let schedules: Vec<_> = effective.iter().map(|port| port.schedule()).collect();
@@ -134,7 +134,7 @@ fn dependences_of(table: &PortTable, effective: &[Layers<PortTable>], report: &m
     }
 }
 
-fn needs_pfc(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+fn needs_pfc(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let pfc = &table.pfc;
     for direction in [&pfc.rx, &pfc.tx].into_iter().flatten() {
         if direction.value && !effective.iter().any(|port| port.pfc().is_on()) {
@@ -155,7 +155,7 @@ fn needs_pfc(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Re
 }
 
 /// A map of a field that is not trusted maps nothing.
-fn needs_trust(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+fn needs_trust(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let trusts = |trust: Trust| effective.iter().any(|port| port.classify().trust() == trust);
     let classify = &table.classify;
     if !trusts(Trust::Dscp) {
@@ -175,8 +175,8 @@ fn needs_trust(table: &PortTable, effective: &[Layers<PortTable>], report: &mut 
 }
 
 /// The port's own burst, and what a wire adds, need something that counts bytes of the line.
-fn needs_rate(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
-    let has_speed = |port: &Layers<PortTable>| port.setting(|table| &table.speed_bps).is_some();
+fn needs_rate(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
+    let has_speed = |port: &Overrides<PortTable>| port.setting(|table| &table.speed_bps).is_some();
     if let Some(burst) = &table.burst_bytes
         && !effective.iter().any(has_speed)
     {
@@ -193,9 +193,14 @@ fn needs_rate(table: &PortTable, effective: &[Layers<PortTable>], report: &mut R
 /// Headroom and XON exist for no-drop priorities only; a reservation and a threshold any group can have. What counts is
 /// the list, not the mode: PFC can be switched off for a while without touching its settings. A profile may be bound to
 /// lossy priorities too: it says more than they need.
-fn needs_no_drop(table: &PortTable, effective: &[Layers<PortTable>], priority: usize, report: &mut Report) {
+fn needs_no_drop(
+    table: &PortTable,
+    effective: &[Overrides<PortTable>],
+    priority: usize,
+    report: &mut Diagnostics,
+) {
     let protects =
-        |port: &Layers<PortTable>| port.pfc().list() & 1 << priority != 0 || port.flow_control().sends();
+        |port: &Overrides<PortTable>| port.pfc().list() & 1 << priority != 0 || port.flow_control().sends();
     if effective.iter().any(protects) {
         return;
     }
@@ -211,7 +216,7 @@ fn needs_no_drop(table: &PortTable, effective: &[Layers<PortTable>], priority: u
 }
 
 /// On a no-drop queue WRED without ECN does nothing, and elsewhere what is not ECT drops without being asked for.
-pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Report) {
+pub(crate) fn no_drop_queues(ports: &[Port], bridge: &BridgeSettings, report: &mut Diagnostics) {
     // As `pfc` of a port: what is listed counts even while PFC is off, but then nothing is protected.
     let listed = queues(ports, bridge, |port| port.tables().pfc().list());
     let protected = queues(ports, bridge, |port| port.settings.pfc.no_drop);
@@ -265,7 +270,7 @@ fn guaranteed_cells(ports: &[Port]) -> u64 {
 }
 
 /// The setting that takes most of the fixed area.
-fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p Place> {
+fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p SettingSpan> {
     let groups = ports.iter().flat_map(|port| (0..PRIORITIES).map(|p| port.tables().group(p)));
     let reserved = groups.filter_map(|group| {
         group.setting(|table| &table.reserved_cells).map(|cells| (cells.value, &cells.place))
@@ -279,7 +284,7 @@ fn largest_reservation<'p>(ports: &'p [Port]) -> Option<&'p Place> {
 }
 
 /// The parts of the buffer fit into it, and what the ports take of a part fits into that.
-pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
+pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report: &mut Diagnostics) {
     let BufferSettings { total_cells: total, fixed_cells: fixed, headroom_cells: headroom, .. } =
         buffer.settings;
     let parts = u64::from(fixed) + u64::from(headroom);
@@ -315,7 +320,7 @@ pub(crate) fn buffer(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut
 }
 
 /// A fixed area that the file gives has the `cells` that are taken of it; one that it does not give grows with them.
-fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Report) {
+fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report: &mut Diagnostics) {
     if let Some(fixed) = &buffer.fixed_cells
         && cells > u64::from(fixed.value)
     {
@@ -327,7 +332,7 @@ fn fixed_area_holds(buffer: &Buffer, cells: u64, who: &str, lower: &str, report:
 
 /// Pools with sizes of their own fit: at ingress into the shared area, at egress into the whole buffer; a pause threshold can be
 /// reached.
-fn pool_sizes(buffer: &Buffer, report: &mut Report) {
+fn pool_sizes(buffer: &Buffer, report: &mut Diagnostics) {
     let settings = &buffer.settings;
     for (pools, sizes, most, of) in [
         (&buffer.ingress_pools, settings.ingress_pools(), settings.shared_cells(), "shared ones"),
@@ -352,7 +357,7 @@ fn pool_sizes(buffer: &Buffer, report: &mut Report) {
 }
 
 /// A pool that a priority or a queue is mapped to has cells.
-fn pools(buffer: &Buffer, ports: &[Port], file: &Place, report: &mut Report) {
+fn pools(buffer: &Buffer, ports: &[Port], file: &SettingSpan, report: &mut Diagnostics) {
     let settings = &buffer.settings;
     let ingress = Pools {
         direction: "ingress",
@@ -396,8 +401,8 @@ impl Pools<'_> {
         &self,
         mapping: Option<&Setting<u8>>,
         settings: &BufferSettings,
-        file: &Place,
-        report: &mut Report,
+        file: &SettingSpan,
+        report: &mut Diagnostics,
     ) {
         let pool = mapping.map_or(0, |pool| usize::from(pool.value));
         if self.cells[pool] > 0 {
@@ -427,7 +432,7 @@ impl Pools<'_> {
 }
 
 /// No group alone may take more headroom than there is. Together they may: not all fill it at once.
-fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Report) {
+fn headroom_fits(port: &Port, buffer: &Buffer, report: &mut Diagnostics) {
     let pool = buffer.settings.headroom_cells;
     for (priority, group) in port.settings.groups.iter().enumerate() {
         if group.headroom_cells <= pool {

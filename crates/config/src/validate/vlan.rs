@@ -3,12 +3,12 @@
 
 use switch::settings::VlanSettings;
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::tables::port::vlan::{Mode, VlanTable};
 use crate::tables::ports::{Port, PortTable};
 
 /// All ports have VLANs or none has, and no port's settings contradict each other.
-pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Report) {
+pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Diagnostics) {
     if defaults.is_wrong || ports.iter().any(|port| port.own.is_wrong) {
         return; // what could not be read would make others wrong
     }
@@ -36,7 +36,7 @@ pub(crate) fn check(defaults: &PortTable, ports: &[Port], report: &mut Report) {
 }
 
 /// What says something about VLANs where there are none.
-fn needs_mode(table: &VlanTable, report: &mut Report) {
+fn needs_mode(table: &VlanTable, report: &mut Diagnostics) {
     let places = [table.pvid.as_ref().map(|it| &it.place), table.allowed.as_ref().map(|it| &it.place)];
     for place in places.into_iter().flatten() {
         let cure = "write vlan.mode = \"access\" or \"trunk\", or leave this out";
@@ -44,7 +44,7 @@ fn needs_mode(table: &VlanTable, report: &mut Report) {
     }
 }
 
-fn check_port(port: &Port, mode: Mode, report: &mut Report) {
+fn check_port(port: &Port, mode: Mode, report: &mut Diagnostics) {
     let vlan = port.tables().vlan();
     let pvid = vlan.setting(|table| &table.pvid);
     let place_of_mode = vlan.setting(|table| &table.mode).map_or(&port.place, |mode| &mode.place);
@@ -76,7 +76,7 @@ fn check_port(port: &Port, mode: Mode, report: &mut Report) {
 }
 
 /// A static address is in a VLAN that its port has, and the file says which.
-fn check_static_addresses(port: &Port, report: &mut Report) {
+fn check_static_addresses(port: &Port, report: &mut Diagnostics) {
     let (name, vlan) = (&port.settings.name, &port.settings.vlan);
     for address in &port.own.static_addresses {
         let what = match (vlan, address.value.vlan) {
@@ -104,7 +104,7 @@ fn check_static_addresses(port: &Port, report: &mut Report) {
 }
 
 /// An access port whose VLAN no other port has talks to nobody.
-pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Report) {
+pub(crate) fn warn_of_lonely(ports: &[Port], warnings: &mut Diagnostics) {
     for (number, port) in ports.iter().enumerate() {
         let VlanSettings::Access { pvid } = port.settings.vlan else { continue };
         let mut others = ports.iter().enumerate().filter(|(other, _)| *other != number);

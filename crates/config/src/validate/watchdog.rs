@@ -4,8 +4,8 @@
 
 use switch::settings::PRIORITIES;
 
-use crate::read::diagnostics::Report;
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::Diagnostics;
+use crate::read::overrides::Overrides;
 use crate::read::table_reader::Setting;
 use crate::tables::ports::{Port, PortTable};
 
@@ -13,7 +13,7 @@ use crate::tables::ports::{Port, PortTable};
 const MS: u64 = 1_000_000;
 
 /// What `table` watches is no-drop, and obeyed, on one of `effective`; and what says how something is watched has something.
-pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], report: &mut Report) {
+pub(crate) fn dependences(table: &PortTable, effective: &[Overrides<PortTable>], report: &mut Diagnostics) {
     let watchdog = &table.pfc.watchdog;
     for (priority, of) in watchdog.priorities.iter().enumerate() {
         let Some(of) = of else { continue };
@@ -25,7 +25,8 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], re
             report.add(&of.place, "of no effect while received PFC is not obeyed", cure);
         }
     }
-    let watches = |port: &Layers<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
+    let watches =
+        |port: &Overrides<PortTable>| (0..PRIORITIES).any(|p| port.watchdog().priority(p).is_some());
     if let Some(place) = watchdog.first_manner()
         && !effective.iter().any(watches)
     {
@@ -35,7 +36,7 @@ pub(crate) fn dependences(table: &PortTable, effective: &[Layers<PortTable>], re
 }
 
 /// Storms are counted for longer than one takes to be found.
-pub(crate) fn limits(ports: &[Port], report: &mut Report) {
+pub(crate) fn limits(ports: &[Port], report: &mut Diagnostics) {
     for port in ports {
         for priority in 0..PRIORITIES {
             let Some(settings) = port.settings.watchdog[priority] else { continue };

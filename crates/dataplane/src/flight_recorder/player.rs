@@ -4,7 +4,7 @@
 //! Source: docs/recorder.md.
 
 use bytes::Buf;
-use switch::{FrameId, HeapMemory, Instant, Memory, Outgoing, Received, Switch, chunks_of};
+use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
 
 use super::replay::Error;
 use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
@@ -15,18 +15,18 @@ const _: () = assert!(FRAME_BYTES >= TUNNEL_HEADER_BYTES && FRAME_BYTES >= CONTR
 
 /// The switch and the memory that its frames lie in.
 #[derive(Debug)]
-pub(super) struct Stage {
+pub(super) struct Player {
     pub(super) switch: Switch,
-    pub(super) memory: StageMemory,
+    pub(super) memory: PlayerMemory,
     /// By the number that a frame had in the recording: the one that it has here.
     names: Vec<u32>,
-    pub(super) outgoing: Vec<Outgoing>,
+    pub(super) outgoing: Vec<TxDesc>,
 }
 
 /// Memory in which as many frames are free as were free in the recording, so that it runs out where that did. A long one counts
 /// as the pieces that it lay in.
 #[derive(Debug)]
-pub(super) struct StageMemory {
+pub(super) struct PlayerMemory {
     heap: HeapMemory,
     pub(super) free_frames: usize,
     /// Bytes of a piece in the recording.
@@ -35,7 +35,7 @@ pub(super) struct StageMemory {
     more: Vec<u8>,
 }
 
-impl StageMemory {
+impl PlayerMemory {
     /// Takes frame `frame`, of `len` bytes, whose pieces are not counted as free any more.
     fn set_len(&mut self, frame: &FrameId, len: usize) {
         if let Some(more) = self.more.get_mut(frame.index()) {
@@ -44,7 +44,7 @@ impl StageMemory {
     }
 }
 
-impl Memory for StageMemory {
+impl FrameMemory for PlayerMemory {
     fn alloc(&mut self) -> Option<FrameId> {
         self.alloc_for(1)
     }
@@ -92,14 +92,14 @@ impl Memory for StageMemory {
     }
 }
 
-impl Stage {
+impl Player {
     pub(super) fn of(switch: Switch) -> Self {
         let frames = switch.memory_frames();
         let heap = HeapMemory::with_taken(frames, FRAME_BYTES, |index| switch.has_frame(index));
         let chunk_bytes = usize::from(switch.frame_room().chunk_bytes);
         let more = |frame| chunks_of(switch.frame_len(frame).into(), chunk_bytes) - 1;
         let more = (0..frames).map(|frame| more(frame) as u8).collect();
-        let memory = StageMemory { free_frames: heap.free_frames(), heap, chunk_bytes, more };
+        let memory = PlayerMemory { free_frames: heap.free_frames(), heap, chunk_bytes, more };
         Self { switch, memory, names: (0..frames as u32).collect(), outgoing: Vec::new() }
     }
 
@@ -158,13 +158,13 @@ impl Stage {
                 let control = bytes.len().min(CONTROL_BYTES).max(header);
                 rest.try_copy_to_slice(&mut bytes[header..control])?;
             }
-            arrivals.push(self.switch.look(port, Received { frame, len }, bytes));
+            arrivals.push(self.switch.look(port, RxDesc { frame, len }, bytes));
         }
         self.memory.free_frames = free_frames;
         if forwards {
             self.switch.receive_all(&mut arrivals, now, &mut self.memory);
         } else {
-            self.switch.obey_only(&mut arrivals, now, &mut self.memory);
+            self.switch.drain_control(&mut arrivals, now, &mut self.memory);
         }
         Ok(frames.into())
     }
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn a_long_frame_counts_as_its_pieces() {
         let heap = HeapMemory::new(8, FRAME_BYTES);
-        let mut memory = StageMemory { heap, free_frames: 8, chunk_bytes: 1792, more: vec![0; 8] };
+        let mut memory = PlayerMemory { heap, free_frames: 8, chunk_bytes: 1792, more: vec![0; 8] };
         let short = memory.alloc_for(1792).unwrap();
         let long = memory.alloc_for(9018).unwrap();
         assert_eq!(memory.free_frames(), 1);

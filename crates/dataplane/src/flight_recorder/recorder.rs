@@ -18,7 +18,9 @@ use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::monitor::counters::PfcCount;
 use switch::settings::Trust;
-use switch::{Arrival, Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Switch, SwitchSettings};
+use switch::{
+    Event, FrameId, FrameMemory, Instant, Nanos, RxFrame, Switch, SwitchSettings, TxDesc, WatermarkReset,
+};
 use wire::bitset::Set8;
 use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
@@ -42,7 +44,7 @@ const MAX_ENTRY_BYTES: usize = 16 * 1024;
 /// What an entry says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Tag {
+pub(crate) enum EntryKind {
     /// Length u32, then (time, data is forwarded, continues the segment before, switch).
     Checkpoint = 1,
     /// Time u64.
@@ -95,44 +97,44 @@ pub(crate) enum Tag {
     PortUp,
 }
 
-impl Tag {
-    const ALL: [Tag; 25] = [
-        Tag::Checkpoint,
-        Tag::Turn,
-        Tag::Completed,
-        Tag::Received,
-        Tag::Waiting,
-        Tag::KernelDropped,
-        Tag::Tick,
-        Tag::Pfc,
-        Tag::Sent,
-        Tag::KernelLost,
-        Tag::Guard,
-        Tag::Deadline,
-        Tag::Snapshot,
-        Tag::Watermarks,
-        Tag::Hold,
-        Tag::Apply,
-        Tag::PortDown,
-        Tag::Unsent,
-        Tag::Stop,
-        Tag::Flush,
-        Tag::Event,
-        Tag::Stray,
-        Tag::RecoverStorms,
-        Tag::LiftStormLimit,
-        Tag::PortUp,
+impl EntryKind {
+    const ALL: [EntryKind; 25] = [
+        EntryKind::Checkpoint,
+        EntryKind::Turn,
+        EntryKind::Completed,
+        EntryKind::Received,
+        EntryKind::Waiting,
+        EntryKind::KernelDropped,
+        EntryKind::Tick,
+        EntryKind::Pfc,
+        EntryKind::Sent,
+        EntryKind::KernelLost,
+        EntryKind::Guard,
+        EntryKind::Deadline,
+        EntryKind::Snapshot,
+        EntryKind::Watermarks,
+        EntryKind::Hold,
+        EntryKind::Apply,
+        EntryKind::PortDown,
+        EntryKind::Unsent,
+        EntryKind::Stop,
+        EntryKind::Flush,
+        EntryKind::Event,
+        EntryKind::Stray,
+        EntryKind::RecoverStorms,
+        EntryKind::LiftStormLimit,
+        EntryKind::PortUp,
     ];
 
     /// The tag that is written down as this number.
-    pub(crate) fn of(number: u8) -> Option<Tag> {
+    pub(crate) fn of(number: u8) -> Option<EntryKind> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
 
 /// Chunks on their way from a loop to whoever keeps them, and back when they have been emptied.
 #[derive(Debug)]
-pub struct Reel {
+pub struct ChunkPool {
     full: ArrayQueue<Chunk>,
     empty: ArrayQueue<Vec<u8>>,
 }
@@ -146,7 +148,7 @@ pub struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-impl Reel {
+impl ChunkPool {
     /// A reel with `chunks` empty chunks, whose memory is there already.
     pub fn new(chunks: usize) -> Arc<Self> {
         let reel = Self { full: ArrayQueue::new(chunks), empty: ArrayQueue::new(chunks) };
@@ -177,7 +179,7 @@ impl Reel {
 /// A loop's recorder.
 #[derive(Debug)]
 pub struct Recorder {
-    reel: Arc<Reel>,
+    reel: Arc<ChunkPool>,
     /// What is being filled; none in a gap.
     chunk: Option<Chunk>,
     segment_ends: Instant,
@@ -187,7 +189,7 @@ pub struct Recorder {
 
 impl Recorder {
     /// A recorder of a loop with so many ports, which begins with the next turn.
-    pub fn new(reel: Arc<Reel>, ports: usize) -> Self {
+    pub fn new(reel: Arc<ChunkPool>, ports: usize) -> Self {
         Self { reel, chunk: None, segment_ends: Instant::default(), waiting: vec![u32::MAX; ports] }
     }
 
@@ -197,7 +199,7 @@ impl Recorder {
             self.checkpoint(now, forwards, switch);
             self.segment_ends = now + SEGMENT_NS;
         }
-        self.entry(Tag::Turn, |out| out.put_u64_le(now.0));
+        self.entry(EntryKind::Turn, |out| out.put_u64_le(now.0));
     }
 
     /// The recording ends here, with a last checkpoint.
@@ -215,8 +217,10 @@ impl Recorder {
         self.chunk = self.reel.empty.pop().map(|bytes| Chunk { begins: true, bytes });
         self.waiting.fill(u32::MAX);
         let state = (now, forwards, continues, switch);
-        let written =
-            self.chunk.as_mut().is_none_or(|chunk| put_value(&mut chunk.bytes, Tag::Checkpoint, &state));
+        let written = self
+            .chunk
+            .as_mut()
+            .is_none_or(|chunk| put_value(&mut chunk.bytes, EntryKind::Checkpoint, &state));
         debug_assert!(written, "a state of the switch can be written down");
     }
 
@@ -246,14 +250,14 @@ impl Recorder {
     }
 
     #[inline]
-    fn entry(&mut self, tag: Tag, fields: impl FnOnce(&mut Vec<u8>)) {
+    fn entry(&mut self, tag: EntryKind, fields: impl FnOnce(&mut Vec<u8>)) {
         if let Some(out) = self.out() {
             out.put_u8(tag as u8);
             fields(out);
         }
     }
 
-    fn of_port(&mut self, tag: Tag, port: usize, fields: impl FnOnce(&mut Vec<u8>)) {
+    fn of_port(&mut self, tag: EntryKind, port: usize, fields: impl FnOnce(&mut Vec<u8>)) {
         self.entry(tag, |out| {
             out.put_u8(port as u8);
             fields(out);
@@ -261,15 +265,15 @@ impl Recorder {
     }
 
     pub(crate) fn completed(&mut self, port: usize, frames: &[FrameId]) {
-        self.numbers(Tag::Completed, port, frames);
+        self.numbers(EntryKind::Completed, port, frames);
     }
 
     #[cold]
     pub(crate) fn kernel_lost(&mut self, port: usize, frames: &[FrameId]) {
-        self.numbers(Tag::KernelLost, port, frames);
+        self.numbers(EntryKind::KernelLost, port, frames);
     }
 
-    fn numbers(&mut self, tag: Tag, port: usize, frames: &[FrameId]) {
+    fn numbers(&mut self, tag: EntryKind, port: usize, frames: &[FrameId]) {
         // A port may complete two rings' worth at once.
         for frames in frames.chunks(MAX_ENTRY_BYTES / 8) {
             self.of_port(tag, port, |out| {
@@ -283,17 +287,17 @@ impl Recorder {
     }
 
     #[inline(never)] // nothing of it in the way of a loop that is not recorded
-    pub(crate) fn received<M: Memory>(
+    pub(crate) fn received<M: FrameMemory>(
         &mut self,
         port: usize,
         header_bytes: usize,
-        arrivals: &[Arrival],
+        arrivals: &[RxFrame],
         memory: &M,
     ) {
-        self.of_port(Tag::Received, port, |out| {
+        self.of_port(EntryKind::Received, port, |out| {
             out.put_u32_le(memory.free_frames() as u32);
             out.put_u16_le(arrivals.len() as u16);
-            for (place, Arrival { frame, charge, .. }) in arrivals.iter().enumerate() {
+            for (place, RxFrame { frame, charge, .. }) in arrivals.iter().enumerate() {
                 if let Some(ahead) = arrivals.get(place + LOOK_AHEAD) {
                     memory.prefetch(&ahead.frame);
                 }
@@ -307,33 +311,33 @@ impl Recorder {
         // The same number again changes nothing.
         if self.waiting[port] != frames {
             self.waiting[port] = frames;
-            self.of_port(Tag::Waiting, port, |out| out.put_u32_le(frames));
+            self.of_port(EntryKind::Waiting, port, |out| out.put_u32_le(frames));
         }
     }
 
     pub(crate) fn stray(&mut self, port: usize, frames: u64) {
-        self.of_port(Tag::Stray, port, |out| out.put_u64_le(frames));
+        self.of_port(EntryKind::Stray, port, |out| out.put_u64_le(frames));
     }
 
     pub(crate) fn kernel_dropped(&mut self, port: usize, frames: u64) {
-        self.of_port(Tag::KernelDropped, port, |out| out.put_u64_le(frames));
+        self.of_port(EntryKind::KernelDropped, port, |out| out.put_u64_le(frames));
     }
 
     #[inline]
     pub(crate) fn tick(&mut self) {
-        self.entry(Tag::Tick, |_| {});
+        self.entry(EntryKind::Tick, |_| {});
     }
 
-    pub(crate) fn pfc(&mut self, port: usize, free_frames: usize, frames: &[Outgoing]) {
-        self.of_port(Tag::Pfc, port, |out| {
+    pub(crate) fn pfc(&mut self, port: usize, free_frames: usize, frames: &[TxDesc]) {
+        self.of_port(EntryKind::Pfc, port, |out| {
             out.put_u32_le(free_frames as u32);
             put_outgoing(out, frames);
         });
     }
 
     #[inline]
-    pub(crate) fn sent(&mut self, port: usize, free_frames: usize, room: usize, frames: &[Outgoing]) {
-        self.of_port(Tag::Sent, port, |out| {
+    pub(crate) fn sent(&mut self, port: usize, free_frames: usize, room: usize, frames: &[TxDesc]) {
+        self.of_port(EntryKind::Sent, port, |out| {
             out.put_u32_le(free_frames as u32);
             out.put_u16_le(room as u16);
             put_outgoing(out, frames);
@@ -341,7 +345,7 @@ impl Recorder {
     }
 
     pub(crate) fn guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
-        self.of_port(Tag::Guard, port, |out| {
+        self.of_port(EntryKind::Guard, port, |out| {
             out.put_u64_le(frames.frames);
             frames.xoff_frames.iter().for_each(|&of_priority| out.put_u64_le(of_priority));
             out.put_u64_le(at.0);
@@ -349,38 +353,38 @@ impl Recorder {
     }
 
     pub(crate) fn deadline(&mut self, now: Instant) {
-        self.entry(Tag::Deadline, |out| out.put_u64_le(now.0));
+        self.entry(EntryKind::Deadline, |out| out.put_u64_le(now.0));
     }
 
     pub(crate) fn snapshot(&mut self, now: Instant) {
-        self.entry(Tag::Snapshot, |out| out.put_u64_le(now.0));
+        self.entry(EntryKind::Snapshot, |out| out.put_u64_le(now.0));
     }
 
-    pub(crate) fn watermarks(&mut self, mark: Mark) {
-        self.entry(Tag::Watermarks, |out| out.put_u8(u8::from(mark == Mark::Clear)));
+    pub(crate) fn watermarks(&mut self, mark: WatermarkReset) {
+        self.entry(EntryKind::Watermarks, |out| out.put_u8(u8::from(mark == WatermarkReset::Clear)));
     }
 
     pub(crate) fn hold(&mut self, port: usize, on_hold: bool) {
-        self.of_port(Tag::Hold, port, |out| out.put_u8(on_hold.into()));
+        self.of_port(EntryKind::Hold, port, |out| out.put_u8(on_hold.into()));
     }
 
     pub(crate) fn apply(&mut self, settings: &SwitchSettings, now: Instant) {
-        self.value(Tag::Apply, &(now, settings));
+        self.value(EntryKind::Apply, &(now, settings));
     }
 
     pub(crate) fn recover_storms(&mut self, port: usize, now: Instant) {
-        self.of_port(Tag::RecoverStorms, port, |out| out.put_u64_le(now.0));
+        self.of_port(EntryKind::RecoverStorms, port, |out| out.put_u64_le(now.0));
     }
 
     pub(crate) fn lift_storm_limit(&mut self, port: usize, priorities: Set8, now: Instant) {
-        self.of_port(Tag::LiftStormLimit, port, |out| {
+        self.of_port(EntryKind::LiftStormLimit, port, |out| {
             out.put_u64_le(now.0);
             out.put_u8(priorities.bits());
         });
     }
 
     pub(crate) fn port_up(&mut self, port: usize, mac: MacAddr, now: Instant) {
-        self.of_port(Tag::PortUp, port, |out| {
+        self.of_port(EntryKind::PortUp, port, |out| {
             out.put_u64_le(now.0);
             out.extend_from_slice(&mac.0);
         });
@@ -388,31 +392,31 @@ impl Recorder {
 
     pub(crate) fn port_down(&mut self, port: usize, now: Instant) {
         self.waiting[port] = u32::MAX; // the switch takes it for 0
-        self.of_port(Tag::PortDown, port, |out| out.put_u64_le(now.0));
+        self.of_port(EntryKind::PortDown, port, |out| out.put_u64_le(now.0));
     }
 
     pub(crate) fn unsent(&mut self, port: usize, frame: &FrameId, now: Instant) {
-        self.of_port(Tag::Unsent, port, |out| {
+        self.of_port(EntryKind::Unsent, port, |out| {
             out.put_u64_le(now.0);
             out.put_u32_le(frame.index() as u32);
         });
     }
 
     pub(crate) fn stop(&mut self) {
-        self.entry(Tag::Stop, |_| {});
+        self.entry(EntryKind::Stop, |_| {});
     }
 
     pub(crate) fn flush(&mut self, port: usize, now: Instant) {
-        self.of_port(Tag::Flush, port, |out| out.put_u64_le(now.0));
+        self.of_port(EntryKind::Flush, port, |out| out.put_u64_le(now.0));
     }
 
     pub(crate) fn event(&mut self, at: Instant, event: Event) {
-        self.value(Tag::Event, &(at, event));
+        self.value(EntryKind::Event, &(at, event));
     }
 
     /// What is rare and has a form of its own.
     #[cold]
-    fn value(&mut self, tag: Tag, value: &impl serde::Serialize) {
+    fn value(&mut self, tag: EntryKind, value: &impl serde::Serialize) {
         if let Some(out) = self.out() {
             let written = put_value(out, tag, value);
             debug_assert!(written, "settings and events can be written down");
@@ -470,15 +474,15 @@ fn put_name(entry: &mut [u8], frame: &FrameId, len: u16) {
     entry[4..6].copy_from_slice(&len.to_le_bytes());
 }
 
-fn put_outgoing(out: &mut Vec<u8>, frames: &[Outgoing]) {
+fn put_outgoing(out: &mut Vec<u8>, frames: &[TxDesc]) {
     out.put_u16_le(frames.len() as u16);
-    for (entry, Outgoing { frame, len, .. }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
+    for (entry, TxDesc { frame, len, .. }) in more(out, 6 * frames.len()).chunks_exact_mut(6).zip(frames) {
         put_name(entry, frame, *len);
     }
 }
 
 /// Appends a tag, a length and that many bytes of a value. False, and nothing is appended, if it cannot be written.
-fn put_value(out: &mut Vec<u8>, tag: Tag, value: &impl serde::Serialize) -> bool {
+fn put_value(out: &mut Vec<u8>, tag: EntryKind, value: &impl serde::Serialize) -> bool {
     let start = out.len();
     out.put_u8(tag as u8);
     out.put_u32_le(0);

@@ -8,13 +8,13 @@
 
 use bytes::{Buf, TryGetError};
 use switch::monitor::counters::PfcCount;
-use switch::{Event, Instant, Mark, Snapshot, Switch, SwitchSettings};
+use switch::{Event, Instant, Snapshot, Switch, SwitchSettings, WatermarkReset};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
-use crate::flight_recorder::recorder::Tag;
+use crate::flight_recorder::recorder::EntryKind;
 
-use crate::flight_recorder::player::Stage;
+use crate::flight_recorder::player::Player;
 
 /// Why a replay ended early.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Replay<'a> {
     rest: &'a [u8],
     now: Instant,
     forwards: bool,
-    stage: Option<Stage>,
+    stage: Option<Player>,
     /// What the switch told and the recording has not yet.
     events: std::collections::VecDeque<(Instant, Event)>,
     /// What the switch said when the daemon last asked.
@@ -121,43 +121,44 @@ impl<'a> Replay<'a> {
     /// One entry.
     fn step(&mut self, told: &mut impl FnMut(Instant, Event)) -> Result<(), Error> {
         let tag = self.rest.try_get_u8()?;
-        let tag = Tag::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
+        let tag = EntryKind::of(tag).ok_or_else(|| Error::Malformed(format!("an entry of kind {tag}")))?;
         match tag {
-            Tag::Checkpoint => self.checkpoint(),
-            Tag::Event => {
+            EntryKind::Checkpoint => self.checkpoint(),
+            EntryKind::Event => {
                 let (at, event) = self.value()?;
                 self.compare_event(at, event)?;
                 told(at, event);
                 Ok(())
             }
-            Tag::Turn => self.turn(),
-            Tag::Apply => {
+            EntryKind::Turn => self.turn(),
+            EntryKind::Apply => {
                 let (now, settings): (Instant, SwitchSettings) = self.value()?;
                 self.stage()?.switch.apply(&settings, now);
                 Ok(())
             }
-            Tag::Stop => {
+            EntryKind::Stop => {
                 self.forwards = false;
                 self.stage()?.switch.stop();
                 Ok(())
             }
-            Tag::Tick => {
+            EntryKind::Tick => {
                 let now = self.now;
                 let stage = self.stage()?;
                 stage.switch.tick(now, &mut stage.memory);
                 Ok(())
             }
-            Tag::Watermarks => {
-                let mark = if self.rest.try_get_u8()? == 0 { Mark::Read } else { Mark::Clear };
+            EntryKind::Watermarks => {
+                let mark =
+                    if self.rest.try_get_u8()? == 0 { WatermarkReset::Read } else { WatermarkReset::Clear };
                 self.stage()?.switch.mark_watermarks(mark);
                 Ok(())
             }
-            Tag::Deadline => {
+            EntryKind::Deadline => {
                 let now = Instant(self.rest.try_get_u64_le()?);
                 self.stage()?.switch.next_deadline(now);
                 Ok(())
             }
-            Tag::Snapshot => {
+            EntryKind::Snapshot => {
                 let now = Instant(self.rest.try_get_u64_le()?);
                 let mut snapshot = Snapshot::default();
                 self.stage()?.switch.snapshot(now, &mut snapshot);
@@ -169,87 +170,87 @@ impl<'a> Replay<'a> {
     }
 
     /// An entry of one port.
-    fn of_port(&mut self, tag: Tag) -> Result<(), Error> {
+    fn of_port(&mut self, tag: EntryKind) -> Result<(), Error> {
         let port = usize::from(self.rest.try_get_u8()?);
         let now = self.now;
         let rest = &mut self.rest;
         let stage = self.stage.as_mut().ok_or_else(no_checkpoint)?;
-        let Stage { switch, memory, .. } = stage;
+        let Player { switch, memory, .. } = stage;
         if port >= switch.settings().ports.len() {
             return Err(Error::Malformed(format!("port number {port}")));
         }
         match tag {
-            Tag::Completed => stage.complete(port, now, rest),
-            Tag::Received => {
+            EntryKind::Completed => stage.complete(port, now, rest),
+            EntryKind::Received => {
                 let frames = stage.receive(port, now, self.forwards, rest)?;
                 self.totals.received_frames += frames;
                 Ok(())
             }
-            Tag::Waiting => {
-                switch.observe_rx_rings(port, rest.try_get_u32_le()?, now);
+            EntryKind::Waiting => {
+                switch.observe_rx_backlog(port, rest.try_get_u32_le()?, now);
                 Ok(())
             }
-            Tag::KernelDropped => {
+            EntryKind::KernelDropped => {
                 switch.kernel_dropped(port, rest.try_get_u64_le()?, now);
                 Ok(())
             }
-            Tag::Stray => {
+            EntryKind::Stray => {
                 switch.stray_frames(port, rest.try_get_u64_le()?, now);
                 Ok(())
             }
-            Tag::Pfc => {
+            EntryKind::Pfc => {
                 memory.free_frames = rest.try_get_u32_le()? as usize;
                 switch.transmit_pfc(port, now, memory, &mut stage.outgoing);
                 self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
                 Ok(())
             }
-            Tag::Sent => {
+            EntryKind::Sent => {
                 memory.free_frames = rest.try_get_u32_le()? as usize;
                 let room = rest.try_get_u16_le()?.into();
                 switch.transmit(port, room, now, memory, &mut stage.outgoing);
                 self.totals.sent_frames += stage.compare_sent(port, now, rest)?;
                 Ok(())
             }
-            Tag::KernelLost => stage.kernel_lost(port, now, rest),
-            Tag::Guard => {
+            EntryKind::KernelLost => stage.kernel_lost(port, now, rest),
+            EntryKind::Guard => {
                 let mut frames = PfcCount { frames: rest.try_get_u64_le()?, ..PfcCount::default() };
                 for of_priority in &mut frames.xoff_frames {
                     *of_priority = rest.try_get_u64_le()?;
                 }
-                switch.told_by_guard(port, &frames, Instant(rest.try_get_u64_le()?));
+                switch.record_guard_pfc(port, &frames, Instant(rest.try_get_u64_le()?));
                 Ok(())
             }
-            Tag::Hold => {
+            EntryKind::Hold => {
                 switch.hold(port, rest.try_get_u8()? != 0);
                 Ok(())
             }
-            Tag::RecoverStorms => {
+            EntryKind::RecoverStorms => {
                 switch.recover_storms(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())
             }
-            Tag::LiftStormLimit => {
+            EntryKind::LiftStormLimit => {
                 let (now, bits) = (Instant(rest.try_get_u64_le()?), rest.try_get_u8()?);
                 switch.lift_storm_limit(port, Set8::from_bits(bits), now, memory);
                 Ok(())
             }
-            Tag::PortDown => {
+            EntryKind::PortDown => {
                 switch.port_down(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())
             }
-            Tag::PortUp => {
+            EntryKind::PortUp => {
                 let now = Instant(rest.try_get_u64_le()?);
                 let mut mac = MacAddr::default();
                 rest.try_copy_to_slice(&mut mac.0)?;
                 switch.port_up(port, Some(mac), now);
                 Ok(())
             }
-            Tag::Unsent => {
+            EntryKind::Unsent => {
                 let (now, frame) = (Instant(rest.try_get_u64_le()?), rest.try_get_u32_le()?);
                 let frame = stage.frame(frame)?;
                 stage.switch.unsent(port, frame, now, &mut stage.memory);
                 Ok(())
             }
-            Tag::Flush => {
+            EntryKind::Flush => {
                 switch.flush(port, Instant(rest.try_get_u64_le()?), memory);
                 Ok(())
             }
@@ -257,7 +258,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn stage(&mut self) -> Result<&mut Stage, Error> {
+    fn stage(&mut self) -> Result<&mut Player, Error> {
         self.stage.as_mut().ok_or_else(no_checkpoint)
     }
 
@@ -290,7 +291,7 @@ impl<'a> Replay<'a> {
             self.totals.from = now;
         }
         (self.now, self.forwards, self.totals.to) = (now, forwards, now);
-        self.stage = Some(Stage::of(switch));
+        self.stage = Some(Player::of(switch));
         Ok(())
     }
 

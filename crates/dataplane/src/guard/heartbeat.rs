@@ -13,7 +13,7 @@ use switch::{Instant, Nanos};
 use wire::bitset::{Set8, Set64};
 
 use crate::guard::stall_detector::STALL_NS;
-use crate::poll_loop::stats::{LoopTimes, Times};
+use crate::poll_loop::stats::{LoopStats, LoopTimes};
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
 const ASLEEP: u64 = u64::MAX;
@@ -22,7 +22,7 @@ const ENDED: u64 = u64::MAX - 1;
 
 /// What the loop last said of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pulse {
+pub enum LoopState {
     /// It began a turn then.
     Turned(Instant),
     /// It sleeps.
@@ -35,19 +35,19 @@ pub enum Pulse {
 #[derive(Debug)]
 pub struct Heartbeat {
     pulse: AtomicU64,
-    pub(crate) times: Times,
+    pub(crate) times: LoopStats,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
     /// How soon some neighbour must be told again of an XOFF that lasts.
     refresh_ns: AtomicU64,
     /// The guard has left something.
     has_news: AtomicBool,
-    ports: [Told; MAX_PORTS],
+    ports: [GuardReport; MAX_PORTS],
 }
 
 /// What the guard told the neighbour of a port since the loop last asked.
 #[derive(Debug, Default)]
-struct Told {
+struct GuardReport {
     frames: AtomicU64,
     /// Of them, those that paused this priority.
     xoff_frames: [AtomicU64; PRIORITIES],
@@ -60,11 +60,11 @@ impl Default for Heartbeat {
     fn default() -> Self {
         Self {
             pulse: AtomicU64::new(ASLEEP),
-            times: Times::default(),
+            times: LoopStats::default(),
             heard: AtomicU64::new(0),
             refresh_ns: AtomicU64::new(Nanos::MAX),
             has_news: AtomicBool::new(false),
-            ports: std::array::from_fn(|_| Told::default()),
+            ports: std::array::from_fn(|_| GuardReport::default()),
         }
     }
 }
@@ -108,17 +108,17 @@ impl Heartbeat {
     }
 
     /// What the loop last said of itself.
-    pub fn pulse(&self) -> Pulse {
+    pub fn pulse(&self) -> LoopState {
         match self.pulse.load(Relaxed) {
-            ASLEEP => Pulse::Asleep,
-            ENDED => Pulse::Ended,
-            nanos => Pulse::Turned(Instant(nanos)),
+            ASLEEP => LoopState::Asleep,
+            ENDED => LoopState::Ended,
+            nanos => LoopState::Turned(Instant(nanos)),
         }
     }
 
     /// The loop has begun a turn lately.
     pub(crate) fn turns(&self, now: Instant) -> bool {
-        matches!(self.pulse(), Pulse::Turned(at) if now.since(at) < STALL_NS)
+        matches!(self.pulse(), LoopState::Turned(at) if now.since(at) < STALL_NS)
     }
 
     /// How the loop has turned so far.

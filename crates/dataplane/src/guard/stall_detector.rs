@@ -16,7 +16,7 @@
 
 use switch::{Instant, Nanos};
 
-use crate::guard::heartbeat::Pulse;
+use crate::guard::heartbeat::LoopState;
 
 /// A loop that keeps up turns a thousand times in this time. What the neighbours send meanwhile must fit the posted frames.
 pub const STALL_NS: Nanos = 1_000_000;
@@ -29,7 +29,7 @@ const SHORTEST_LOOK_NS: Nanos = 100_000;
 
 /// When to look again, the sooner the less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum NextLook {
+pub enum NextCheck {
     /// After so long.
     After(Nanos),
     /// When a frame comes in: the loop sleeps, and nothing waits for it.
@@ -38,7 +38,7 @@ pub enum NextLook {
 
 /// What the guard knows.
 #[derive(Debug, Default)]
-pub struct Vigil {
+pub struct StallDetector {
     /// Frames wait for a loop that sleeps, as seen first at that time.
     waiting_since: Option<Instant>,
     /// The loop stands still since then, and the neighbours were last told at the second.
@@ -47,22 +47,22 @@ pub struct Vigil {
     longest_ns: Nanos,
 }
 
-impl Vigil {
+impl StallDetector {
     /// Looks at the loop. True: tell the neighbours now. `frames_wait` says whether frames have come in that nobody took; it
     /// is only asked while the loop sleeps. XOFF lasts for some `refresh_ns` at least.
     pub fn look(
         &mut self,
-        pulse: Pulse,
+        pulse: LoopState,
         frames_wait: impl FnOnce() -> bool,
         refresh_ns: Nanos,
         now: Instant,
     ) -> bool {
         let still_since = match pulse {
-            Pulse::Turned(at) => Some(at),
-            Pulse::Asleep if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
-            Pulse::Asleep | Pulse::Ended => None,
+            LoopState::Turned(at) => Some(at),
+            LoopState::Asleep if frames_wait() => Some(*self.waiting_since.get_or_insert(now)),
+            LoopState::Asleep | LoopState::Ended => None,
         };
-        if pulse != Pulse::Asleep || still_since.is_none() {
+        if pulse != LoopState::Asleep || still_since.is_none() {
             self.waiting_since = None;
         }
         let stall_ns = STALL_NS.min(refresh_ns).max(SHORTEST_LOOK_NS);
@@ -83,10 +83,10 @@ impl Vigil {
     }
 
     /// When to look again, after a look at this.
-    pub fn next_look(&self, pulse: Pulse, refresh_ns: Nanos) -> NextLook {
+    pub fn next_look(&self, pulse: LoopState, refresh_ns: Nanos) -> NextCheck {
         match (pulse, self.waiting_since) {
-            (Pulse::Asleep, None) => NextLook::WithFrames,
-            _ => NextLook::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
+            (LoopState::Asleep, None) => NextCheck::WithFrames,
+            _ => NextCheck::After(LOOK_NS.min(refresh_ns).max(SHORTEST_LOOK_NS)),
         }
     }
 
@@ -104,24 +104,24 @@ mod tests {
 
     /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on; when the neighbours are
     /// told, in half milliseconds. They are told again after 2 ms.
-    fn told(pulses: &[(Pulse, bool)]) -> Vec<usize> {
-        let mut vigil = Vigil::default();
+    fn told(pulses: &[(LoopState, bool)]) -> Vec<usize> {
+        let mut vigil = StallDetector::default();
         let looks = pulses.iter().enumerate().filter(|&(n, &(pulse, waiting))| {
             vigil.look(pulse, || waiting, 2 * MS, Instant(10 * MS + n as u64 * MS / 2))
         });
         looks.map(|(n, _)| n).collect()
     }
 
-    fn turned(half_ms: u64) -> (Pulse, bool) {
-        (Pulse::Turned(Instant(10 * MS + half_ms * MS / 2)), true)
+    fn turned(half_ms: u64) -> (LoopState, bool) {
+        (LoopState::Turned(Instant(10 * MS + half_ms * MS / 2)), true)
     }
 
     #[test]
     fn a_loop_that_turns_is_left_alone() {
         let busy: Vec<_> = (0..20).map(turned).collect();
         assert_eq!(told(&busy), []);
-        assert_eq!(told(&[(Pulse::Asleep, false); 20]), [], "nor one that sleeps, and nothing comes in");
-        assert_eq!(told(&[(Pulse::Ended, true); 20]), [], "nor one that has ended");
+        assert_eq!(told(&[(LoopState::Asleep, false); 20]), [], "nor one that sleeps, and nothing comes in");
+        assert_eq!(told(&[(LoopState::Ended, true); 20]), [], "nor one that has ended");
     }
 
     #[test]
@@ -133,46 +133,46 @@ mod tests {
 
     #[test]
     fn a_sleeper_whom_frames_do_not_wake_is_stood_in_for() {
-        let mut pulses = vec![(Pulse::Asleep, false); 4];
-        pulses.extend([(Pulse::Asleep, true); 5]);
-        pulses.extend([(Pulse::Asleep, false), (Pulse::Asleep, true), (Pulse::Asleep, false)]);
+        let mut pulses = vec![(LoopState::Asleep, false); 4];
+        pulses.extend([(LoopState::Asleep, true); 5]);
+        pulses.extend([(LoopState::Asleep, false), (LoopState::Asleep, true), (LoopState::Asleep, false)]);
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
     /// A neighbour at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
-        let mut vigil = Vigil::default();
-        let turned = Pulse::Turned(Instant(10 * MS));
+        let mut vigil = StallDetector::default();
+        let turned = LoopState::Turned(Instant(10 * MS));
         let mut look = |us: u64| vigil.look(turned, || true, 112_000, Instant(10 * MS + us * 1000));
         let told: Vec<u64> = (0..500).step_by(56).filter(|us| look(*us)).collect();
         assert_eq!(told, [112, 224, 336, 448]);
-        assert_eq!(vigil.next_look(turned, 112_000), NextLook::After(112_000));
-        assert_eq!(vigil.next_look(turned, 1000), NextLook::After(SHORTEST_LOOK_NS));
+        assert_eq!(vigil.next_look(turned, 112_000), NextCheck::After(112_000));
+        assert_eq!(vigil.next_look(turned, 1000), NextCheck::After(SHORTEST_LOOK_NS));
     }
 
     #[test]
     fn a_sleeper_for_whom_nothing_waits_is_let_sleep() {
-        let mut vigil = Vigil::default();
+        let mut vigil = StallDetector::default();
         let mut next = |pulse, frames_wait| {
             vigil.look(pulse, || frames_wait, 2 * MS, Instant(10 * MS));
             vigil.next_look(pulse, 2 * MS)
         };
-        assert_eq!(next(Pulse::Turned(Instant(10 * MS)), false), NextLook::After(LOOK_NS));
-        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
-        assert_eq!(next(Pulse::Asleep, true), NextLook::After(LOOK_NS), "it should be awake by then");
-        assert_eq!(next(Pulse::Asleep, false), NextLook::WithFrames);
+        assert_eq!(next(LoopState::Turned(Instant(10 * MS)), false), NextCheck::After(LOOK_NS));
+        assert_eq!(next(LoopState::Asleep, false), NextCheck::WithFrames);
+        assert_eq!(next(LoopState::Asleep, true), NextCheck::After(LOOK_NS), "it should be awake by then");
+        assert_eq!(next(LoopState::Asleep, false), NextCheck::WithFrames);
     }
 
     #[test]
     fn a_dead_loop_is_given_up() {
-        let mut vigil = Vigil::default();
-        let since = Pulse::Turned(Instant(0));
+        let mut vigil = StallDetector::default();
+        let since = LoopState::Turned(Instant(0));
         let last = (0..30_000).filter(|ms| vigil.look(since, || true, 2 * MS, Instant(ms * MS))).last();
         assert_eq!(last, Some(9_999));
         assert_eq!(vigil.stalls().0, 1);
         assert!(
-            vigil.look(Pulse::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
+            vigil.look(LoopState::Turned(Instant(40_000 * MS)), || true, 2 * MS, Instant(40_001 * MS)),
             "it lives"
         );
     }

@@ -10,7 +10,7 @@ use crossbeam::queue::ArrayQueue;
 
 /// A belt for things of one kind. Each batch has a note, for what is to be said of all in it.
 #[derive(Debug)]
-pub(crate) struct Belt<T> {
+pub(crate) struct BatchRing<T> {
     full: ArrayQueue<(u32, Vec<T>)>,
     empty: ArrayQueue<Vec<T>>,
     /// Things on it.
@@ -18,7 +18,7 @@ pub(crate) struct Belt<T> {
     of_a_batch: usize,
 }
 
-impl<T> Belt<T> {
+impl<T> BatchRing<T> {
     /// A belt of `batches` batches, each with room for `of_a_batch` things.
     pub(crate) fn new(batches: usize, of_a_batch: usize) -> Self {
         let belt = Self {
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn things_come_off_in_their_order_and_a_full_belt_takes_no_more() {
-        let belt = Belt::new(2, 3);
+        let belt = BatchRing::new(2, 3);
         let mut things: Vec<u8> = (0..9).collect();
         assert!(belt.put(7, &mut things) && belt.put(8, &mut things));
         assert!(!belt.put(9, &mut things), "two batches are there");
@@ -111,7 +111,7 @@ mod tests {
     /// A note may go alone.
     #[test]
     fn a_batch_may_be_empty() {
-        let belt = Belt::<u8>::new(1, 3);
+        let belt = BatchRing::<u8>::new(1, 3);
         assert!(belt.put(5, &mut Vec::new()) && !belt.is_empty());
         assert_eq!((belt.take(&mut Vec::new()), belt.is_empty()), (Some(5), true));
     }

@@ -23,13 +23,13 @@ impl Doorbell {
     }
 
     /// The loop lies down. It must look once more before it sleeps.
-    pub fn lie_down(&self) {
+    pub fn prepare_sleep(&self) {
         self.lies.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
     }
 
     /// The loop is awake.
-    pub fn get_up(&self) {
+    pub fn cancel_sleep(&self) {
         self.lies.store(false, Ordering::Relaxed);
     }
 

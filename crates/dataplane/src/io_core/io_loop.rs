@@ -9,21 +9,21 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use switch::{Arrival, FrameId, Instant, Looker, Memory, Nanos, Outgoing, Received};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, Nanos, RxDesc, RxFrame, TxDesc};
 use wire::bitset::Set64;
 
-use crate::frame_batch::look_at_all;
 use crate::frame_batch::make_edits;
+use crate::frame_batch::parse_batch;
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
 use crate::io_core::port_channel::{
-    Answer, FEW_FREE, FREE_BATCH, LEFT, LOST, Lane, MANY_FREE, Order, Report,
+    FEW_FREE, FREE_BATCH, LEFT, LOST, MANY_FREE, PortChannel, PortCommand, PortReply, PortStatus,
 };
 use crate::io_core::remote_port::RemotePort;
-use crate::poll_loop::idle_policy::Rest;
+use crate::poll_loop::idle_policy::IdlePolicy;
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
 use crate::port::Port;
-use crate::sleeper::Wait;
+use crate::sleeper::Sleeper;
 
 /// A report is given after so many turns at the latest, though frames are moving.
 const REPORT_TURNS: u8 = 8;
@@ -32,35 +32,35 @@ const LONGEST_SLEEP_NS: Nanos = 100_000_000;
 
 /// The loop of a line core, with its ports.
 #[derive(Debug)]
-pub struct Line<P: Port> {
-    ports: Vec<LinePort<P>>,
+pub struct IoLoop<P: Port> {
+    ports: Vec<IoPort<P>>,
     bell: Arc<Doorbell>,
     heartbeat: Arc<Heartbeat>,
     last_turn: Option<Instant>,
-    rest: Rest,
+    rest: IdlePolicy,
     /// It has few free frames, and wants more.
     is_short: bool,
     /// Free frames have come or gone in this turn.
     exchanged: bool,
     // Otherwise empty, and kept to allocate nothing.
-    received: Vec<Received>,
-    arrivals: Vec<Arrival>,
+    received: Vec<RxDesc>,
+    arrivals: Vec<RxFrame>,
     frames: Vec<FrameId>,
 }
 
 /// A port and the line's end of its lane.
 #[derive(Debug)]
-pub struct LinePort<P: Port> {
+pub struct IoPort<P: Port> {
     port: P,
-    lane: Arc<Lane>,
+    lane: Arc<PortChannel>,
     is_open: bool,
     /// How frames are looked at and whether checksums are finished, by rules of this number.
-    looker: Option<Box<(Looker, bool)>>,
+    looker: Option<Box<(FrameParser, bool)>>,
     rules: u32,
     /// Taken off the lane, and not yet transmitted.
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<TxDesc>,
     /// What fits of it.
-    fitting: Vec<Outgoing>,
+    fitting: Vec<TxDesc>,
     /// Come back, and not yet on the lane; and those that the kernel lost.
     completed: Vec<FrameId>,
     lost: Vec<FrameId>,
@@ -79,11 +79,11 @@ pub fn remote<P: Port>(
     core: &Arc<Doorbell>,
     line: &Arc<Doorbell>,
     heartbeat: &Arc<Heartbeat>,
-) -> (Box<RemotePort<P::Memory>>, LinePort<P>) {
-    let lane = Lane::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
+) -> (Box<RemotePort<P::Memory>>, IoPort<P>) {
+    let lane = PortChannel::new(Arc::clone(core), Arc::clone(line), Arc::clone(heartbeat));
     let is_open = port.is_up();
     let remote = Box::new(RemotePort::new(Arc::clone(&lane), is_open, port.transmit_room()));
-    let of_line = LinePort {
+    let of_line = IoPort {
         port,
         lane,
         is_open,
@@ -100,15 +100,15 @@ pub fn remote<P: Port>(
     (remote, of_line)
 }
 
-impl<P: Port> Line<P> {
+impl<P: Port> IoLoop<P> {
     /// A line with these ports, which is woken by `bell` and says in `heartbeat` that it turns.
-    pub fn new(ports: Vec<LinePort<P>>, bell: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Self {
+    pub fn new(ports: Vec<IoPort<P>>, bell: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Self {
         Self {
             ports,
             bell,
             heartbeat,
             last_turn: None,
-            rest: Rest::new(Instant::default()),
+            rest: IdlePolicy::new(Instant::default()),
             is_short: false,
             exchanged: false,
             received: Vec::with_capacity(RX_BATCH),
@@ -126,10 +126,10 @@ impl<P: Port> Line<P> {
         &mut self,
         memory: &mut P::Memory,
         clock: impl Fn() -> Instant,
-        waiter: &mut impl Wait,
+        waiter: &mut impl Sleeper,
         ends: &AtomicBool,
     ) -> io::Result<()> {
-        self.rest = Rest::new(clock());
+        self.rest = IdlePolicy::new(clock());
         let (mut watched, mut looks_long) = (Set64::EMPTY, false);
         while !ends.load(Relaxed) {
             let now = clock();
@@ -137,24 +137,24 @@ impl<P: Port> Line<P> {
                 watched = self.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number].port));
             }
-            if looks_long != self.rest.looks_long() {
+            if looks_long != self.rest.extended_poll() {
                 looks_long = !looks_long;
                 waiter.set_weight(!looks_long);
             }
             let moved = self.turn(memory, now);
-            if self.rest.asks(now) {
+            if self.rest.sample_due(now) {
                 self.rest.note_core(now, waiter.core_taken_ns());
             }
             if moved {
                 self.rest.note_move(now);
             } else if self.may_sleep(now) {
-                self.bell.lie_down();
+                self.bell.prepare_sleep();
                 if !self.has_work() && !ends.load(Relaxed) {
                     self.heartbeat.sleep();
                     waiter.wait(LONGEST_SLEEP_NS)?;
                     self.last_turn = None; // a sleep is no stall
                 }
-                self.bell.get_up();
+                self.bell.cancel_sleep();
             }
         }
         self.heartbeat.end();
@@ -215,7 +215,7 @@ impl<P: Port> Line<P> {
     /// Takes free frames from the switching core, or gives some back. True if there were any.
     #[inline]
     fn exchange(&mut self, number: usize, memory: &mut P::Memory) -> bool {
-        let LinePort { lane, is_open, closing, .. } = &self.ports[number];
+        let IoPort { lane, is_open, closing, .. } = &self.ports[number];
         let mut moved = false;
         while memory.free_frames() < FEW_FREE && lane.fresh.take(&mut self.frames).is_some() {
             self.frames.drain(..).for_each(|frame| memory.free(frame));
@@ -235,14 +235,14 @@ impl<P: Port> Line<P> {
 
     /// Takes in what the lane has room for, and says what waits, and what the port has noticed. True if there is anything new.
     fn receive(&mut self, number: usize, memory: &mut P::Memory, now: Instant) -> bool {
-        let LinePort { port, lane, looker, rules, .. } = &mut self.ports[number];
+        let IoPort { port, lane, looker, rules, .. } = &mut self.ports[number];
         let max = if lane.arrivals.room() > 0 && looker.is_some() { RX_BATCH } else { 0 };
         port.receive(memory, now, max, &mut self.received);
         let mut has_news = !self.received.is_empty();
         if let (true, Some(looker)) = (has_news, looker) {
             let (looker, finish_checksums) = &**looker;
             let look = |received, bytes: &[u8]| looker.look(received, bytes);
-            look_at_all(&mut self.received, memory, *finish_checksums, look, &mut self.arrivals);
+            parse_batch(&mut self.received, memory, *finish_checksums, look, &mut self.arrivals);
             let put = lane.arrivals.put(*rules, &mut self.arrivals);
             debug_assert!(put, "there was room for a batch");
         }
@@ -258,7 +258,7 @@ impl<P: Port> Line<P> {
             has_news = true;
         }
         while !lane.troubles.is_full()
-            && let Some(trouble) = port.take_trouble()
+            && let Some(trouble) = port.pop_fault()
         {
             let _ = lane.troubles.push(trouble); // there is room
             has_news = true;
@@ -275,21 +275,21 @@ impl<P: Port> Line<P> {
 
     /// Nothing moved lately, and the kernel has no frames of ours.
     fn may_sleep(&mut self, now: Instant) -> bool {
-        let is_done = |port: &LinePort<P>| {
+        let is_done = |port: &IoPort<P>| {
             let is_closing = port.closing.is_some();
-            port.outgoing.is_empty() && port.has_told_all() && !is_closing && !port.port.must_kick()
+            port.outgoing.is_empty() && port.has_told_all() && !is_closing && !port.port.needs_kick()
         };
         self.rest.note_idle(now) && self.ports.iter().all(is_done)
     }
 
     fn has_work(&self) -> bool {
         let has_work =
-            |port: &LinePort<P>| port.lane.has_work() || (self.is_short && !port.lane.fresh.is_empty());
+            |port: &IoPort<P>| port.lane.has_work() || (self.is_short && !port.lane.fresh.is_empty());
         self.ports.iter().any(has_work)
     }
 }
 
-impl<P: Port> LinePort<P> {
+impl<P: Port> IoPort<P> {
     /// Transmits what the switching core gave, and what there was no room for before. True if there was any.
     fn send(&mut self, memory: &mut P::Memory) -> bool {
         let mut moved = false;
@@ -306,7 +306,7 @@ impl<P: Port> LinePort<P> {
                 self.port.transmit(&mut self.fitting);
             }
         }
-        if self.port.must_kick() {
+        if self.port.needs_kick() {
             self.port.kick();
         }
         moved
@@ -341,32 +341,32 @@ impl<P: Port> LinePort<P> {
         self.port.take_lost(&mut self.lost);
     }
 
-    fn obey(&mut self, order: Order, memory: &mut P::Memory) {
+    fn obey(&mut self, order: PortCommand, memory: &mut P::Memory) {
         match order {
-            Order::Rules(rules, looker) => (self.rules, self.looker) = (rules, Some(looker)),
-            Order::MinPosted(frames) => self.port.set_min_posted(frames),
-            Order::LetGo => {
+            PortCommand::Rules(rules, looker) => (self.rules, self.looker) = (rules, Some(looker)),
+            PortCommand::MinPosted(frames) => self.port.set_min_posted(frames),
+            PortCommand::LetGo => {
                 self.stop();
-                if !self.port.let_go() {
+                if !self.port.detach() {
                     self.port.close(memory, &mut self.unsent);
                 }
             }
-            Order::Reclaim(unsent) => {
+            PortCommand::Reclaim(unsent) => {
                 self.port.reclaim(memory, &mut self.unsent);
                 self.closing = Some(unsent);
             }
-            Order::Close(unsent) => {
+            PortCommand::Close(unsent) => {
                 self.stop();
                 self.port.close(memory, &mut self.unsent);
                 self.closing = Some(unsent);
             }
-            Order::Reopen => {
+            PortCommand::Reopen => {
                 self.is_open = self.port.reopen(memory) == Some(true);
                 self.lane.is_down.store(!self.is_open, Relaxed);
-                self.lane.answer(Answer::Reopened(self.is_open.then(|| self.port.transmit_room())));
+                self.lane.answer(PortReply::Reopened(self.is_open.then(|| self.port.transmit_room())));
             }
-            Order::CountAnew => drop(self.port.count_anew()),
-            Order::Report => self.report_within = REPORT_TURNS,
+            PortCommand::CountAnew => drop(self.port.reset_counters()),
+            PortCommand::Report => self.report_within = REPORT_TURNS,
         }
     }
 
@@ -387,7 +387,7 @@ impl<P: Port> LinePort<P> {
             unsent.extend(self.outgoing.drain(..).map(|outgoing| outgoing.frame));
         }
         let report = self.report(0);
-        self.lane.answer(Answer::Closed(unsent, report));
+        self.lane.answer(PortReply::Closed(unsent, report));
     }
 
     /// Says how the port stands, once free frames have come to rest or it has been asked for long enough: then they are counted once.
@@ -396,14 +396,14 @@ impl<P: Port> LinePort<P> {
         self.report_within -= 1;
         if !exchanged || self.report_within == 0 {
             self.report_within = 0;
-            self.lane.answer(Answer::Report(self.report(free)));
+            self.lane.answer(PortReply::Report(self.report(free)));
             self.lane.core.ring();
         }
     }
 
-    fn report(&self, free: usize) -> Report {
+    fn report(&self, free: usize) -> PortStatus {
         let back = self.completed.len() + self.lost.len() + self.unsent.len();
         let held = self.port.frames_held() + self.outgoing.len() + back;
-        Report { kernel: self.port.kernel_counters(), held, free }
+        PortStatus { kernel: self.port.kernel_counters(), held, free }
     }
 }

@@ -18,13 +18,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crossbeam::queue::ArrayQueue;
-use switch::{Arrival, FrameId, KernelCounters, Looker, Outgoing};
+use switch::{FrameId, FrameParser, KernelCounters, RxFrame, TxDesc};
 
 use crate::guard::heartbeat::Heartbeat;
-use crate::io_core::batch_ring::Belt;
+use crate::io_core::batch_ring::BatchRing;
 use crate::io_core::doorbell::Doorbell;
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
-use crate::port::Trouble;
+use crate::port::PortFault;
 
 /// Batches of arrivals on a lane: together as many frames as make an RX ring long.
 const ARRIVALS: usize = 16;
@@ -56,9 +56,9 @@ pub(crate) const LOST: u32 = 1;
 
 /// What the line is told.
 #[derive(Debug)]
-pub(crate) enum Order {
+pub(crate) enum PortCommand {
     /// Look at frames so from now on, and say with each batch that it was by these rules.
-    Rules(u32, Box<(Looker, bool)>),
+    Rules(u32, Box<(FrameParser, bool)>),
     /// At least so many frames are to be posted.
     MinPosted(u32),
     /// Let the port go; or close it, where there is no other thread that does.
@@ -77,18 +77,18 @@ pub(crate) enum Order {
 
 /// What it answers.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum PortReply {
     /// The port is closed, and these frames were never sent.
-    Closed(Vec<FrameId>, Report),
+    Closed(Vec<FrameId>, PortStatus),
     /// It is open, with room for so many frames to transmit; or there was nothing for it to begin with.
     Reopened(Option<usize>),
     /// As it stands.
-    Report(Report),
+    Report(PortStatus),
 }
 
 /// How a port stands.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Report {
+pub(crate) struct PortStatus {
     /// What the kernel counted.
     pub(crate) kernel: KernelCounters,
     /// Frames in the port's rings, and on their way to the lane or from it.
@@ -98,17 +98,17 @@ pub(crate) struct Report {
 }
 
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct PortChannel {
     /// Noted with each batch: the rules that it was looked at by.
-    pub(crate) arrivals: Belt<Arrival>,
-    pub(crate) outgoing: Belt<Outgoing>,
+    pub(crate) arrivals: BatchRing<RxFrame>,
+    pub(crate) outgoing: BatchRing<TxDesc>,
     /// Noted with each batch: [`LEFT`] or [`LOST`].
-    pub(crate) completed: Belt<FrameId>,
-    pub(crate) fresh: Belt<FrameId>,
-    pub(crate) spare: Belt<FrameId>,
-    pub(crate) orders: ArrayQueue<Order>,
-    pub(crate) answers: ArrayQueue<Answer>,
-    pub(crate) troubles: ArrayQueue<Trouble>,
+    pub(crate) completed: BatchRing<FrameId>,
+    pub(crate) fresh: BatchRing<FrameId>,
+    pub(crate) spare: BatchRing<FrameId>,
+    pub(crate) orders: ArrayQueue<PortCommand>,
+    pub(crate) answers: ArrayQueue<PortReply>,
+    pub(crate) troubles: ArrayQueue<PortFault>,
     /// Frames in the port's own RX rings.
     pub(crate) waiting: AtomicU32,
     /// The port has looked for frames that the kernel dropped, and there were so many.
@@ -127,23 +127,23 @@ pub(crate) struct Lane {
 
 /// Tells whether something is on a lane for the switching core, for whoever watches that it turns.
 #[derive(Debug, Clone)]
-pub struct LaneNews(pub(crate) Arc<Lane>);
+pub struct ChannelMonitor(pub(crate) Arc<PortChannel>);
 
-impl LaneNews {
+impl ChannelMonitor {
     /// There is something that the switching core has not taken yet.
     pub fn is_there(&self) -> bool {
         self.0.has_news()
     }
 }
 
-impl Lane {
+impl PortChannel {
     pub(crate) fn new(core: Arc<Doorbell>, line: Arc<Doorbell>, heartbeat: Arc<Heartbeat>) -> Arc<Self> {
         Arc::new(Self {
-            arrivals: Belt::new(ARRIVALS, RX_BATCH),
-            outgoing: Belt::new(OUTGOING, TX_BATCH),
-            completed: Belt::new(COMPLETED, TX_BATCH),
-            fresh: Belt::new(FREE, FREE_BATCH),
-            spare: Belt::new(FREE, FREE_BATCH),
+            arrivals: BatchRing::new(ARRIVALS, RX_BATCH),
+            outgoing: BatchRing::new(OUTGOING, TX_BATCH),
+            completed: BatchRing::new(COMPLETED, TX_BATCH),
+            fresh: BatchRing::new(FREE, FREE_BATCH),
+            spare: BatchRing::new(FREE, FREE_BATCH),
             orders: ArrayQueue::new(ORDERS),
             answers: ArrayQueue::new(ORDERS),
             troubles: ArrayQueue::new(4),
@@ -164,14 +164,14 @@ impl Lane {
     }
 
     /// Gives the line an order.
-    pub(crate) fn order(&self, order: Order) {
+    pub(crate) fn order(&self, order: PortCommand) {
         let pushed = self.orders.push(order);
         debug_assert!(pushed.is_ok(), "settings leave room for all others");
         self.line.ring();
     }
 
     /// Answers the switching core.
-    pub(crate) fn answer(&self, answer: Answer) {
+    pub(crate) fn answer(&self, answer: PortReply) {
         let pushed = self.answers.push(answer);
         debug_assert!(pushed.is_ok(), "no more answers than orders");
     }

@@ -8,28 +8,30 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
 
 use crate::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
-use crate::io_core::port_channel::{Answer, FREE_BATCH, KEPT_FREE, LOST, Lane, LaneNews, Order, Report};
+use crate::io_core::port_channel::{
+    ChannelMonitor, FREE_BATCH, KEPT_FREE, LOST, PortChannel, PortCommand, PortReply, PortStatus,
+};
 use crate::poll_loop::iteration::{RX_BATCH, TX_BATCH};
-use crate::port::{Port, Trouble};
+use crate::port::{Port, PortFault};
 
 /// What the line was asked and has not answered.
 #[derive(Debug, Default)]
-enum Question<T> {
+enum PendingRequest<T> {
     #[default]
     None,
     Asked,
     Answered(T),
 }
 
-impl<T> Question<T> {
+impl<T> PendingRequest<T> {
     /// Whether it must be asked now: it is not open.
     fn begin(&mut self) -> bool {
-        let is_new = matches!(self, Question::None);
+        let is_new = matches!(self, PendingRequest::None);
         if is_new {
-            *self = Question::Asked;
+            *self = PendingRequest::Asked;
         }
         is_new
     }
@@ -37,7 +39,7 @@ impl<T> Question<T> {
     /// The answer, if it has come; then it can be asked anew.
     fn take(&mut self) -> Option<T> {
         match std::mem::take(self) {
-            Question::Answered(answer) => Some(answer),
+            PendingRequest::Answered(answer) => Some(answer),
             open => {
                 *self = open;
                 None
@@ -49,16 +51,16 @@ impl<T> Question<T> {
 /// The switching core's end of a lane.
 #[derive(Debug)]
 pub struct RemotePort<M> {
-    lane: Arc<Lane>,
+    lane: Arc<PortChannel>,
     is_up: bool,
     /// How frames are looked at, under which number, and whether the line has still to be told.
-    looker: Option<Box<(Looker, bool)>>,
+    looker: Option<Box<(FrameParser, bool)>>,
     rules: u32,
     is_untold: bool,
     /// The fewest frames to be posted, if the line has still to be told.
     min_posted: Option<u32>,
     /// The batch that is being taken, and the rules that it was looked at by.
-    arrivals: Vec<Arrival>,
+    arrivals: Vec<RxFrame>,
     looked_at_by: u32,
     /// Frames that the port has room for when none is outstanding.
     room: usize,
@@ -73,22 +75,22 @@ pub struct RemotePort<M> {
     /// There were more free frames than the line had room for.
     has_frames: bool,
     /// As the line last said; and frames that were on the lane when the port was closed.
-    report: Report,
+    report: PortStatus,
     closed_frames: u64,
-    closing: Question<Vec<FrameId>>,
-    opening: Question<Option<usize>>,
-    reporting: Question<()>,
+    closing: PendingRequest<Vec<FrameId>>,
+    opening: PendingRequest<Option<usize>>,
+    reporting: PendingRequest<()>,
     /// Where the line says which frames were never sent.
     unsent: Vec<FrameId>,
     // Otherwise empty, and kept to allocate nothing.
     frames: Vec<FrameId>,
-    again: Vec<Arrival>,
+    again: Vec<RxFrame>,
     memory: PhantomData<fn(&mut M)>,
 }
 
-impl<M: Memory> RemotePort<M> {
+impl<M: FrameMemory> RemotePort<M> {
     /// The end of a lane, of a port that is open with room for so many frames to transmit, or closed.
-    pub(crate) fn new(lane: Arc<Lane>, is_up: bool, room: usize) -> Self {
+    pub(crate) fn new(lane: Arc<PortChannel>, is_up: bool, room: usize) -> Self {
         Self {
             lane,
             is_up,
@@ -105,11 +107,11 @@ impl<M: Memory> RemotePort<M> {
             is_stuck: false,
             lost: Vec::with_capacity(TX_BATCH),
             has_frames: false,
-            report: Report::default(),
+            report: PortStatus::default(),
             closed_frames: 0,
-            closing: Question::None,
-            opening: Question::None,
-            reporting: Question::None,
+            closing: PendingRequest::None,
+            opening: PendingRequest::None,
+            reporting: PendingRequest::None,
             unsent: Vec::with_capacity(4096),
             frames: Vec::with_capacity(TX_BATCH),
             again: Vec::with_capacity(RX_BATCH),
@@ -118,8 +120,8 @@ impl<M: Memory> RemotePort<M> {
     }
 
     /// Whether something is on the lane, for whoever watches that the switching core turns.
-    pub fn news(&self) -> LaneNews {
-        LaneNews(Arc::clone(&self.lane))
+    pub fn news(&self) -> ChannelMonitor {
+        ChannelMonitor(Arc::clone(&self.lane))
     }
 
     /// Tells the line what can wait, if there is room.
@@ -133,11 +135,11 @@ impl<M: Memory> RemotePort<M> {
     #[cold]
     fn tell_now(&mut self) {
         if let (true, Some(looker)) = (self.is_untold, &self.looker) {
-            self.lane.order(Order::Rules(self.rules, looker.clone()));
+            self.lane.order(PortCommand::Rules(self.rules, looker.clone()));
             self.is_untold = false;
         }
         if let Some(frames) = self.min_posted.take() {
-            self.lane.order(Order::MinPosted(frames));
+            self.lane.order(PortCommand::MinPosted(frames));
         }
     }
 
@@ -145,14 +147,14 @@ impl<M: Memory> RemotePort<M> {
     fn hear(&mut self) {
         while let Some(answer) = self.lane.answers.pop() {
             match answer {
-                Answer::Closed(unsent, report) => {
-                    self.report = Report { free: self.report.free, ..report };
-                    self.closing = Question::Answered(unsent);
+                PortReply::Closed(unsent, report) => {
+                    self.report = PortStatus { free: self.report.free, ..report };
+                    self.closing = PendingRequest::Answered(unsent);
                 }
-                Answer::Reopened(room) => self.opening = Question::Answered(room),
-                Answer::Report(report) => {
+                PortReply::Reopened(room) => self.opening = PendingRequest::Answered(room),
+                PortReply::Report(report) => {
                     self.report = report;
-                    self.reporting = Question::Answered(());
+                    self.reporting = PendingRequest::Answered(());
                 }
             }
         }
@@ -197,9 +199,9 @@ impl<M: Memory> RemotePort<M> {
     #[cold]
     fn look_again(&mut self, memory: &M) {
         let Some(looker) = &self.looker else { return };
-        for Arrival { frame, charge, .. } in self.arrivals.drain(..) {
+        for RxFrame { frame, charge, .. } in self.arrivals.drain(..) {
             let bytes = memory.bytes(&frame, charge.len.into());
-            self.again.push(looker.0.look(Received { frame, len: charge.len }, bytes));
+            self.again.push(looker.0.look(RxDesc { frame, len: charge.len }, bytes));
         }
         std::mem::swap(&mut self.arrivals, &mut self.again);
         self.looked_at_by = self.rules;
@@ -222,17 +224,17 @@ impl<M: Memory> RemotePort<M> {
     }
 }
 
-impl<M: Memory> Port for RemotePort<M> {
+impl<M: FrameMemory> Port for RemotePort<M> {
     type Memory = M;
 
-    fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut M, now: Instant, _max: usize, _out: &mut Vec<RxDesc>) {
         self.watch_line(now);
         self.tell();
         self.exchange(memory);
     }
 
     #[inline]
-    fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<Arrival>) {
+    fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<RxFrame>) {
         while out.len() < max {
             if self.arrivals.is_empty() {
                 match self.lane.arrivals.take(&mut self.arrivals) {
@@ -252,7 +254,7 @@ impl<M: Memory> Port for RemotePort<M> {
         }
     }
 
-    fn look_by(&mut self, looker: Looker, finish_checksums: bool) {
+    fn set_parser(&mut self, looker: FrameParser, finish_checksums: bool) {
         self.looker = Some(Box::new((looker, finish_checksums)));
         self.rules = self.rules.wrapping_add(1);
         self.is_untold = true;
@@ -286,7 +288,7 @@ impl<M: Memory> Port for RemotePort<M> {
         }
     }
 
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.outstanding += frames.len();
         while !frames.is_empty() && self.lane.outgoing.put(0, frames) {
             self.given += 1;
@@ -299,7 +301,7 @@ impl<M: Memory> Port for RemotePort<M> {
         true // the line does
     }
 
-    fn must_kick(&self) -> bool {
+    fn needs_kick(&self) -> bool {
         false // the line does
     }
 
@@ -326,16 +328,16 @@ impl<M: Memory> Port for RemotePort<M> {
         self.is_up && !self.lane.is_down.load(Relaxed)
     }
 
-    fn has_news(&self) -> bool {
-        let Lane { fresh, spare, .. } = &*self.lane;
+    fn has_pending(&self) -> bool {
+        let PortChannel { fresh, spare, .. } = &*self.lane;
         let wants_frames = (self.has_frames && fresh.room() > 0) || !spare.is_empty();
         !self.arrivals.is_empty()
             || self.is_up != self.is_up()
-            || ((self.is_up || matches!(self.closing, Question::Asked)) && wants_frames)
+            || ((self.is_up || matches!(self.closing, PendingRequest::Asked)) && wants_frames)
             || self.lane.has_news()
     }
 
-    fn is_stuck(&self) -> bool {
+    fn is_stalled(&self) -> bool {
         self.is_stuck
     }
 
@@ -343,19 +345,19 @@ impl<M: Memory> Port for RemotePort<M> {
         if self.lane.stray.load(Relaxed) == 0 { 0 } else { self.lane.stray.swap(0, Relaxed) }
     }
 
-    fn take_trouble(&mut self) -> Option<Trouble> {
+    fn pop_fault(&mut self) -> Option<PortFault> {
         self.lane.troubles.pop()
     }
 
-    fn let_go(&mut self) -> bool {
+    fn detach(&mut self) -> bool {
         self.is_up = false;
-        self.lane.order(Order::LetGo);
+        self.lane.order(PortCommand::LetGo);
         true
     }
 
     fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         if self.closing.begin() {
-            self.lane.order(Order::Reclaim(std::mem::take(&mut self.unsent)));
+            self.lane.order(PortCommand::Reclaim(std::mem::take(&mut self.unsent)));
         }
         self.take_back(memory, unsent)
     }
@@ -364,7 +366,7 @@ impl<M: Memory> Port for RemotePort<M> {
         self.tell();
         self.exchange(memory);
         if self.opening.begin() {
-            self.lane.order(Order::Reopen);
+            self.lane.order(PortCommand::Reopen);
         }
         self.hear();
         let room = self.opening.take()?;
@@ -377,21 +379,21 @@ impl<M: Memory> Port for RemotePort<M> {
     fn close(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
         self.is_up = false;
         if self.closing.begin() {
-            self.lane.order(Order::Close(std::mem::take(&mut self.unsent)));
+            self.lane.order(PortCommand::Close(std::mem::take(&mut self.unsent)));
         }
         self.take_back(memory, unsent)
     }
 
-    fn count_anew(&mut self) -> KernelCounters {
+    fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.report.kernel, self.closed_frames) = (KernelCounters::default(), 0);
-        self.lane.order(Order::CountAnew);
+        self.lane.order(PortCommand::CountAnew);
         counted
     }
 
     fn report(&mut self) -> bool {
         if self.reporting.begin() {
-            self.lane.order(Order::Report);
+            self.lane.order(PortCommand::Report);
         }
         self.hear();
         self.reporting.take().is_some()
@@ -404,7 +406,7 @@ impl<M: Memory> Port for RemotePort<M> {
     }
 
     fn frames_held(&self) -> usize {
-        let Lane { arrivals, outgoing, completed, .. } = &*self.lane;
+        let PortChannel { arrivals, outgoing, completed, .. } = &*self.lane;
         let on_lane = arrivals.things() + outgoing.things() + completed.things();
         self.report.held + self.arrivals.len() + on_lane
     }

@@ -4,49 +4,49 @@
 //! is tried again each turn until that has come; the turns go on meanwhile. Whatever changes the switch is recorded first, so that a replay does
 //! the same. Source: docs/architecture.md, "The way of a frame"; docs/cores.md.
 
-use crate::mailbox::{Command, Reply};
-use crate::poll_loop::Core;
+use crate::mailbox::{LoopCommand, Reply};
+use crate::poll_loop::PollLoop;
 use crate::port::Port;
-use switch::{Instant, KernelCounters, Mark, Memory, Snapshot, SwitchSettings};
+use switch::{FrameMemory, Instant, KernelCounters, Snapshot, SwitchSettings, WatermarkReset};
 use wire::bitset::Set64;
 
-impl<P: Port> Core<P> {
+impl<P: Port> PollLoop<P> {
     /// Carries out a command. Given back, it is to be tried again: a line has still to do its part.
-    pub(super) fn obey(&mut self, command: Command, now: Instant) -> Option<Command> {
+    pub(super) fn obey(&mut self, command: LoopCommand, now: Instant) -> Option<LoopCommand> {
         match command {
-            Command::Snapshot { .. } if !self.hear_reports() => return Some(command),
-            Command::Snapshot { mut snapshot, read_watermarks } => {
+            LoopCommand::Snapshot { .. } if !self.hear_reports() => return Some(command),
+            LoopCommand::Snapshot { mut snapshot, read_watermarks } => {
                 self.reported = Set64::EMPTY;
                 self.snapshot(now, &mut snapshot);
                 if read_watermarks {
-                    self.mark_watermarks(Mark::Read);
+                    self.mark_watermarks(WatermarkReset::Read);
                 }
                 self.mailbox.answer(Reply::Snapshot(snapshot));
             }
-            Command::ClearWatermarks => {
-                self.mark_watermarks(Mark::Clear);
+            LoopCommand::ClearWatermarks => {
+                self.mark_watermarks(WatermarkReset::Clear);
                 self.mailbox.answer(Reply::Done);
             }
-            Command::Hold { port, held } => {
+            LoopCommand::Hold { port, held } => {
                 self.hold(port, held);
                 self.mailbox.answer(Reply::Done);
             }
-            Command::RecoverStorms(port) => {
+            LoopCommand::RecoverStorms(port) => {
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.recover_storms(port, now);
                 }
                 self.switch.recover_storms(port, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
-            Command::LiftStormLimit { port, priorities } => {
+            LoopCommand::LiftStormLimit { port, priorities } => {
                 if let Some(recorder) = self.turn.recorder() {
                     recorder.lift_storm_limit(port, priorities, now);
                 }
                 self.switch.lift_storm_limit(port, priorities, now, &mut self.memory);
                 self.mailbox.answer(Reply::Done);
             }
-            Command::Apply(settings) => {
-                if let Some(port) = self.switch.recovery_in_the_way(&settings.switch) {
+            LoopCommand::Apply(settings) => {
+                if let Some(port) = self.switch.pending_recovery(&settings.switch) {
                     self.mailbox.answer(Reply::NotApplied(settings, port));
                     return None;
                 }
@@ -55,28 +55,28 @@ impl<P: Port> Core<P> {
                     recorder.apply(&settings.switch, now);
                 }
                 self.switch.apply(&settings.switch, now);
-                self.say_how_to_look(self.turn.open_ports());
+                self.push_parser(self.turn.open_ports());
                 for (port, &frames) in self.ports.iter_mut().zip(&settings.min_posted) {
                     port.set_min_posted(frames);
                 }
                 self.mailbox.answer(Reply::Applied(settings));
             }
-            Command::Record(recorder) => {
+            LoopCommand::Record(recorder) => {
                 self.end_recording(now);
                 let before = std::mem::replace(self.turn.recorder(), recorder);
                 self.mailbox.answer(Reply::Recorded(before));
             }
-            Command::PortDown(port) => self.close(port, now),
-            Command::PortClosed(port) => {
+            LoopCommand::PortDown(port) => self.close(port, now),
+            LoopCommand::PortClosed(port) => {
                 if !self.reclaim(port, now) {
                     return Some(command);
                 }
             }
-            Command::PortUp { port, mac, finish_checksums } => {
+            LoopCommand::PortUp { port, mac, finish_checksums } => {
                 let Some(is_up) = self.reopen(port, mac, finish_checksums, now) else { return Some(command) };
                 self.mailbox.answer(Reply::PortUp(port, is_up));
             }
-            Command::Stop(snapshot) => self.stop = Some(snapshot),
+            LoopCommand::Stop(snapshot) => self.stop = Some(snapshot),
         }
         None
     }
@@ -98,11 +98,11 @@ impl<P: Port> Core<P> {
             }
         }
         for port in self.switch.added_by(settings) {
-            self.removed += self.ports[port].count_anew();
+            self.removed += self.ports[port].reset_counters();
         }
     }
 
-    pub(super) fn mark_watermarks(&mut self, mark: Mark) {
+    pub(super) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         if let Some(recorder) = self.turn.recorder() {
             recorder.watermarks(mark);
         }

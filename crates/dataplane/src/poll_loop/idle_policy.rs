@@ -43,7 +43,7 @@ const MAX_ALONE_NS: Nanos = 16 * ALONE_NS;
 
 /// What a loop knows of its rest.
 #[derive(Debug)]
-pub struct Rest {
+pub struct IdlePolicy {
     /// Something moved then for the last time.
     moved_at: Instant,
     /// Since the window began: how long turns took that were late, and for how long others had the core.
@@ -51,7 +51,7 @@ pub struct Rest {
     taken_ns: Nanos,
     window_began: Instant,
     /// Others wanted the core, the last time.
-    held_up_at: Instant,
+    last_contention: Instant,
     /// Turns that moved something since the period began.
     moves: u64,
     period_began: Instant,
@@ -69,7 +69,7 @@ pub struct Rest {
     alone_ns: Nanos,
 }
 
-impl Rest {
+impl IdlePolicy {
     /// Of a loop that begins, and does not know yet whether it is alone.
     pub fn new(now: Instant) -> Self {
         Self {
@@ -77,7 +77,7 @@ impl Rest {
             late_ns: 0,
             taken_ns: 0,
             window_began: now,
-            held_up_at: now,
+            last_contention: now,
             moves: 0,
             period_began: now,
             idle_since: None,
@@ -100,7 +100,7 @@ impl Rest {
 
     /// It wants to know for how long others had the core since it last asked: now and then.
     #[inline]
-    pub fn asks(&self, now: Instant) -> bool {
+    pub fn sample_due(&self, now: Instant) -> bool {
         now.since(self.period_began) >= PERIOD_NS
     }
 
@@ -110,7 +110,7 @@ impl Rest {
         self.taken_ns = self.taken_ns.saturating_add(taken_ns);
         if now.since(self.window_began) >= WINDOW_NS {
             if self.late_ns.min(self.taken_ns) > MOST_LATE_NS {
-                self.note_others(now);
+                self.on_contention(now);
             }
             (self.window_began, self.late_ns, self.taken_ns) = (now, 0, 0);
         }
@@ -118,19 +118,19 @@ impl Rest {
     }
 
     /// Others want the core.
-    fn note_others(&mut self, now: Instant) {
-        let left_alone_ns = now.since(self.held_up_at);
+    fn on_contention(&mut self, now: Instant) {
+        let left_alone_ns = now.since(self.last_contention);
         if left_alone_ns > self.alone_ns {
             let was_right = left_alone_ns > 2 * self.alone_ns;
             self.alone_ns = if was_right { ALONE_NS } else { (2 * self.alone_ns).min(MAX_ALONE_NS) };
         }
-        (self.held_up_at, self.looks_long) = (now, false);
+        (self.last_contention, self.looks_long) = (now, false);
     }
 
     fn end_period(&mut self, now: Instant) {
         let period_ns = now.since(self.period_began);
         let apart = period_ns / self.moves.max(1);
-        let is_alone = now.since(self.held_up_at) > self.alone_ns;
+        let is_alone = now.since(self.last_contention) > self.alone_ns;
         let pauses = PAUSED_PART * self.paused_ns >= period_ns;
         self.looks_long = is_alone && pauses && (BUSY_NS..RARE_NS).contains(&apart);
         if self.short_pauses != self.long_pauses {
@@ -154,7 +154,7 @@ impl Rest {
 
     /// It looks for long, and has no more weight than others.
     #[inline]
-    pub fn looks_long(&self) -> bool {
+    pub fn extended_poll(&self) -> bool {
         self.looks_long
     }
 
@@ -179,15 +179,15 @@ mod tests {
     const APART_NS: Nanos = 20_000;
 
     /// A turn that began so long after the last; others had the core meanwhile.
-    fn turn(rest: &mut Rest, now: Instant, nanos: Nanos) {
+    fn turn(rest: &mut IdlePolicy, now: Instant, nanos: Nanos) {
         rest.note_turn(nanos);
-        if rest.asks(now) {
+        if rest.sample_due(now) {
             rest.note_core(now, nanos);
         }
     }
 
     /// Something moves every `apart` until `until`.
-    fn move_on(rest: &mut Rest, now: &mut Instant, until: Instant, apart: Nanos) {
+    fn move_on(rest: &mut IdlePolicy, now: &mut Instant, until: Instant, apart: Nanos) {
         while *now < until {
             *now = *now + apart;
             rest.note_move(*now);
@@ -197,7 +197,7 @@ mod tests {
     }
 
     /// One turn is late by so much, for part of which others had the core; the others are not, until the window is over.
-    fn hold_up(rest: &mut Rest, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
+    fn hold_up(rest: &mut IdlePolicy, now: &mut Instant, late_ns: Nanos, taken_ns: Nanos) {
         *now = *now + late_ns;
         rest.note_turn(late_ns);
         rest.note_core(*now, taken_ns);
@@ -209,17 +209,17 @@ mod tests {
     #[test]
     fn a_loop_with_much_to_do_keeps_its_weight() {
         let mut now = Instant(0);
-        let mut rest = Rest::new(now);
+        let mut rest = IdlePolicy::new(now);
         while now < Instant(5 * ALONE_NS) {
             now = now + 40_000;
             rest.note_move(now);
             turn(&mut rest, now, 40_000);
-            assert!(!rest.looks_long());
+            assert!(!rest.extended_poll());
         }
     }
 
     /// How long it looks on when nothing moves any more.
-    fn look_ns(rest: &mut Rest, now: Instant) -> Nanos {
+    fn look_ns(rest: &mut IdlePolicy, now: Instant) -> Nanos {
         (0..).map(|step| step * 1_000).find(|&nanos| rest.note_idle(now + nanos)).expect("it sleeps at last")
     }
 
@@ -235,13 +235,13 @@ mod tests {
             (10_000_000, 0),
         ] {
             let mut now = Instant(7);
-            let mut rest = Rest::new(now);
+            let mut rest = IdlePolicy::new(now);
             move_on(&mut rest, &mut now, Instant(ALONE_NS / 2), apart);
             let before = if apart <= LOOK_NS { LOOK_NS } else { 0 };
             assert_eq!(look_ns(&mut rest, now), before, "every {apart} ns: it does not know yet");
             move_on(&mut rest, &mut now, Instant(ALONE_NS + 3 * PERIOD_NS), apart);
             assert_eq!(
-                (look_ns(&mut rest, now), rest.looks_long()),
+                (look_ns(&mut rest, now), rest.extended_poll()),
                 (looks, looks == LONG_LOOK_NS),
                 "every {apart} ns"
             );
@@ -253,7 +253,7 @@ mod tests {
     fn a_loop_does_not_look_where_it_would_find_nothing() {
         for (short, long, looks) in [(2, 1, true), (1, 2, false), (1, 0, true), (0, 1, false)] {
             let mut now = Instant(0);
-            let mut rest = Rest::new(now);
+            let mut rest = IdlePolicy::new(now);
             for (pauses, apart) in [(short, LOOK_NS), (long, LOOK_NS + 1)].repeat(1000) {
                 let until = now + pauses * apart;
                 move_on(&mut rest, &mut now, until, apart);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_loop_that_was_held_up_is_not_alone_for_a_while() {
         let mut now = Instant(0);
-        let mut rest = Rest::new(now);
+        let mut rest = IdlePolicy::new(now);
         move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
         for (late_ns, taken_ns, looks_long) in [
             (MOST_LATE_NS, MOST_LATE_NS, true),
@@ -274,29 +274,29 @@ mod tests {
             (MOST_LATE_NS + 1, WINDOW_NS, false),
         ] {
             hold_up(&mut rest, &mut now, late_ns, taken_ns);
-            assert_eq!(rest.looks_long(), looks_long, "{late_ns} ns late, {taken_ns} ns taken");
+            assert_eq!(rest.extended_poll(), looks_long, "{late_ns} ns late, {taken_ns} ns taken");
         }
         assert_eq!(look_ns(&mut rest, now), LOOK_NS);
         let held_up_at = now;
         move_on(&mut rest, &mut now, held_up_at + ALONE_NS - 2 * WINDOW_NS, APART_NS);
-        assert!(!rest.looks_long());
+        assert!(!rest.extended_poll());
         move_on(&mut rest, &mut now, held_up_at + ALONE_NS + 2 * PERIOD_NS, APART_NS);
-        assert!(rest.looks_long());
+        assert!(rest.extended_poll());
     }
 
     /// A hog that shares the core by turns is found within two windows, though no turn is late by much.
     #[test]
     fn a_loop_that_shares_its_core_is_not_alone() {
         let mut now = Instant(0);
-        let mut rest = Rest::new(now);
+        let mut rest = IdlePolicy::new(now);
         move_on(&mut rest, &mut now, Instant(3 * ALONE_NS), APART_NS);
         let began = now;
-        while rest.looks_long() {
+        while rest.extended_poll() {
             let next = now + 1_000_000;
             move_on(&mut rest, &mut now, next, APART_NS);
             now = now + 1_000_000;
             rest.note_turn(1_000_000);
-            if rest.asks(now) {
+            if rest.sample_due(now) {
                 rest.note_core(now, PERIOD_NS / 2);
             }
         }
@@ -307,10 +307,10 @@ mod tests {
     #[test]
     fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
         let mut now = Instant(0);
-        let mut rest = Rest::new(now);
-        let mut waits = |rest: &mut Rest, alone_for: Nanos| {
+        let mut rest = IdlePolicy::new(now);
+        let mut waits = |rest: &mut IdlePolicy, alone_for: Nanos| {
             let began = now;
-            while !rest.looks_long() {
+            while !rest.extended_poll() {
                 let next = now + APART_NS;
                 move_on(rest, &mut now, next, APART_NS);
             }
@@ -318,7 +318,7 @@ mod tests {
             let next = now + alone_for;
             move_on(rest, &mut now, next, APART_NS);
             hold_up(rest, &mut now, WINDOW_NS, WINDOW_NS);
-            assert!(!rest.looks_long());
+            assert!(!rest.extended_poll());
             (waited + 2 * WINDOW_NS) / ALONE_NS
         };
         let times = [0; 7].map(|alone_for| waits(&mut rest, alone_for));

@@ -11,12 +11,12 @@
 
 use switch::egress::wred::Random;
 use switch::pfc::rx_backlog::XOFF_FRAMES;
-use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
+use switch::{FrameId, FrameMemory, Instant, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
 
 use crate::flight_recorder::recorder::{Recorder, header_bytes};
-use crate::frame_batch::look_at_all;
 use crate::frame_batch::make_edits;
+use crate::frame_batch::parse_batch;
 use crate::port::Port;
 
 /// Frames taken from a port in one turn: few enough that a PFC frame that must go out waits only for these.
@@ -30,7 +30,7 @@ const COMPLETIONS: usize = 4096;
 
 /// What a loop keeps from one turn to the next.
 #[derive(Debug)]
-pub struct Turn {
+pub struct Iteration {
     open: Set64,
     order: Order,
     /// For each port: transport checksums that a Linux host left open are finished.
@@ -46,14 +46,14 @@ pub struct Turn {
     /// Writes down what the switch is given, while somebody wants that.
     recorder: Option<Box<Recorder>>,
     // A port's frames; each is empty between two ports, and kept to allocate nothing.
-    received: Vec<Received>,
-    arrivals: Vec<Arrival>,
+    received: Vec<RxDesc>,
+    arrivals: Vec<RxFrame>,
     completed: Vec<FrameId>,
     lost: Vec<FrameId>,
-    outgoing: Vec<Outgoing>,
+    outgoing: Vec<TxDesc>,
 }
 
-impl Turn {
+impl Iteration {
     /// The first turn, with these ports open; for each port, whether transport checksums that a Linux host left open are
     /// finished.
     pub fn new(finish_checksums: Vec<bool>) -> Self {
@@ -216,7 +216,7 @@ impl Turn {
         port.receive(memory, now, RX_BATCH, &mut self.received);
         let look = |received, bytes: &[u8]| switch.look(number, received, bytes);
         let finish_checksums = self.finish_checksums[number];
-        look_at_all(&mut self.received, memory, finish_checksums, look, &mut self.arrivals);
+        parse_batch(&mut self.received, memory, finish_checksums, look, &mut self.arrivals);
         port.take_arrivals(memory, RX_BATCH, &mut self.arrivals);
         let moved = !self.arrivals.is_empty();
         self.heard.set(number, moved || self.heard.contains(number));
@@ -226,7 +226,7 @@ impl Turn {
         if self.forwards {
             switch.receive_all(&mut self.arrivals, now, memory);
         } else {
-            switch.obey_only(&mut self.arrivals, now, memory);
+            switch.drain_control(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
             let least = if self.holds_back { XOFF_FRAMES } else { 0 };
@@ -234,7 +234,7 @@ impl Turn {
             if let Some(recorder) = &mut self.recorder {
                 recorder.waiting(number, waiting);
             }
-            switch.observe_rx_rings(number, waiting, now);
+            switch.observe_rx_backlog(number, waiting, now);
         }
         if let Some(dropped) = port.take_kernel_drops() {
             if let Some(recorder) = &mut self.recorder {
@@ -303,7 +303,7 @@ impl Turn {
             }
             port.transmit(&mut self.outgoing);
         }
-        if port.must_kick() {
+        if port.needs_kick() {
             port.kick();
         }
         moved

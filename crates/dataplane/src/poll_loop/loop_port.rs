@@ -2,53 +2,53 @@
 
 use std::os::fd::RawFd;
 
-use switch::{Arrival, FrameId, Instant, KernelCounters, Looker, Memory, Outgoing, Received};
+use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
 
 use crate::io_core::remote_port::RemotePort;
-use crate::port::{Port, Trouble};
+use crate::port::{Port, PortFault};
 
 /// A port, wherever it is served.
 #[derive(Debug)]
-pub enum CorePort<P: Port> {
+pub enum LoopPort<P: Port> {
     /// By the switching core.
     Own(P),
     /// By a line.
     Remote(Box<RemotePort<P::Memory>>),
 }
 
-impl<M: Memory, P: Port<Memory = M>> CorePort<P> {
+impl<M: FrameMemory, P: Port<Memory = M>> LoopPort<P> {
     #[inline]
     fn port(&self) -> &dyn Port<Memory = M> {
         match self {
-            CorePort::Own(port) => port,
-            CorePort::Remote(port) => &**port,
+            LoopPort::Own(port) => port,
+            LoopPort::Remote(port) => &**port,
         }
     }
 
     #[inline]
     fn port_mut(&mut self) -> &mut dyn Port<Memory = M> {
         match self {
-            CorePort::Own(port) => port,
-            CorePort::Remote(port) => &mut **port,
+            LoopPort::Own(port) => port,
+            LoopPort::Remote(port) => &mut **port,
         }
     }
 }
 
-impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
+impl<M: FrameMemory, P: Port<Memory = M>> Port for LoopPort<P> {
     type Memory = M;
 
     #[inline]
-    fn receive(&mut self, memory: &mut M, now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, memory: &mut M, now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         self.port_mut().receive(memory, now, max, out);
     }
 
     #[inline]
-    fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<Arrival>) {
+    fn take_arrivals(&mut self, memory: &M, max: usize, out: &mut Vec<RxFrame>) {
         self.port_mut().take_arrivals(memory, max, out);
     }
 
-    fn look_by(&mut self, looker: Looker, finish_checksums: bool) {
-        self.port_mut().look_by(looker, finish_checksums);
+    fn set_parser(&mut self, looker: FrameParser, finish_checksums: bool) {
+        self.port_mut().set_parser(looker, finish_checksums);
     }
 
     fn set_min_posted(&mut self, frames: u32) {
@@ -71,7 +71,7 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     }
 
     #[inline]
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         self.port_mut().transmit(frames);
     }
 
@@ -86,8 +86,8 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     }
 
     #[inline]
-    fn must_kick(&self) -> bool {
-        self.port().must_kick()
+    fn needs_kick(&self) -> bool {
+        self.port().needs_kick()
     }
 
     #[inline]
@@ -110,12 +110,12 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
         self.port().is_up()
     }
 
-    fn has_news(&self) -> bool {
-        self.port().has_news()
+    fn has_pending(&self) -> bool {
+        self.port().has_pending()
     }
 
-    fn is_stuck(&self) -> bool {
-        self.port().is_stuck()
+    fn is_stalled(&self) -> bool {
+        self.port().is_stalled()
     }
 
     #[inline]
@@ -124,12 +124,12 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
     }
 
     #[inline]
-    fn take_trouble(&mut self) -> Option<Trouble> {
-        self.port_mut().take_trouble()
+    fn pop_fault(&mut self) -> Option<PortFault> {
+        self.port_mut().pop_fault()
     }
 
-    fn let_go(&mut self) -> bool {
-        self.port_mut().let_go()
+    fn detach(&mut self) -> bool {
+        self.port_mut().detach()
     }
 
     fn reclaim(&mut self, memory: &mut M, unsent: &mut Vec<FrameId>) -> bool {
@@ -144,8 +144,8 @@ impl<M: Memory, P: Port<Memory = M>> Port for CorePort<P> {
         self.port_mut().close(memory, unsent)
     }
 
-    fn count_anew(&mut self) -> KernelCounters {
-        self.port_mut().count_anew()
+    fn reset_counters(&mut self) -> KernelCounters {
+        self.port_mut().reset_counters()
     }
 
     fn report(&mut self) -> bool {

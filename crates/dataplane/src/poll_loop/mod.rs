@@ -13,12 +13,12 @@ use std::sync::Arc;
 
 use crate::guard::heartbeat::Heartbeat;
 use crate::io_core::doorbell::Doorbell;
-use crate::mailbox::{Command, Mailbox, Reply};
-use crate::poll_loop::idle_policy::Rest;
-use crate::poll_loop::iteration::Turn;
+use crate::mailbox::{LoopCommand, Mailbox, Reply};
+use crate::poll_loop::idle_policy::IdlePolicy;
+use crate::poll_loop::iteration::Iteration;
 use crate::port::Port;
-use crate::sleeper::Wait;
-use switch::{FrameId, FrameRoom, Instant, KernelCounters, Nanos, Snapshot, Switch};
+use crate::sleeper::Sleeper;
+use switch::{FrameId, Instant, KernelCounters, MaxFrame, Nanos, Snapshot, Switch};
 use wire::bitset::Set64;
 
 /// No sleep is shorter: what would be due sooner is worth waiting for awake.
@@ -32,7 +32,7 @@ const DRAIN_NS: Nanos = 1_000_000_000;
 
 /// What a loop is told at its start.
 #[derive(Debug, Clone, Default)]
-pub struct CoreSettings {
+pub struct PollLoopSettings {
     /// Where it says that it turns.
     pub heartbeat: Arc<Heartbeat>,
     /// What lines wake it by.
@@ -47,10 +47,10 @@ pub struct CoreSettings {
 
 /// A loop with all that it owns.
 #[derive(Debug)]
-pub struct Core<P: Port> {
+pub struct PollLoop<P: Port> {
     switch: Switch,
     ports: Vec<P>,
-    turn: Turn,
+    turn: Iteration,
     memory: P::Memory,
     memory_frames: usize,
     mailbox: Mailbox,
@@ -58,7 +58,7 @@ pub struct Core<P: Port> {
     bell: Arc<Doorbell>,
     lines: Vec<Arc<Heartbeat>>,
     /// A command that could not be carried out yet, since a line has still to answer: the others wait behind it.
-    unfinished: Option<Command>,
+    unfinished: Option<LoopCommand>,
     stop: Option<Box<Snapshot>>,
     /// Ports whose rings are being closed elsewhere.
     let_go: Set64,
@@ -71,10 +71,10 @@ pub struct Core<P: Port> {
     /// Frames of a port that closes; otherwise empty.
     unsent: Vec<FrameId>,
     last_turn: Option<Instant>,
-    rest: Rest,
+    rest: IdlePolicy,
 }
 
-impl<P: Port> Core<P> {
+impl<P: Port> PollLoop<P> {
     /// A loop over `ports`, which are the switch's ports in order, and closed ones for ports that it may have later; `memory_frames`
     /// is the number of frames in all.
     pub fn new(
@@ -83,12 +83,12 @@ impl<P: Port> Core<P> {
         memory: P::Memory,
         memory_frames: usize,
         mailbox: Mailbox,
-        settings: CoreSettings,
+        settings: PollLoopSettings,
     ) -> Self {
         assert_eq!(switch.places(), settings.finish_checksums.len(), "one setting a port");
         assert!(ports.len() >= switch.places(), "all ports of the switch");
-        switch.set_frame_room(FrameRoom::of(&memory));
-        let mut turn = Turn::new(settings.finish_checksums);
+        switch.set_frame_room(MaxFrame::of(&memory));
+        let mut turn = Iteration::new(settings.finish_checksums);
         turn.watch_rings(settings.watches_rings);
         let mut core = Self {
             switch,
@@ -108,17 +108,17 @@ impl<P: Port> Core<P> {
             removed: KernelCounters::default(),
             unsent: Vec::with_capacity(4096),
             last_turn: None,
-            rest: Rest::new(Instant::default()),
+            rest: IdlePolicy::new(Instant::default()),
         };
-        core.say_how_to_look(Set64::first_of(core.switch.places()));
+        core.push_parser(Set64::first_of(core.switch.places()));
         core
     }
 
     /// Says how frames of these ports are looked at, to whoever else does.
-    fn say_how_to_look(&mut self, ports: Set64) {
+    fn push_parser(&mut self, ports: Set64) {
         for port in ports {
             let finishes = self.turn.finishes_checksums(port);
-            self.ports[port].look_by(self.switch.looker(port), finishes);
+            self.ports[port].set_parser(self.switch.looker(port), finishes);
         }
     }
 
@@ -132,8 +132,8 @@ impl<P: Port> Core<P> {
     ///
     /// # Errors
     /// `waiter` cannot let it sleep.
-    pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Wait) -> io::Result<()> {
-        self.rest = Rest::new(clock());
+    pub fn run(&mut self, clock: impl Fn() -> Instant, waiter: &mut impl Sleeper) -> io::Result<()> {
+        self.rest = IdlePolicy::new(clock());
         let (mut watched, mut looks_long) = (Set64::EMPTY, false);
         while self.stop.is_none() {
             let now = clock();
@@ -141,27 +141,27 @@ impl<P: Port> Core<P> {
                 watched = self.turn.open_ports();
                 waiter.watch(watched.into_iter().map(|number| &self.ports[number]));
             }
-            if looks_long != self.rest.looks_long() {
+            if looks_long != self.rest.extended_poll() {
                 looks_long = !looks_long;
                 waiter.set_weight(!looks_long);
             }
             let moved = self.turn(now);
-            if self.rest.asks(now) {
+            if self.rest.sample_due(now) {
                 self.rest.note_core(now, waiter.core_taken_ns());
             }
             if moved {
                 self.rest.note_move(now);
             } else if let Some(nanos) = self.may_sleep(now) {
-                self.bell.lie_down();
-                if !self.ports.iter().any(Port::has_news) {
+                self.bell.prepare_sleep();
+                if !self.ports.iter().any(Port::has_pending) {
                     self.heartbeat.sleep();
                     waiter.wait(nanos)?;
                     self.last_turn = None; // a sleep is no stall
                 }
-                self.bell.get_up();
+                self.bell.cancel_sleep();
             }
         }
-        self.wind_up(clock);
+        self.drain(clock);
         self.heartbeat.end();
         Ok(())
     }
@@ -173,9 +173,9 @@ impl<P: Port> Core<P> {
         if let Some(recorder) = self.turn.recorder() {
             recorder.turn(now, forwards, &self.switch);
         }
-        self.hear_guard();
+        self.merge_guard_pfc();
         if !self.lines.is_empty() {
-            let is_stuck = |port: usize| self.ports[port].is_stuck();
+            let is_stuck = |port: usize| self.ports[port].is_stalled();
             self.turn.hold_back(self.turn.open_ports().into_iter().any(is_stuck));
         }
         let moved = self.turn.run(&mut self.switch, &mut self.ports, &mut self.memory, now);
@@ -188,13 +188,13 @@ impl<P: Port> Core<P> {
 
     /// Tells the switch what the guard told the neighbours in its place.
     #[inline]
-    fn hear_guard(&mut self) {
+    fn merge_guard_pfc(&mut self) {
         let Self { heartbeat, turn, switch, .. } = self;
         heartbeat.take(|port, frames, at| {
             if let Some(recorder) = turn.recorder() {
                 recorder.guard(port, &frames, at);
             }
-            switch.told_by_guard(port, &frames, at);
+            switch.record_guard_pfc(port, &frames, at);
         });
     }
 
@@ -221,7 +221,7 @@ impl<P: Port> Core<P> {
             if !self.ports[port].is_up() {
                 self.close(port, now);
                 moved = true;
-            } else if let Some(trouble) = self.ports[port].take_trouble() {
+            } else if let Some(trouble) = self.ports[port].pop_fault() {
                 self.mailbox.tell(Reply::Trouble(port, trouble));
             }
         }
@@ -231,7 +231,7 @@ impl<P: Port> Core<P> {
     /// How long the loop may sleep now: not while anything moved lately, nor while the kernel still has frames of ours.
     fn may_sleep(&mut self, now: Instant) -> Option<Nanos> {
         let of_switch = &self.ports[..self.switch.places()];
-        let is_needed = of_switch.iter().any(Port::must_kick) || self.turn.holds_back();
+        let is_needed = of_switch.iter().any(Port::needs_kick) || self.turn.holds_back();
         if !self.rest.note_idle(now) || is_needed {
             return None;
         }
@@ -244,7 +244,7 @@ impl<P: Port> Core<P> {
 
     /// The end: no more data in, but neighbours' pauses obeyed, and ours go on; held ports released, queues out, what cannot
     /// leave dropped and counted, ports closed.
-    fn wind_up(&mut self, clock: impl Fn() -> Instant) {
+    fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();
         if let Some(recorder) = self.turn.recorder() {
             recorder.stop();

@@ -4,13 +4,13 @@
 //! or another thread closes its rings, some turns later. A port is opened again only after that. Source: docs/law.md, "Ports that come and go".
 
 use crate::mailbox::Reply;
-use crate::poll_loop::Core;
+use crate::poll_loop::PollLoop;
 use crate::port::Port;
 use switch::Instant;
 use wire::bitset::Set64;
 use wire::mac::MacAddr;
 
-impl<P: Port> Core<P> {
+impl<P: Port> PollLoop<P> {
     /// Closes a port; what it held is dropped and counted. Its rings are closed elsewhere, where there is somebody for that.
     pub(super) fn close(&mut self, port: usize, now: Instant) {
         if port >= self.ports.len() || !self.turn.close(port) {
@@ -21,7 +21,7 @@ impl<P: Port> Core<P> {
             recorder.port_down(port, now);
         }
         self.switch.port_down(port, now, &mut self.memory);
-        if self.ports[port].let_go() {
+        if self.ports[port].detach() {
             self.let_go.set(port, true);
             self.tell_troubles(port);
         } else {
@@ -64,7 +64,7 @@ impl<P: Port> Core<P> {
             return Some(false);
         }
         self.turn.open(port, finish_checksums);
-        self.say_how_to_look(Set64::of(port));
+        self.push_parser(Set64::of(port));
         if let Some(recorder) = self.turn.recorder() {
             recorder.port_up(port, mac, now);
         }
@@ -84,7 +84,7 @@ impl<P: Port> Core<P> {
     }
 
     pub(super) fn tell_troubles(&mut self, port: usize) {
-        while let Some(trouble) = self.ports[port].take_trouble() {
+        while let Some(trouble) = self.ports[port].pop_fault() {
             self.mailbox.tell(Reply::Trouble(port, trouble));
         }
     }

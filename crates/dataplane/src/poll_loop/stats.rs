@@ -11,7 +11,7 @@ use switch::monitor::counters::{TURN_TIMES, turn_time};
 
 /// Where a loop leaves its times.
 #[derive(Debug, Default)]
-pub(crate) struct Times {
+pub(crate) struct LoopStats {
     turns: AtomicU64,
     worst_stall_ns: AtomicU64,
     awake_ns: AtomicU64,
@@ -31,7 +31,7 @@ pub struct LoopTimes {
     pub turns_by_time: [u64; TURN_TIMES],
 }
 
-impl Times {
+impl LoopStats {
     /// Another turn; so long after the one before, unless the loop slept meanwhile.
     #[inline]
     pub(crate) fn note_turn(&self, after: Option<Nanos>) {
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn turns_of_all_loops_and_the_longest_stall() {
-        let [a, b] = [Times::default(), Times::default()];
+        let [a, b] = [LoopStats::default(), LoopStats::default()];
         [None, Some(500), Some(7_000), Some(900)].into_iter().for_each(|after| a.note_turn(after));
         [None, Some(3_000_000), None, Some(500)].into_iter().for_each(|after| b.note_turn(after));
         let mut both = a.read();

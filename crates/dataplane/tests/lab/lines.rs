@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::{
-    Command, Core, CorePort, CoreSettings, Doorbell, Handle, Heartbeat, Line, MemoryPort, Reply, Settings,
-    Wire, mailbox, remote,
+    Doorbell, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
+    Reply, Settings, Wire, mailbox, remote,
 };
-use switch::{Event, FrameId, HeapMemory, Instant, Memory, Snapshot, Switch, SwitchSettings};
+use switch::{Event, FrameId, FrameMemory, HeapMemory, Instant, Snapshot, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;
 use wire::mac::MacAddr;
 use wire::pause::{Control, Pfc, decode};
@@ -55,7 +55,7 @@ impl Shared {
     }
 }
 
-impl Memory for Shared {
+impl FrameMemory for Shared {
     fn alloc(&mut self) -> Option<FrameId> {
         self.free[self.turn_of].pop()
     }
@@ -84,11 +84,11 @@ impl Memory for Shared {
     }
 }
 
-type SharedPort = MemoryPort<Shared>;
+type SharedPort = LoopbackPort<Shared>;
 
 pub struct Loops {
-    pub core: Core<CorePort<SharedPort>>,
-    pub lines: Vec<Line<SharedPort>>,
+    pub core: PollLoop<LoopPort<SharedPort>>,
+    pub lines: Vec<IoLoop<SharedPort>>,
     pub wires: Vec<Wire>,
     pub handle: Handle,
     pub now: Instant,
@@ -107,34 +107,34 @@ impl Loops {
         let (mut ports, mut wires) = (Vec::new(), Vec::new());
         let mut of_lines: Vec<_> = (0..count).map(|_| Vec::new()).collect();
         for &at in served_by {
-            let (port, wire) = MemoryPort::new();
+            let (port, wire) = LoopbackPort::new();
             wire.keep();
             wires.push(wire);
             ports.push(if at == 0 {
-                CorePort::Own(port)
+                LoopPort::Own(port)
             } else {
                 let (port, of_line) = remote(port, &bell, &bells[at - 1], &heartbeats[at - 1]);
                 of_lines[at - 1].push(of_line);
-                CorePort::Remote(port)
+                LoopPort::Remote(port)
             });
         }
         let lines = of_lines.into_iter().zip(&bells).zip(&heartbeats);
-        let lines =
-            lines.map(|((ports, bell), heartbeat)| Line::new(ports, Arc::clone(bell), Arc::clone(heartbeat)));
+        let lines = lines
+            .map(|((ports, bell), heartbeat)| IoLoop::new(ports, Arc::clone(bell), Arc::clone(heartbeat)));
         let lines = lines.collect();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
-        let of_core = CoreSettings {
+        let of_core = PollLoopSettings {
             finish_checksums: vec![true; served_by.len()],
             watches_rings: true,
             lines: heartbeats,
             bell,
-            ..CoreSettings::default()
+            ..PollLoopSettings::default()
         };
         let switch = Switch::new(settings, macs, frames);
         let memory = Shared::new(frames, 128, count);
         Self {
             lines,
-            core: Core::new(switch, ports, memory, frames, mailbox, of_core),
+            core: PollLoop::new(switch, ports, memory, frames, mailbox, of_core),
             wires,
             handle,
             now: Instant(1_000_000),
@@ -171,7 +171,7 @@ impl Loops {
     }
 
     /// What the switching core answers, once all loops have done their part.
-    pub fn tell(&mut self, command: Command) -> Reply {
+    pub fn tell(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         for _ in 0..10 {
             self.rounds(1);
@@ -197,11 +197,11 @@ impl Loops {
     pub fn apply(&mut self, settings: &SwitchSettings) {
         let min_posted = vec![1; settings.ports.len()];
         let settings = Settings { switch: settings.clone(), min_posted };
-        assert!(matches!(self.tell(Command::Apply(Box::new(settings))), Reply::Applied(_)));
+        assert!(matches!(self.tell(LoopCommand::Apply(Box::new(settings))), Reply::Applied(_)));
     }
 
     pub fn snapshot(&mut self) -> Snapshot {
-        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
+        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use dataplane::{
-    Command, Core, CoreSettings, Handle, Heartbeat, MemoryPort, Port, Reply, Settings, Wait, Wire, mailbox,
+    Handle, Heartbeat, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Port, Reply, Settings, Sleeper,
+    Wire, mailbox,
 };
 use switch::settings::{BridgeSettings, BufferSettings, PortSettings, SwitchSettings, Threshold};
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
@@ -50,7 +51,7 @@ pub fn settings() -> SwitchSettings {
 }
 
 pub struct Lab {
-    pub core: Core<MemoryPort>,
+    pub core: PollLoop<LoopbackPort>,
     pub wires: Vec<Wire>,
     pub handle: Handle,
     pub heartbeat: Arc<Heartbeat>,
@@ -62,16 +63,16 @@ impl Lab {
         let heartbeat = Arc::new(Heartbeat::default());
         let macs: Vec<_> = (100..100 + PORTS).map(mac).collect();
         let switch = Switch::new(&settings(), &macs, FRAMES);
-        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
+        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| LoopbackPort::new()).unzip();
         let (handle, mailbox) = mailbox(Waker::noop().clone());
-        let settings = CoreSettings {
+        let settings = PollLoopSettings {
             finish_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
-            ..CoreSettings::default()
+            ..PollLoopSettings::default()
         };
         let memory = HeapMemory::new(FRAMES, 2048);
-        let core = Core::new(switch, ports, memory, FRAMES, mailbox, settings);
+        let core = PollLoop::new(switch, ports, memory, FRAMES, mailbox, settings);
         let mut lab = Self { core, wires, handle, heartbeat, now: Instant(1_000_000) };
         for n in 0..PORTS {
             lab.wires[n].inject(frame(MacAddr::BROADCAST, mac(n), 0)); // so that addresses are known
@@ -89,7 +90,7 @@ impl Lab {
     }
 
     /// Has a command obeyed in a turn; its answer. Events that came before are lost.
-    pub fn tell(&mut self, command: Command) -> Reply {
+    pub fn tell(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         self.turns(1);
         let mut replies = std::iter::from_fn(|| self.handle.receive());
@@ -101,20 +102,20 @@ impl Lab {
     }
 
     pub fn look(&mut self, read_watermarks: bool) -> Snapshot {
-        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks }) {
+        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn hold(&mut self, port: usize, held: bool) {
-        assert!(matches!(self.tell(Command::Hold { port, held }), Reply::Done));
+        assert!(matches!(self.tell(LoopCommand::Hold { port, held }), Reply::Done));
     }
 
     /// Puts settings in force, which come back.
     pub fn apply(&mut self, settings: SwitchSettings) {
         let settings = Settings { switch: settings, min_posted: vec![1, 2, 3] };
-        match self.tell(Command::Apply(Box::new(settings.clone()))) {
+        match self.tell(LoopCommand::Apply(Box::new(settings.clone()))) {
             Reply::Applied(back) => assert_eq!(*back, settings),
             other => panic!("{other:?}"),
         }
@@ -127,7 +128,7 @@ impl Lab {
 
     /// The same; `meanwhile` is called with the number of each reading of the clock.
     pub fn stop_while(&mut self, meanwhile: impl Fn(u64)) -> Snapshot {
-        self.handle.send(Command::Stop(Box::default())).expect("room for a command");
+        self.handle.send(LoopCommand::Stop(Box::default())).expect("room for a command");
         let (start, ticks) = (self.now.0, std::cell::Cell::new(0));
         let clock = || {
             ticks.set(ticks.get() + 1);
@@ -159,7 +160,7 @@ impl Lab {
 /// Whoever waits goes on at once.
 struct Sleepless;
 
-impl Wait for Sleepless {
+impl Sleeper for Sleepless {
     fn watch<'a, P: Port + 'a>(&mut self, _ports: impl IntoIterator<Item = &'a P>) {}
 
     fn wait(&mut self, _timeout_ns: Nanos) -> io::Result<bool> {

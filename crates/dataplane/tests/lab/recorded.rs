@@ -5,13 +5,13 @@ use std::task::Waker;
 
 use dataplane::flight_recorder::replay::{Error, Replay, Totals, difference};
 use dataplane::{
-    Command, Core, CorePort, CoreSettings, Handle, Heartbeat, Line, MemoryPort, Recorder, Reel, Reply,
-    Settings, Wire, mailbox, remote,
+    ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
+    Recorder, Reply, Settings, Wire, mailbox, remote,
 };
 use proptest::prelude::*;
 use switch::settings::{
-    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PortSettings, Restore, StormAction,
-    StormLimit, SwitchSettings, Threshold, WatchdogSettings,
+    BridgeSettings, BufferSettings, EarlyWarningSettings, FlowControl, PfcWdAction, PortSettings,
+    Restoration, StormLimit, SwitchSettings, Threshold, WatchdogSettings,
 };
 use switch::{Event, HeapMemory, Instant, Nanos, Snapshot, Switch};
 use wire::bitset::Set8;
@@ -58,14 +58,14 @@ pub fn settings(xoff_cells: u32) -> SwitchSettings {
 pub fn watchdog(port: usize) -> WatchdogSettings {
     WatchdogSettings {
         detection_ns: 20_000,
-        action: [StormAction::Drop, StormAction::Forward, StormAction::Drop][port],
-        restore: [Restore::After(100_000), Restore::Quiet(50_000), Restore::ByHand][port],
+        action: [PfcWdAction::Drop, PfcWdAction::Forward, PfcWdAction::Drop][port],
+        restore: [Restoration::After(100_000), Restoration::Quiet(50_000), Restoration::ByHand][port],
         limit: (port == 1).then_some(StormLimit { period_ns: 1_000_000_000, count: 2 }),
     }
 }
 
-pub fn apply(switch: &SwitchSettings) -> Command {
-    Command::Apply(Box::new(Settings { switch: switch.clone(), min_posted: vec![0; PORTS] }))
+pub fn apply(switch: &SwitchSettings) -> LoopCommand {
+    LoopCommand::Apply(Box::new(Settings { switch: switch.clone(), min_posted: vec![0; PORTS] }))
 }
 
 pub fn frame(dst: MacAddr, src: MacAddr, priority: u8, len: usize) -> Vec<u8> {
@@ -173,12 +173,12 @@ pub fn step() -> impl Strategy<Value = Step> {
 
 /// A loop over ports in memory, recorded from its second turn on.
 pub struct Lab {
-    pub core: Core<CorePort<MemoryPort>>,
-    pub lines: Vec<Line<MemoryPort>>,
+    pub core: PollLoop<LoopPort<LoopbackPort>>,
+    pub lines: Vec<IoLoop<LoopbackPort>>,
     pub wires: Vec<Wire>,
     pub handle: Handle,
     pub heartbeat: Arc<Heartbeat>,
-    pub reel: Arc<Reel>,
+    pub reel: Arc<ChunkPool>,
     pub now: Instant,
     pub events: Vec<(Instant, Event)>,
     /// What kind of pauses each port's neighbour sends.
@@ -198,26 +198,26 @@ impl Lab {
         let switch = Switch::new(&settings(6), &[mac(10), mac(11), mac(12)], FRAMES);
         let (mut ports, mut wires, mut lines) = (Vec::new(), Vec::new(), Vec::new());
         for of_line in of_line {
-            let (port, wire) = MemoryPort::new();
+            let (port, wire) = LoopbackPort::new();
             wires.push(wire);
             ports.push(if of_line {
                 let (bell, heartbeat) = (Arc::default(), Arc::default());
                 let (port, of_line) = remote(port, &Arc::default(), &bell, &heartbeat);
-                lines.push(Line::new(vec![of_line], bell, heartbeat));
-                CorePort::Remote(port)
+                lines.push(IoLoop::new(vec![of_line], bell, heartbeat));
+                LoopPort::Remote(port)
             } else {
-                CorePort::Own(port)
+                LoopPort::Own(port)
             });
         }
         let (handle, mailbox) = mailbox(Waker::noop().clone());
-        let settings = CoreSettings {
+        let settings = PollLoopSettings {
             finish_checksums: vec![true; PORTS],
             watches_rings: true,
             heartbeat: Arc::clone(&heartbeat),
-            ..CoreSettings::default()
+            ..PollLoopSettings::default()
         };
-        let core = Core::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
-        let reel = Reel::new(chunks);
+        let core = PollLoop::new(switch, ports, HeapMemory::new(FRAMES, 2048), FRAMES, mailbox, settings);
+        let reel = ChunkPool::new(chunks);
         let mut lab = Self {
             core,
             lines,
@@ -235,7 +235,7 @@ impl Lab {
         (0..PORTS).for_each(|n| lab.wires[n].inject(frame(mac((n + 1) % PORTS), mac(n), 3, 200)));
         lab.turns(2, 1000);
         let recorder = Recorder::new(Arc::clone(&lab.reel), PORTS);
-        assert!(matches!(lab.tell(Command::Record(Some(Box::new(recorder)))), Reply::Recorded(None)));
+        assert!(matches!(lab.tell(LoopCommand::Record(Some(Box::new(recorder)))), Reply::Recorded(None)));
         lab.events.clear();
         lab
     }
@@ -250,7 +250,7 @@ impl Lab {
         }
     }
 
-    pub fn tell(&mut self, command: Command) -> Reply {
+    pub fn tell(&mut self, command: LoopCommand) -> Reply {
         self.handle.send(command).expect("room for a command");
         for _ in 0..10 {
             self.turns(1, 700);
@@ -281,10 +281,10 @@ impl Lab {
                 }
                 self.wires[port].inject(bytes);
             }
-            Step::Hold { port, on_hold } => drop(self.tell(Command::Hold { port, held: on_hold })),
-            Step::Recover { port } => drop(self.tell(Command::RecoverStorms(port))),
+            Step::Hold { port, on_hold } => drop(self.tell(LoopCommand::Hold { port, held: on_hold })),
+            Step::Recover { port } => drop(self.tell(LoopCommand::RecoverStorms(port))),
             Step::Lift { port } => {
-                drop(self.tell(Command::LiftStormLimit { port, priorities: Set8::ALL }));
+                drop(self.tell(LoopCommand::LiftStormLimit { port, priorities: Set8::ALL }));
             }
             Step::Apply { xoff_cells } => {
                 let mut settings = settings(xoff_cells);
@@ -305,25 +305,27 @@ impl Lab {
             }
             Step::Add { .. } => {}
             Step::Snapshot { read_watermarks } => drop(self.look(read_watermarks)),
-            Step::Clear => drop(self.tell(Command::ClearWatermarks)),
+            Step::Clear => drop(self.tell(LoopCommand::ClearWatermarks)),
             Step::Block { port, blocked } => self.wires[port].block(blocked),
             Step::Lose { port, frames } => self.wires[port].lose(frames),
             Step::KernelDrop { port, frames } => self.wires[port].drop_for_want_of_frames(frames),
             Step::Guard { port } => self.heartbeat.leave(port, Set8::of(3), self.now),
             Step::Down { port } => self.wires[port].go_down(),
-            Step::Closed { port } => self.handle.send(Command::PortClosed(port)).expect("room for a command"),
+            Step::Closed { port } => {
+                self.handle.send(LoopCommand::PortClosed(port)).expect("room for a command")
+            }
             Step::Up { port, address } => {
                 if self.wires[port].is_let_go() {
                     self.take(&Step::Closed { port });
                     self.wires[port].open_again();
                 }
-                self.tell(Command::PortUp { port, mac: mac(address), finish_checksums: true });
+                self.tell(LoopCommand::PortUp { port, mac: mac(address), finish_checksums: true });
             }
         }
     }
 
     pub fn look(&mut self, read_watermarks: bool) -> Snapshot {
-        match self.tell(Command::Snapshot { snapshot: Box::default(), read_watermarks }) {
+        match self.tell(LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks }) {
             Reply::Snapshot(snapshot) => *snapshot,
             other => panic!("{other:?}"),
         }
@@ -332,7 +334,7 @@ impl Lab {
     /// Ends the recording: the recording, the switch's part of a last snapshot and all events.
     pub fn end(mut self) -> (Vec<u8>, Snapshot, Events) {
         let last = self.look(false);
-        assert!(matches!(self.tell(Command::Record(None)), Reply::Recorded(Some(_))));
+        assert!(matches!(self.tell(LoopCommand::Record(None)), Reply::Recorded(Some(_))));
         let chunks = std::iter::from_fn(|| self.reel.take());
         let recording = chunks.flat_map(|chunk| chunk.bytes).collect();
         (recording, of_the_switch(last), self.events)

@@ -2,7 +2,7 @@
 
 use dataplane::flight_recorder::replay::difference;
 use switch::settings::{
-    Curve, MarkAt, RewriteSettings, Threshold, Trust, VlanList, VlanSettings, WredSettings,
+    EcnMarkPoint, RewriteSettings, Threshold, Trust, VlanList, VlanSettings, WredProfile, WredSettings,
 };
 use switch::{Event, Snapshot, SwitchSettings};
 use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
@@ -172,13 +172,13 @@ fn changed(other: bool) -> SwitchSettings {
 /// Port 0 marks at enqueue, port 2 at dequeue and rewrites tags, port 1 rewrites packets; each has VLANs. By turns one of them does without.
 fn edited(other: bool) -> SwitchSettings {
     let mut settings = changed(other);
-    let curve = Curve { low_cells: 1, high_cells: 6, probability_percent: 60 };
+    let curve = WredProfile { low_cells: 1, high_cells: 6, probability_percent: 60 };
     let wred =
         |mark_at| WredSettings { exponent: 0, ecn: true, mark_at, curves: [curve; 3], ..Default::default() };
     let trunk = |pvid| VlanSettings::Trunk { pvid, allowed: VlanList::of([10..=10, 20..=20]) };
     let [first, second, third] = &mut settings.ports[..] else { panic!("three ports") };
-    first.queues.iter_mut().for_each(|queue| queue.wred = (!other).then(|| wred(MarkAt::Enqueue)));
-    third.queues.iter_mut().for_each(|queue| queue.wred = Some(wred(MarkAt::Dequeue)));
+    first.queues.iter_mut().for_each(|queue| queue.wred = (!other).then(|| wred(EcnMarkPoint::Enqueue)));
+    third.queues.iter_mut().for_each(|queue| queue.wred = Some(wred(EcnMarkPoint::Dequeue)));
     second.rewrite =
         RewriteSettings { dot1p: None, dscp: (!other).then_some([40, 41, 42, 43, 44, 45, 46, 47]) };
     third.rewrite = RewriteSettings { dot1p: Some([1, 1, 6, 3, 1, 7, 1, 1]), dscp: None };

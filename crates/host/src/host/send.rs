@@ -9,7 +9,7 @@ use crate::frame::{self, Content, Kind, MIN_BYTES, MIN_IP_BYTES};
 use crate::in_flight::{Load, LoadKind};
 use dataplane::Port;
 use switch::settings::PRIORITIES;
-use switch::{Instant, Memory, Nanos, Outgoing};
+use switch::{FrameMemory, Instant, Nanos, TxDesc};
 use wire::MacAddr;
 use wire::ethernet::Tag;
 use wire::pause::{FRAME_BYTES, Pfc};
@@ -65,7 +65,7 @@ impl<P: Port> Host<P> {
             pfc.encode(self.settings.mac, bytes.expect("60 bytes were asked for"));
             let len = FRAME_BYTES as u16;
             self.in_flight.add(&frame, Load { kind: LoadKind::Storm, priority: 0, len });
-            self.outgoing.push(Outgoing::new(frame, len));
+            self.outgoing.push(TxDesc::new(frame, len));
         }
     }
 
@@ -137,6 +137,6 @@ impl<P: Port> Host<P> {
             true
         });
         self.in_flight.add(&frame, load);
-        self.outgoing.push(Outgoing::new(frame, load.len));
+        self.outgoing.push(TxDesc::new(frame, load.len));
     }
 }

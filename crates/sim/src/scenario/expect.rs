@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Item, Place, Report, Section, Setting, quoted};
+use config::read::document::{Diagnostics, Item, Section, Setting, SettingSpan, quoted};
 use toml::de::DeValue;
 
 use super::network::Network;
@@ -86,8 +86,8 @@ pub(super) fn read(
     file: &mut Section,
     traffics: &[TrafficTable],
     network: Network,
-    line_of: &dyn Fn(&Place) -> usize,
-    report: &mut Report,
+    line_of: &dyn Fn(&SettingSpan) -> usize,
+    report: &mut Diagnostics,
 ) -> Vec<Expectation> {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
@@ -121,7 +121,7 @@ fn read_scope(
     traffics: &[TrafficTable],
     numbers: &HashMap<&str, usize>,
     network: Network,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Scope> {
     const SCOPES: [&str; 4] = ["traffic", "priority", "switch", "port"];
     section.at_most_one(&SCOPES, report);
@@ -142,7 +142,7 @@ fn find_traffic(
     name: &Setting<&str>,
     traffics: &[TrafficTable],
     numbers: &HashMap<&str, usize>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<usize> {
     let number = numbers.get(name.value).filter(|_| !name.value.is_empty());
     if number.is_none() {
@@ -153,7 +153,7 @@ fn find_traffic(
     number.copied()
 }
 
-fn find_port(name: &Setting<&str>, network: Network, report: &mut Report) -> Option<Scope> {
+fn find_port(name: &Setting<&str>, network: Network, report: &mut Diagnostics) -> Option<Scope> {
     let Network { nodes, links, devices } = network;
     let end = nodes.end(name.value, &name.place, devices, report)?;
     if nodes.is_host(end.node) {
@@ -173,9 +173,9 @@ fn check(
     name: &str,
     metric: Metric,
     scope: Scope,
-    place: &Place,
+    place: &SettingSpan,
     traffics: &[TrafficTable],
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) {
     if !metric.is_for(scope) {
         let (what, cure) = match scope {
@@ -211,7 +211,7 @@ fn check(
 }
 
 /// A value, or the least and the most.
-fn read_bounds(item: Item, unit: Unit, report: &mut Report) -> Option<(Option<f64>, Option<f64>)> {
+fn read_bounds(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<(Option<f64>, Option<f64>)> {
     if !matches!(item.value(), DeValue::Table(_)) {
         let value = read_value(item, unit, report)?.value;
         return Some((Some(value), Some(value)));
@@ -240,7 +240,7 @@ fn read_bounds(item: Item, unit: Unit, report: &mut Report) -> Option<(Option<f6
     Some((at_least.map(|it| it.value), at_most.map(|it| it.value)))
 }
 
-fn read_value(item: Item, unit: Unit, report: &mut Report) -> Option<Setting<f64>> {
+fn read_value(item: Item, unit: Unit, report: &mut Diagnostics) -> Option<Setting<f64>> {
     let value = match unit {
         Unit::Number => item.number(0..=MAX_NUMBER, report),
         Unit::Time => time(item, 0..=MAX_TIME_NS, report),

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use config::read::document::{Report, Section, Setting};
+use config::read::document::{Diagnostics, Section, Setting};
 use switch::Nanos;
 
 use super::links::Links;
@@ -18,7 +18,7 @@ const MAX_ROUTES: usize = 16_384;
 const MAX_FAULTS: usize = 4096;
 
 /// Takes the static entries.
-pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Report) -> Vec<Route> {
+pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Diagnostics) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::new();
     let mut known = HashSet::new();
     for section in entries(file, "route", MAX_ROUTES, report) {
@@ -33,7 +33,7 @@ pub(super) fn read_routes(file: &mut Section, network: Network, report: &mut Rep
     routes
 }
 
-fn read_route(mut section: Section, network: Network, report: &mut Report) -> Option<Route> {
+fn read_route(mut section: Section, network: Network, report: &mut Diagnostics) -> Option<Route> {
     let Network { nodes, links, devices } = network;
     let place = section.place.clone();
     let switch = section.string("switch", "leaf1", report);
@@ -68,7 +68,7 @@ pub(super) fn read_faults(
     file: &mut Section,
     duration_ns: Nanos,
     network: Network,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<Fault> {
     let mut faults = Vec::new();
     for section in entries(file, "fault", MAX_FAULTS, report) {
@@ -88,7 +88,7 @@ fn read_fault(
     mut section: Section,
     duration_ns: Nanos,
     network: Network,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Fault> {
     let Network { nodes, links, devices } = network;
     let at = section.item("at").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
@@ -113,7 +113,7 @@ fn read_fault(
     Some(Fault { at_ns: at?.value, kind })
 }
 
-fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Report) -> Option<FaultKind> {
+fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Diagnostics) -> Option<FaultKind> {
     let host = section.string("storm", "h3", report);
     let priorities = section.numbers("priorities", 0..=7, report);
     let duration = section.item("for").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
@@ -136,7 +136,7 @@ fn read_storm(section: &mut Section, nodes: &Nodes, report: &mut Report) -> Opti
 }
 
 /// A cable is cut only while it is whole, and mended only while it is cut.
-fn links_change(faults: &[Setting<Fault>], links: &Links, report: &mut Report) {
+fn links_change(faults: &[Setting<Fault>], links: &Links, report: &mut Diagnostics) {
     let mut cut = HashSet::new();
     for fault in faults {
         let (link, changes, state) = match fault.value.kind {

@@ -123,8 +123,8 @@
 use std::cell::OnceCell;
 use std::collections::HashMap;
 
-use config::Mistakes;
-use config::read::document::{Place, Report, Section, Setting, read_file};
+use config::ConfigErrors;
+use config::read::document::{Diagnostics, Section, Setting, SettingSpan, read_file};
 use switch::Nanos;
 
 use super::faults::{read_faults, read_routes};
@@ -154,7 +154,7 @@ pub fn parse(
     file_name: &str,
     text: &str,
     load: &mut dyn FnMut(&str) -> Result<String, String>,
-) -> Result<Scenario, Vec<Mistakes>> {
+) -> Result<Scenario, Vec<ConfigErrors>> {
     let mut devices = Devices::default();
     let scenario = read_file(file_name, text, |file, report| {
         let lines = Lines { text, starts: OnceCell::new() };
@@ -174,7 +174,7 @@ fn read(
     mut file: Section,
     devices: &mut Devices,
     load: Load,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Scenario> {
     let title = read_title(file_name, &mut file, report);
     let (duration_ns, sample_ns) = read_times(&mut file, report);
@@ -190,7 +190,7 @@ fn read(
     let expectations = expect::read(&mut file, &traffics, network, &|place| lines.of(place), report);
     file.finish(&[], report);
 
-    let is_right = |report: &Report| report.is_empty() && devices.mistakes.is_empty();
+    let is_right = |report: &Diagnostics| report.is_empty() && devices.mistakes.is_empty();
     if !is_right(report) {
         return None;
     }
@@ -213,9 +213,9 @@ fn read(
     let traffic: Vec<Traffic> =
         traffics.into_iter().zip(ways).map(|(traffic, way)| traffic.traffic(way, &numbers, report)).collect();
     let forwarding = forwarding.map_or(Forwarding::ShortestPath, |forwarding| forwarding.value);
-    let mut warnings = Report::default();
+    let mut warnings = Diagnostics::default();
     lint::headroom(&links, &nodes, &traffic, &mut warnings);
-    let warnings = Mistakes::warnings(file_name, lines.text, warnings);
+    let warnings = ConfigErrors::warnings(file_name, lines.text, warnings);
     let links = links.list;
     Some(Scenario {
         title,
@@ -233,7 +233,7 @@ fn read(
     })
 }
 
-fn read_title(file_name: &str, file: &mut Section, report: &mut Report) -> String {
+fn read_title(file_name: &str, file: &mut Section, report: &mut Diagnostics) -> String {
     let Some(title) = file.string("title", "incast", report) else {
         let name = file_name.rsplit('/').next().unwrap_or(file_name);
         return name.strip_suffix(".toml").unwrap_or(name).to_owned();
@@ -247,7 +247,7 @@ fn read_title(file_name: &str, file: &mut Section, report: &mut Report) -> Strin
 }
 
 /// The duration and the time between two points of a series.
-fn read_times(file: &mut Section, report: &mut Report) -> (Nanos, Nanos) {
+fn read_times(file: &mut Section, report: &mut Diagnostics) -> (Nanos, Nanos) {
     let duration = file.item("duration").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
     let duration = required(duration, file, "duration", "duration = \"20ms\"", report);
     let sample = file.item("sample").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
@@ -276,7 +276,7 @@ struct Lines<'t> {
 
 impl Lines<'_> {
     /// The line of a place, from 1.
-    fn of(&self, place: &Place) -> usize {
+    fn of(&self, place: &SettingSpan) -> usize {
         let breaks = self.text.match_indices('\n').map(|(at, _)| at + 1);
         let starts = self.starts.get_or_init(|| std::iter::once(0).chain(breaks).collect());
         starts.partition_point(|start| *start <= place.span.start)

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use config::read::document::{Place, Report, Section, Setting, speed};
+use config::read::document::{Diagnostics, Section, Setting, SettingSpan, speed};
 use config::{CABLE_M, MTU_BYTES, spell_speed};
 use switch::Nanos;
 use switch::buffer::headroom::RESPONSE_BYTES;
@@ -28,7 +28,7 @@ const MAX_RESPONSE_NS: Nanos = 1_000_000_000;
 pub(super) struct Links {
     pub(super) list: Vec<Link>,
     /// By link: where its length is said, if it is.
-    pub(super) cables: Vec<Option<Place>>,
+    pub(super) cables: Vec<Option<SettingSpan>>,
     by_end: HashMap<End, usize>,
 }
 
@@ -47,7 +47,12 @@ struct LinkTable {
 
 impl Links {
     /// Takes all links.
-    pub(super) fn read(file: &mut Section, nodes: &Nodes, devices: &Devices, report: &mut Report) -> Self {
+    pub(super) fn read(
+        file: &mut Section,
+        nodes: &Nodes,
+        devices: &Devices,
+        report: &mut Diagnostics,
+    ) -> Self {
         let mut links = Self::default();
         for section in entries(file, "link", MAX_NAMES, report) {
             links.read_entry(section, nodes, devices, report);
@@ -55,7 +60,13 @@ impl Links {
         links
     }
 
-    fn read_entry(&mut self, mut section: Section, nodes: &Nodes, devices: &Devices, report: &mut Report) {
+    fn read_entry(
+        &mut self,
+        mut section: Section,
+        nodes: &Nodes,
+        devices: &Devices,
+        report: &mut Diagnostics,
+    ) {
         let ends = read_ends(&mut section, report);
         let table = LinkTable::read(&mut section, report);
         section.finish(&[], report);
@@ -91,7 +102,7 @@ impl Links {
         }
     }
 
-    fn is_free(&self, end: End, name: &Setting<Names>, nodes: &Nodes, report: &mut Report) -> bool {
+    fn is_free(&self, end: End, name: &Setting<Names>, nodes: &Nodes, report: &mut Diagnostics) -> bool {
         let Some(link) = self.at(end) else { return true };
         let (who, cure) = match nodes.is_host(end.node) {
             true => {
@@ -115,7 +126,7 @@ impl Links {
         name: &Setting<&str>,
         nodes: &Nodes,
         devices: &Devices,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<usize> {
         let end = nodes.end(name.value, &name.place, devices, report)?;
         let link = self.at(end);
@@ -126,7 +137,7 @@ impl Links {
     }
 }
 
-fn read_ends(section: &mut Section, report: &mut Report) -> Option<Setting<[Setting<Names>; 2]>> {
+fn read_ends(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<[Setting<Names>; 2]>> {
     const CURE: &str = "write two ends, each HOST or SWITCH.PORT, as in [\"h1\", \"leaf1.p1\"]";
     let item = section.item("ends");
     let item = required(item, section, "ends", "ends = [\"h1\", \"leaf1.p1\"]", report)?;
@@ -150,7 +161,7 @@ fn read_ends(section: &mut Section, report: &mut Report) -> Option<Setting<[Sett
 }
 
 impl LinkTable {
-    fn read(section: &mut Section, report: &mut Report) -> Self {
+    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
         let mistakes = report.count();
         let speed_bps = section.item("speed").and_then(|item| speed(item, report));
         let cable_m = section.number("cable_m", CABLE_M, report);
@@ -175,7 +186,7 @@ impl LinkTable {
     }
 
     /// Where the length of the cable is said: here, or in a port's configuration.
-    fn cable_place(&self, ends: &Setting<[End; 2]>, nodes: &Nodes, devices: &Devices) -> Option<Place> {
+    fn cable_place(&self, ends: &Setting<[End; 2]>, nodes: &Nodes, devices: &Devices) -> Option<SettingSpan> {
         match &self.cable_m {
             Some(cable_m) => Some(cable_m.place.clone()),
             None => ends
@@ -193,7 +204,7 @@ impl LinkTable {
         ends: Setting<[End; 2]>,
         nodes: &Nodes,
         devices: &Devices,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<Link> {
         let speed_bps = self.speed(&name, &ends, nodes, devices, report)?;
         let mtu = |end: End| nodes.device(end.node, devices)?.links[end.port].mtu_bytes;
@@ -230,7 +241,7 @@ impl LinkTable {
         ends: &Setting<[End; 2]>,
         nodes: &Nodes,
         devices: &Devices,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<u64> {
         let of_port = |end: End| nodes.device(end.node, devices)?.switch.ports[end.port].speed_bps;
         let Some(speed) = &self.speed_bps else {
@@ -271,7 +282,7 @@ fn common<T: Copy + PartialEq + Into<u64>>(
     of_port: impl Fn(End) -> Option<T>,
     nodes: &Nodes,
     devices: &Devices,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Option<T>> {
     let [first, second] = ends.value;
     let values = [of_port(first), of_port(second)];

@@ -2,7 +2,7 @@
 //! for. The rule is [`switch::buffer::headroom`]'s; a link is judged if somebody says how long it is.
 
 use config::headroom_shortage;
-use config::read::document::{Place, Report};
+use config::read::document::{Diagnostics, SettingSpan};
 use switch::buffer::cell::CellSize;
 use switch::buffer::headroom;
 use switch::settings::PRIORITIES;
@@ -15,7 +15,7 @@ const DEFAULT_MTU_BYTES: u16 = 1518;
 
 /// A cause, and the ports for which it holds.
 struct Warning<'s> {
-    place: &'s Place,
+    place: &'s SettingSpan,
     priority: usize,
     what: String,
     cure: String,
@@ -25,7 +25,7 @@ struct Warning<'s> {
 }
 
 /// Warns of each cause once, whatever number of ports it is wrong for.
-pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], report: &mut Report) {
+pub(super) fn headroom(links: &Links, nodes: &[Node], traffic: &[Traffic], report: &mut Diagnostics) {
     let mut warnings: Vec<Warning> = Vec::new();
     for (link, place) in links.list.iter().zip(&links.cables) {
         let Some(place) = place else { continue };
@@ -58,7 +58,7 @@ fn shortages(link: &Link, nodes: &[Node], traffic: &[Traffic]) -> Vec<(String, u
         for priority in (0..PRIORITIES).filter(|priority| port.pfc.no_drop & 1 << priority != 0) {
             let of_priority = traffic.iter().filter(|traffic| usize::from(traffic.priority) == priority);
             let longest = of_priority.map(|traffic| traffic.frame_bytes).max().unwrap_or(DEFAULT_MTU_BYTES);
-            let of_link = headroom::Link {
+            let of_link = headroom::LinkParams {
                 speed_bps: link.speed_bps,
                 cable_m: u64::from(link.cable_m),
                 mtu_bytes: u64::from(longest.min(link.mtu_bytes)),

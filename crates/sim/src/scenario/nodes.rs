@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use config::read::document::{Place, Report, Section, Setting, did_you_mean, quoted};
-use config::{Config, Mistakes};
+use config::read::document::{Diagnostics, Section, Setting, SettingSpan, did_you_mean, quoted};
+use config::{Config, ConfigErrors};
 use switch::Nanos;
 use switch::settings::VlanSettings;
 
@@ -35,7 +35,7 @@ pub(super) struct Nodes {
 /// A node's table; one with a range is that of several nodes.
 struct NodeTable {
     name: String,
-    place: Place,
+    place: SettingSpan,
     kind: TableKind,
 }
 
@@ -59,12 +59,12 @@ pub(super) struct Devices {
     /// By path: the place in `list`; or why it cannot be read, or `None` if it is wrong.
     by_path: BTreeMap<String, Result<usize, Option<String>>>,
     /// What is wrong with them.
-    pub(super) mistakes: Vec<Mistakes>,
+    pub(super) mistakes: Vec<ConfigErrors>,
 }
 
 impl Devices {
     /// The configuration at a path, read now unless it was before; `None` if something is wrong with it.
-    fn get(&mut self, path: &Setting<&str>, load: Load, report: &mut Report) -> Option<usize> {
+    fn get(&mut self, path: &Setting<&str>, load: Load, report: &mut Diagnostics) -> Option<usize> {
         if !self.by_path.contains_key(path.value) {
             let device = self.read(path.value, load);
             self.by_path.insert(path.value.to_owned(), device);
@@ -110,7 +110,12 @@ impl Devices {
 
 impl Nodes {
     /// Takes the tables of all nodes: switches first, then hosts, each in the order of the file.
-    pub(super) fn read(file: &mut Section, devices: &mut Devices, load: Load, report: &mut Report) -> Self {
+    pub(super) fn read(
+        file: &mut Section,
+        devices: &mut Devices,
+        load: Load,
+        report: &mut Diagnostics,
+    ) -> Self {
         let mut nodes = Self::default();
         if let Some(mut switches) = file.section("switch", report) {
             for (name, section) in switches.sections(report) {
@@ -144,7 +149,13 @@ impl Nodes {
     }
 
     /// The names of a table, of which there are no more than `most`.
-    fn names(&mut self, name: &str, place: &Place, most: usize, report: &mut Report) -> Option<Names> {
+    fn names(
+        &mut self,
+        name: &str,
+        place: &SettingSpan,
+        most: usize,
+        report: &mut Diagnostics,
+    ) -> Option<Names> {
         let names = table_names(name, most);
         match names {
             Ok(names) => {
@@ -159,7 +170,7 @@ impl Nodes {
         }
     }
 
-    fn add(&mut self, names: &Names, place: &Place, kind: TableKind, report: &mut Report) {
+    fn add(&mut self, names: &Names, place: &SettingSpan, kind: TableKind, report: &mut Diagnostics) {
         for name in names.iter() {
             if let Some(first) = self.by_name.get(&name) {
                 let what = format!("{name} is in {} already", self.list[*first].place.setting);
@@ -182,7 +193,7 @@ impl Nodes {
     }
 
     /// Where a node's table is.
-    pub(super) fn place(&self, node: usize) -> &Place {
+    pub(super) fn place(&self, node: usize) -> &SettingSpan {
         &self.list[node].place
     }
 
@@ -217,7 +228,7 @@ impl Nodes {
     }
 
     /// The node of this name.
-    fn find(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
+    fn find(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.by_name.get(name).copied();
         if node.is_none() && !self.refused {
             report.add_lazily(place, || {
@@ -231,7 +242,7 @@ impl Nodes {
     }
 
     /// The host of this name.
-    pub(super) fn host(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
+    pub(super) fn host(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.find(name, place, report)?;
         if !self.is_host(node) {
             report.add(place, format!("{name} is a switch"), "write the name of a host");
@@ -241,7 +252,7 @@ impl Nodes {
     }
 
     /// The switch of this name.
-    pub(super) fn switch(&self, name: &str, place: &Place, report: &mut Report) -> Option<usize> {
+    pub(super) fn switch(&self, name: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<usize> {
         let node = self.find(name, place, report)?;
         if self.is_host(node) {
             report.add(place, format!("{name} is a host"), "write the name of a switch");
@@ -255,9 +266,9 @@ impl Nodes {
         &self,
         switch: usize,
         name: &str,
-        place: &Place,
+        place: &SettingSpan,
         devices: &Devices,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<End> {
         // What is wrong with its configuration has been said.
         let ports = &self.device(switch, devices)?.switch.ports;
@@ -274,9 +285,9 @@ impl Nodes {
     pub(super) fn end(
         &self,
         name: &str,
-        place: &Place,
+        place: &SettingSpan,
         devices: &Devices,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Option<End> {
         let (node_name, port) = name.split_once('.').map_or((name, None), |(node, port)| (node, Some(port)));
         let node = self.find(node_name, place, report)?;
@@ -313,8 +324,8 @@ fn host_port(
     host: &HostNode,
     name: &str,
     port: Option<&str>,
-    place: &Place,
-    report: &mut Report,
+    place: &SettingSpan,
+    report: &mut Diagnostics,
 ) -> Option<usize> {
     let ports = host.ports;
     let (what, cure) = match port {
@@ -352,7 +363,12 @@ fn table_names(name: &str, most: usize) -> Result<Names, (String, String)> {
     Ok(names)
 }
 
-fn read_switch(mut section: Section, devices: &mut Devices, load: Load, report: &mut Report) -> TableKind {
+fn read_switch(
+    mut section: Section,
+    devices: &mut Devices,
+    load: Load,
+    report: &mut Diagnostics,
+) -> TableKind {
     const CURE: &str = "write config = \"…\", the path of a daemon's configuration file";
     let item = section.item("config");
     if item.is_none() {
@@ -365,7 +381,7 @@ fn read_switch(mut section: Section, devices: &mut Devices, load: Load, report: 
     TableKind::Switch { device, turn_ns: turn.map_or(0, |turn| turn.value) }
 }
 
-fn read_host(mut section: Section, report: &mut Report) -> TableKind {
+fn read_host(mut section: Section, report: &mut Diagnostics) -> TableKind {
     let no_drop = section.numbers("no_drop", 0..=7, report).map_or(0xff, |list| mask(&list.value));
     let obeys_pause = section.boolean("obeys_pause", report).is_none_or(|obeys| obeys.value);
     let ports = section.number("ports", 1..=MAX_HOST_PORTS, report).map_or(1, |ports| ports.value);

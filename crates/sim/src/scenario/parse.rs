@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use config::read::document::{Item, Report, Setting, parse_units};
+use config::read::document::{Diagnostics, Item, Setting, parse_units};
 use switch::Nanos;
 use toml::de::DeValue;
 
@@ -20,7 +20,11 @@ const THROUGHPUTS: &[(&str, u64)] =
     &[("K", 1_000), ("M", 1_000_000), ("G", 1_000_000_000), ("T", 1_000_000_000_000)];
 
 /// A time, as "20ms".
-pub(super) fn time(item: Item, range: RangeInclusive<Nanos>, report: &mut Report) -> Option<Setting<Nanos>> {
+pub(super) fn time(
+    item: Item,
+    range: RangeInclusive<Nanos>,
+    report: &mut Diagnostics,
+) -> Option<Setting<Nanos>> {
     let (least, most) = (spell_time(*range.start()), spell_time(*range.end()));
     let cure = format!("write a time from {least} to {most}, as in \"20ms\" or \"1.5us\"");
     let DeValue::String(text) = item.value() else { return item.wrong(&cure, report) };
@@ -28,7 +32,7 @@ pub(super) fn time(item: Item, range: RangeInclusive<Nanos>, report: &mut Report
 }
 
 /// Bytes of a message, as 1500 or "1M".
-pub(super) fn bytes(item: Item, report: &mut Report) -> Option<Setting<u64>> {
+pub(super) fn bytes(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write bytes up to \"1000G\", as in 1500, \"64k\" or \"1M\"";
     let bytes = match item.value() {
         DeValue::String(text) => parse_units(text, BYTES),
@@ -39,7 +43,7 @@ pub(super) fn bytes(item: Item, report: &mut Report) -> Option<Setting<u64>> {
 }
 
 /// What many links may carry together, as "3.96G" or in bit/s.
-pub(super) fn throughput(item: Item, report: &mut Report) -> Option<Setting<u64>> {
+pub(super) fn throughput(item: Item, report: &mut Diagnostics) -> Option<Setting<u64>> {
     const CURE: &str = "write a rate up to \"1000T\", as in \"4G\", or a whole number of bit/s";
     let bps = match item.value() {
         DeValue::String(text) => parse_units(text, THROUGHPUTS),
@@ -50,7 +54,11 @@ pub(super) fn throughput(item: Item, report: &mut Report) -> Option<Setting<u64>
 }
 
 /// A number, whole or not.
-pub(super) fn decimal(item: Item, range: RangeInclusive<f64>, report: &mut Report) -> Option<Setting<f64>> {
+pub(super) fn decimal(
+    item: Item,
+    range: RangeInclusive<f64>,
+    report: &mut Diagnostics,
+) -> Option<Setting<f64>> {
     let cure = format!("write a number from {} to {}", range.start(), range.end());
     let number = match item.value() {
         DeValue::Integer(digits) if digits.radix() == 10 => digits.as_str().parse().ok(),
@@ -65,7 +73,7 @@ fn in_range<T: PartialOrd>(
     range: RangeInclusive<T>,
     item: Item,
     cure: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Setting<T>> {
     match value.filter(|value| range.contains(value)) {
         Some(value) => Some(Setting { value, place: item.place }),
@@ -74,7 +82,7 @@ fn in_range<T: PartialOrd>(
 }
 
 /// A string.
-pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Report) -> Option<Setting<&'d str>> {
+pub(super) fn text<'d>(item: Item<'d>, cure: &str, report: &mut Diagnostics) -> Option<Setting<&'d str>> {
     match item.value() {
         DeValue::String(text) => Some(Setting { value: text.as_ref(), place: item.place }),
         _ => item.wrong(cure, report),
@@ -94,7 +102,7 @@ pub(super) fn spell_time(ns: Nanos) -> String {
 }
 
 /// What happens at the end or later has no effect.
-pub(super) fn before_the_end(at: &Setting<Nanos>, duration_ns: Nanos, report: &mut Report) {
+pub(super) fn before_the_end(at: &Setting<Nanos>, duration_ns: Nanos, report: &mut Diagnostics) {
     if at.value >= duration_ns {
         let what = format!("{} is not before the end, {}", spell_time(at.value), spell_time(duration_ns));
         report.add(&at.place, what, "choose an earlier time, or a longer duration");

@@ -1,6 +1,6 @@
 //! Tables of the file that come in lists, and what a table must have.
 
-use config::read::document::{Report, Section};
+use config::read::document::{Diagnostics, Section};
 
 /// What must be there; `example` says how.
 pub(super) fn required<T>(
@@ -8,7 +8,7 @@ pub(super) fn required<T>(
     section: &Section,
     name: &str,
     example: &str,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<T> {
     if value.is_none() && !section.has(name) {
         report.add(&section.place, format!("no {name}"), format!("write {example}"));
@@ -21,7 +21,7 @@ pub(super) fn entries<'d>(
     file: &mut Section<'d>,
     name: &'static str,
     most: usize,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<Section<'d>> {
     let cure = format!("write a table, as in [[{name}]]");
     let Some(list) = file.list_of_sections(name, &cure, report) else { return Vec::new() };

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use config::read::document::{NAME_CURE, Place, Report, Section, Setting, is_name, quoted, speed};
+use config::read::document::{Diagnostics, NAME_CURE, Section, Setting, SettingSpan, is_name, quoted, speed};
 use switch::Nanos;
 
 use super::name_ranges::Names;
@@ -34,7 +34,7 @@ pub(super) struct Way {
 
 /// A `[[traffic]]`.
 pub(super) struct TrafficTable {
-    place: Place,
+    place: SettingSpan,
     /// Empty if it has none that is right.
     pub(super) name: String,
     pub(super) flows: Vec<(usize, usize)>,
@@ -81,7 +81,7 @@ pub(super) fn read(
     file: &mut Section,
     duration_ns: Nanos,
     nodes: &Nodes,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<TrafficTable> {
     let mut traffics: Vec<TrafficTable> = Vec::new();
     let mut names: HashSet<String> = HashSet::new();
@@ -109,7 +109,7 @@ impl TrafficTable {
         duration_ns: Nanos,
         nodes: &Nodes,
         most_flows: usize,
-        report: &mut Report,
+        report: &mut Diagnostics,
     ) -> Self {
         let name = section.string("name", "rdma", report);
         let name = required(name, &section, "name", "name = \"rdma\"", report);
@@ -150,7 +150,12 @@ impl TrafficTable {
     }
 
     /// What comes of it.
-    pub(super) fn traffic(self, way: Way, numbers: &HashMap<String, usize>, report: &mut Report) -> Traffic {
+    pub(super) fn traffic(
+        self,
+        way: Way,
+        numbers: &HashMap<String, usize>,
+        report: &mut Diagnostics,
+    ) -> Traffic {
         let frame_bytes = self.frame_bytes.map_or(FRAME_BYTES.min(way.mtu_bytes), |bytes| bytes.value);
         let rate_bps = self.rate_bps.unwrap_or(way.line_bps);
         let pattern = self.pattern.pattern(frame_bytes);
@@ -177,15 +182,15 @@ impl TrafficTable {
     }
 
     /// Where it begins.
-    pub(super) fn place(&self) -> &Place {
+    pub(super) fn place(&self) -> &SettingSpan {
         &self.place
     }
 }
 
 impl PatternTable {
-    fn read(section: &mut Section, report: &mut Report) -> Self {
+    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
         let pattern = section.choice("pattern", &KINDS, &[], report);
-        let duration = |section: &mut Section, name, report: &mut Report| {
+        let duration = |section: &mut Section, name, report: &mut Diagnostics| {
             time(section.item(name)?, 1..=MAX_TIME_NS, report)
         };
         let on = duration(section, "on", report);
@@ -225,7 +230,7 @@ impl PatternTable {
 }
 
 /// What the pattern needs is there, and nothing that it does not use.
-fn check_settings(kind: Kind, section: &Section, report: &mut Report) {
+fn check_settings(kind: Kind, section: &Section, report: &mut Diagnostics) {
     const SETTINGS: [(&str, &str, &[Kind]); 4] = [
         ("on", "\"10us\"", &[Kind::OnOff]),
         ("off", "\"30us\"", &[Kind::OnOff]),
@@ -260,7 +265,12 @@ fn check_settings(kind: Kind, section: &Section, report: &mut Report) {
 }
 
 /// A flow for each sender and receiver.
-fn read_flows(section: &mut Section, nodes: &Nodes, most: usize, report: &mut Report) -> Vec<(usize, usize)> {
+fn read_flows(
+    section: &mut Section,
+    nodes: &Nodes,
+    most: usize,
+    report: &mut Diagnostics,
+) -> Vec<(usize, usize)> {
     let senders = read_hosts(section, "from", nodes, report);
     let receivers = read_hosts(section, "to", nodes, report);
     let Some((senders, receivers)) = senders.zip(receivers) else { return Vec::new() };
@@ -283,7 +293,7 @@ fn read_hosts(
     section: &mut Section,
     setting: &'static str,
     nodes: &Nodes,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<Vec<usize>> {
     const CURE: &str = "write a host or a list of hosts, as in \"h1\" or [\"h1\", \"h[3-8]\"]";
     let item = section.item(setting);
@@ -318,7 +328,7 @@ fn read_hosts(
 }
 
 /// Start and stop.
-fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Report) -> (Nanos, Nanos) {
+fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Diagnostics) -> (Nanos, Nanos) {
     section.at_most_one(&["start", "after"], report);
     let start = section.item("start").and_then(|item| time(item, 0..=MAX_TIME_NS, report));
     let stop = section.item("stop").and_then(|item| time(item, 1..=MAX_TIME_NS, report));
@@ -338,7 +348,7 @@ fn read_times(section: &mut Section, duration_ns: Nanos, report: &mut Report) ->
 }
 
 /// ECN and DCQCN, which needs it.
-fn read_congestion(section: &mut Section, report: &mut Report) -> (bool, bool) {
+fn read_congestion(section: &mut Section, report: &mut Diagnostics) -> (bool, bool) {
     let ecn = section.boolean("ecn", report);
     let dcqcn = section.boolean("dcqcn", report).is_some_and(|dcqcn| dcqcn.value);
     if let Some(Setting { value: false, place }) = &ecn
@@ -350,7 +360,7 @@ fn read_congestion(section: &mut Section, report: &mut Report) -> (bool, bool) {
 }
 
 /// What traffic waits for is there and comes to an end; nobody waits for itself.
-fn afters(traffics: &[TrafficTable], report: &mut Report) {
+fn afters(traffics: &[TrafficTable], report: &mut Diagnostics) {
     let numbers: HashMap<&str, usize> =
         traffics.iter().enumerate().map(|(number, traffic)| (traffic.name.as_str(), number)).collect();
     let names: Vec<&str> = traffics.iter().map(|traffic| traffic.name.as_str()).collect();
@@ -373,7 +383,7 @@ fn afters(traffics: &[TrafficTable], report: &mut Report) {
 }
 
 /// Each circle of `next` is a mistake, shown at its first member.
-fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Report) {
+fn circles(traffics: &[TrafficTable], next: &[Option<usize>], report: &mut Diagnostics) {
     // By traffic: the traffic from which it was first reached.
     let mut reached_from = vec![None; next.len()];
     for start in 0..next.len() {

@@ -1,7 +1,7 @@
 //! What a scenario is: plain values. Nodes, links and traffic are numbered by their place here; the file's names are kept for
 //! outputs.
 
-use config::Mistakes;
+use config::ConfigErrors;
 use switch::{Nanos, SwitchSettings};
 
 /// All of it.
@@ -30,7 +30,7 @@ pub struct Scenario {
     /// What must come of it.
     pub expectations: Vec<Expectation>,
     /// What the file may say but should not: cables that a switch's headroom is too short for. Often there is nothing.
-    pub warnings: Mistakes,
+    pub warnings: ConfigErrors,
 }
 
 impl Scenario {

@@ -1,6 +1,6 @@
 //! What the network must be as a whole. It is examined once all that it is made of is right.
 
-use config::read::document::{Place, Report};
+use config::read::document::{Diagnostics, SettingSpan};
 
 use super::network::Network;
 use super::traffic::{TrafficTable, Way};
@@ -8,12 +8,12 @@ use super::types::{Link, Node};
 use crate::routes::Routes;
 
 /// A link reaches each switch, and each port of a host.
-pub(super) fn all_linked(network: Network, report: &mut Report) {
+pub(super) fn all_linked(network: Network, report: &mut Diagnostics) {
     let Network { nodes, links, .. } = network;
     let mut linked = vec![0; nodes.len()];
     links.list.iter().flat_map(|link| link.ends).for_each(|end| linked[end.node] += 1);
     // One mistake for all nodes of a table: by its place, the first of them and how many there are.
-    let mut missing: Vec<(&Place, usize, usize)> = Vec::new();
+    let mut missing: Vec<(&SettingSpan, usize, usize)> = Vec::new();
     for node in (0..nodes.len()).filter(|node| linked[*node] < nodes.least_links(*node)) {
         let place = nodes.place(node);
         match missing.last_mut() {
@@ -35,7 +35,7 @@ pub(super) fn all_linked(network: Network, report: &mut Report) {
 }
 
 /// Learning floods, and in a loop that never ends: each link joins parts that were apart.
-pub(super) fn no_loop(links: &[Link], nodes: usize, place: &Place, report: &mut Report) {
+pub(super) fn no_loop(links: &[Link], nodes: usize, place: &SettingSpan, report: &mut Diagnostics) {
     // Of each node, another of the same part; of one of them, itself.
     let mut another: Vec<usize> = (0..nodes).collect();
     for link in links {
@@ -64,12 +64,18 @@ pub(super) fn ways(
     nodes: &[Node],
     links: &[Link],
     routes: &Routes,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Vec<Way> {
     traffics.iter().map(|traffic| way(traffic, nodes, links, routes, report)).collect()
 }
 
-fn way(traffic: &TrafficTable, nodes: &[Node], links: &[Link], routes: &Routes, report: &mut Report) -> Way {
+fn way(
+    traffic: &TrafficTable,
+    nodes: &[Node],
+    links: &[Link],
+    routes: &Routes,
+    report: &mut Diagnostics,
+) -> Way {
     let mut all = Way { mtu_bytes: u16::MAX, line_bps: 0 };
     let mut narrowest = None;
     for (from, to) in &traffic.flows {

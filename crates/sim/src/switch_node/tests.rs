@@ -3,7 +3,7 @@
 
 use std::task::Waker;
 
-use dataplane::{Command, Core, CoreSettings, Handle, MemoryPort, Reply, Wire, mailbox};
+use dataplane::{Handle, LoopCommand, LoopbackPort, PollLoop, PollLoopSettings, Reply, Wire, mailbox};
 use switch::Snapshot;
 use switch::egress::wred::Random;
 use wire::ethernet::{EXPERIMENTAL, Tag, write_header};
@@ -69,13 +69,13 @@ fn scenario() -> Scenario {
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
-        warnings: config::Mistakes::default(),
+        warnings: config::ConfigErrors::default(),
     }
 }
 
 /// The daemon's loop.
 struct Daemon {
-    core: Core<MemoryPort>,
+    core: PollLoop<LoopbackPort>,
     wires: Vec<Wire>,
     handle: Handle,
 }
@@ -84,16 +84,17 @@ impl Daemon {
     fn new(settings: &SwitchSettings, macs: &[MacAddr], memory_frames: usize) -> Self {
         let switch = Switch::new(settings, macs, memory_frames);
         let memory = HeapMemory::new(memory_frames, 2048);
-        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| MemoryPort::new()).unzip();
+        let (ports, wires): (Vec<_>, Vec<_>) = (0..PORTS).map(|_| LoopbackPort::new()).unzip();
         wires.iter().for_each(|wire| wire.set_transmit_room(usize::MAX));
         let (handle, mailbox) = mailbox(Waker::noop().clone());
-        let settings = CoreSettings { finish_checksums: vec![false; PORTS], ..CoreSettings::default() };
-        Self { core: Core::new(switch, ports, memory, memory_frames, mailbox, settings), wires, handle }
+        let settings =
+            PollLoopSettings { finish_checksums: vec![false; PORTS], ..PollLoopSettings::default() };
+        Self { core: PollLoop::new(switch, ports, memory, memory_frames, mailbox, settings), wires, handle }
     }
 
     /// A turn, and what the switch has counted after it.
     fn turn(&mut self, now: Instant) -> Snapshot {
-        let ask = Command::Snapshot { snapshot: Box::default(), read_watermarks: false };
+        let ask = LoopCommand::Snapshot { snapshot: Box::default(), read_watermarks: false };
         self.handle.send(ask).expect("room for a command");
         self.core.turn(now);
         self.wires.iter().for_each(|wire| drop(wire.take_sent()));
@@ -111,7 +112,7 @@ impl Daemon {
 /// The simulated switch, and how many frames its lines were given by the turns before and have sent.
 struct Simulated {
     device: Device,
-    wires: Wires,
+    wires: Links,
     given: [[usize; 2]; PORTS],
     sent: [usize; PORTS],
 }
@@ -142,7 +143,7 @@ impl Simulated {
 
 fn both() -> (Simulated, Daemon) {
     let scenario = scenario();
-    let wires = Wires::new(&scenario.links);
+    let wires = Links::new(&scenario.links);
     let NodeKind::Switch(node) = &scenario.nodes[0].kind else { panic!("a switch") };
     let device = Device::new(0, 0, node, &scenario, &wires);
     let settings = switch_settings(0, node, &scenario, &wires);

@@ -4,7 +4,7 @@
 use sim::scenario::{
     End, Forwarding, HostNode, Link, Node, NodeKind, Pattern, Scenario, Start, SwitchNode, Traffic,
 };
-use sim::{Outcome, Simulation};
+use sim::{Results, Simulation};
 
 pub const GBPS: u64 = 1_000_000_000;
 pub const US: u64 = 1_000;
@@ -79,12 +79,12 @@ pub fn scenario(nodes: Vec<Node>, links: Vec<Link>, traffic: Vec<Traffic>, durat
         routes: Vec::new(),
         faults: Vec::new(),
         expectations: Vec::new(),
-        warnings: config::Mistakes::default(),
+        warnings: config::ConfigErrors::default(),
     }
 }
 
 /// Runs it whole. Everything must add up.
-pub fn run(scenario: &Scenario) -> Outcome {
+pub fn run(scenario: &Scenario) -> Results {
     let mut simulation = Simulation::new(scenario);
     simulation.run_until(scenario.duration_ns, &mut |_| {});
     let outcome = simulation.finish();

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-use ::telemetry::collector::{self, Follows, Numbers, Received, Status};
+use ::telemetry::collector::{self, Received, SequenceCheck, SequenceState, Status};
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
@@ -92,7 +92,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 struct Sink {
     format: Format,
     file: Option<Rotating>,
-    numbers: Numbers,
+    numbers: SequenceState,
     /// Messages that may still come.
     left: Option<u64>,
 }
@@ -112,7 +112,7 @@ async fn collect(arguments: &Arguments, file: Option<Rotating>) -> Result<()> {
     let over_tls = if tls.is_some() { ", TLS" } else { "" };
     eprintln!("sluice: collecting on {}{over_tls}", listener.local_addr()?);
     let Arguments { format, count: left, .. } = *arguments;
-    let sink = Mutex::new(Sink { format, file, numbers: Numbers::default(), left });
+    let sink = Mutex::new(Sink { format, file, numbers: SequenceState::default(), left });
     let (over, mut ended) = mpsc::channel(1);
     let take = move |message: Received| {
         let done = sink.lock().unwrap_or_else(PoisonError::into_inner).take(&message);
@@ -141,9 +141,11 @@ impl Sink {
         let session = notification["Session"].as_str().unwrap_or_default();
         let device = &message.device.device_name;
         match number.map(|number| self.numbers.note(device, session, number)) {
-            Some(Follows::Again) => return Ok(true),
-            Some(Follows::After(missing)) => eprintln!("sluice: {device}: {missing} messages are missing"),
-            Some(Follows::Next) | None => {}
+            Some(SequenceCheck::Again) => return Ok(true),
+            Some(SequenceCheck::After(missing)) => {
+                eprintln!("sluice: {device}: {missing} messages are missing")
+            }
+            Some(SequenceCheck::Next) | None => {}
         }
         let now = Timestamp::now();
         let line = object(message, number, &data, now)?;

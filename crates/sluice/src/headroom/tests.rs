@@ -1,8 +1,8 @@
 use super::*;
 
-const SERVER: Link = Link { speed_bps: 25_000_000_000, cable_m: 10, mtu_bytes: 1536 };
+const SERVER: LinkParams = LinkParams { speed_bps: 25_000_000_000, cable_m: 10, mtu_bytes: 1536 };
 
-fn report(link: Link, cell_bytes: u32, stall: Option<Stall>) -> Report {
+fn report(link: LinkParams, cell_bytes: u32, stall: Option<Stall>) -> Report {
     Report::new(link, CellSize::new(cell_bytes), stall.as_ref())
 }
 
@@ -39,7 +39,8 @@ fn the_figures_of_the_h3c_reference() {
         (10, 40_000, "recommends 9984 cells for 40000 m: they hold the sum above."),
     ] {
         let text =
-            report(Link { speed_bps: gbps * 1_000_000_000, cable_m, mtu_bytes: 1536 }, 256, None).text();
+            report(LinkParams { speed_bps: gbps * 1_000_000_000, cable_m, mtu_bytes: 1536 }, 256, None)
+                .text();
         assert!(text.contains(said), "{said}\n{text}");
     }
 }
@@ -49,7 +50,7 @@ fn for_software() {
     let measured = Stall { ns: 1_500_000, source: Source::Spin(Duration::from_secs(2)) };
     let given = Stall { ns: 1000, source: Source::Option };
     let too_much = Stall { ns: 2_000_000_000, source: Source::Option };
-    let slow = Link { speed_bps: 500_000_000, cable_m: 0, mtu_bytes: 1518 };
+    let slow = LinkParams { speed_bps: 500_000_000, cable_m: 0, mtu_bytes: 1518 };
     let texts = [
         report(SERVER, 256, by_daemon()),
         report(slow, 208, Some(measured)),

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use nic::{Root, Settings};
+use nic::{RootQdisc, Settings};
 use serde_json::json;
 
 use super::switch_port::{PortFacts, port_facts};
@@ -105,10 +105,10 @@ impl Trust {
 }
 
 impl Order {
-    pub(super) fn of(order: nic::Order) -> Self {
+    pub(super) fn of(order: nic::QdiscDiscipline) -> Self {
         match order {
-            nic::Order::Drr => Order::Drr,
-            nic::Order::Strict => Order::Strict,
+            nic::QdiscDiscipline::Drr => Order::Drr,
+            nic::QdiscDiscipline::Strict => Order::Strict,
         }
     }
 }
@@ -124,9 +124,9 @@ impl Attach {
         let settings = self.settings(facts.as_ref())?;
         let attached = self.namespace.enter(|| nic::attach(&self.device, &settings, self.replace))?;
         let replaced = match &attached.replaced {
-            Root::Default => None,
-            Root::Ours => Some(nic::KIND.to_owned()),
-            Root::Foreign(kind) => Some(kind.clone()),
+            RootQdisc::Default => None,
+            RootQdisc::Ours => Some(nic::KIND.to_owned()),
+            RootQdisc::Foreign(kind) => Some(kind.clone()),
         };
         if self.json {
             let no_drop: Vec<u8> = (0..8).filter(|p| settings.no_drop & (1 << p) != 0).collect();
@@ -196,8 +196,8 @@ impl Attach {
             Trust::Priority => nic::Trust::Priority,
         };
         settings.order = match self.order {
-            Order::Drr => nic::Order::Drr,
-            Order::Strict => nic::Order::Strict,
+            Order::Drr => nic::QdiscDiscipline::Drr,
+            Order::Strict => nic::QdiscDiscipline::Strict,
         };
         if !self.dscp.is_empty() && self.trust != Trust::Dscp {
             bail!("--dscp is for --trust dscp");

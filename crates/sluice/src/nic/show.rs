@@ -169,7 +169,7 @@ fn table(status: &Status) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nic::{Heard, Priority, Settings};
+    use nic::{PfcRxCounters, Priority, Settings};
 
     fn sample() -> Status {
         let mut priorities = [Priority::default(); 8];
@@ -195,7 +195,7 @@ mod tests {
             has_qdisc: true,
             settings: Settings::new(1_000_000_000),
             at_ns: 5,
-            heard: Heard { pfc_frames: 508, pause_frames: 2, malformed_frames: 1, kicks: 98 },
+            heard: PfcRxCounters { pfc_frames: 508, pause_frames: 2, malformed_frames: 1, kicks: 98 },
             priorities,
         }
     }

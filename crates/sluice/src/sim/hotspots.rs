@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use sim::Outcome;
+use sim::Results;
 use sim::results::{HostOutcome, PortOutcome, SwitchOutcome};
 use switch::monitor::counters::QueueSnapshot;
 
@@ -22,7 +22,7 @@ const PORT_CHARS: usize = 16;
 const HOST_CHARS: usize = 28;
 
 /// A port where something happened.
-struct Hit<'o> {
+struct Hotspot<'o> {
     name: String,
     port: &'o PortOutcome,
     drops: u64,
@@ -33,7 +33,7 @@ struct Hit<'o> {
     paused: Option<&'o QueueSnapshot>,
 }
 
-impl<'o> Hit<'o> {
+impl<'o> Hotspot<'o> {
     fn new(switch: &SwitchOutcome, port: &'o PortOutcome) -> Option<Self> {
         let headroom = port.groups.iter().max_by_key(|group| group.counts.headroom.peak_cells);
         let paused = port.queues.iter().map(|queue| &queue.counts).filter(|queue| queue.pauses > 0);
@@ -70,8 +70,8 @@ impl<'o> Hit<'o> {
 }
 
 /// The ports of switches that dropped, paused or were paused: those that dropped most first.
-pub fn ports(outcome: &Outcome) -> String {
-    let mut hits: Vec<Hit> = outcome.switches.iter().flat_map(ports_of).collect();
+pub fn ports(outcome: &Results) -> String {
+    let mut hits: Vec<Hotspot> = outcome.switches.iter().flat_map(ports_of).collect();
     if hits.is_empty() {
         return "No switch dropped a frame, sent XOFF or was paused.".to_owned();
     }
@@ -99,12 +99,12 @@ pub fn ports(outcome: &Outcome) -> String {
     text + &stuck(&hits)
 }
 
-fn ports_of(switch: &SwitchOutcome) -> Vec<Hit<'_>> {
-    switch.ports.iter().filter_map(|port| Hit::new(switch, port)).collect()
+fn ports_of(switch: &SwitchOutcome) -> Vec<Hotspot<'_>> {
+    switch.ports.iter().filter_map(|port| Hotspot::new(switch, port)).collect()
 }
 
 /// Ports that had not come to rest when the run ended.
-fn stuck(hits: &[Hit]) -> String {
+fn stuck(hits: &[Hotspot]) -> String {
     let in_xoff = hits.iter().filter(|hit| hit.port.groups.iter().any(|group| group.counts.xoff));
     let paused = hits.iter().filter(|hit| hit.port.queues.iter().any(|queue| queue.counts.paused));
     let mut text = String::new();
@@ -133,7 +133,7 @@ fn some(names: &[&str]) -> String {
 }
 
 /// The hosts that were paused longest, by priority.
-pub fn hosts(outcome: &Outcome) -> String {
+pub fn hosts(outcome: &Results) -> String {
     let mut paused: Vec<(&HostOutcome, usize)> = outcome
         .hosts
         .iter()
@@ -164,7 +164,7 @@ pub fn hosts(outcome: &Outcome) -> String {
 }
 
 /// Links that lost frames because they were cut.
-pub fn links(outcome: &Outcome) -> String {
+pub fn links(outcome: &Results) -> String {
     let cut = outcome.links.iter().filter(|link| link.cut_frames > 0);
     let lines: Vec<String> = cut
         .map(|link| format!("Frames lost because {} was cut: {}", link.name, grouped(link.cut_frames)))

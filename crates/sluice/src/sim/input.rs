@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use config::Mistakes;
+use config::ConfigErrors;
 use config::read::document::too_long;
 use sim::Scenario;
 
@@ -14,7 +14,7 @@ use crate::read_file::{self, Text};
 #[derive(Debug)]
 pub enum Refusal {
     /// The scenario or a configuration is wrong.
-    Mistakes(Vec<Mistakes>),
+    Mistakes(Vec<ConfigErrors>),
     /// A file cannot be read or written, or an option is wrong.
     Other(anyhow::Error),
 }

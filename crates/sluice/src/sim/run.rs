@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sim::scenario::End;
-use sim::{Outcome, Scenario, Simulation};
+use sim::{Results, Scenario, Simulation};
 
 use super::capture::Capture;
 use super::progress::Progress;
@@ -20,7 +20,7 @@ const MOST_ENDS: usize = 8;
 /// A run that is over.
 pub struct Run {
     /// What came of it.
-    pub outcome: Outcome,
+    pub outcome: Results,
     /// How long it took.
     pub wall: Duration,
     /// The captures that were written.

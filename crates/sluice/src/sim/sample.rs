@@ -1,14 +1,14 @@
 //! Made-up outcomes for the tests of summaries and plots: an incast that PFC holds, a run in which nothing happens, and a
 //! large fabric in trouble.
 
-use sim::Outcome;
+use sim::Results;
 use sim::results::{
     Completion, ExpectationOutcome, GroupOutcome, GroupSeries, HostOutcome, LinkOutcome, MessageSpan,
     PauseSpan, PortOutcome, QueueOutcome, Series, SwitchOutcome, TrafficOutcome,
 };
 use sim::scenario::Metric;
-use switch::monitor::counters::{Count, GroupSnapshot, PortSnapshot, QueueSnapshot};
-use switch::{DropReason, Level};
+use switch::monitor::counters::{FrameCount, GroupSnapshot, PortSnapshot, QueueSnapshot};
+use switch::{DropReason, Occupancy};
 
 const DURATION_NS: u64 = 20_000_000;
 const POINTS: u64 = 500;
@@ -21,8 +21,8 @@ const HEADROOM_CELLS: u32 = 432;
 const PERIOD: u64 = 40;
 
 /// Three hosts send to one, on a no-drop priority and on a lossy one.
-pub fn incast() -> Outcome {
-    Outcome {
+pub fn incast() -> Results {
+    Results {
         title: "Incast 3:1 at 100G".to_owned(),
         seed: 1,
         duration_ns: DURATION_NS,
@@ -51,8 +51,8 @@ pub fn incast() -> Outcome {
 }
 
 /// Nothing was sent and nothing happened.
-pub fn nothing() -> Outcome {
-    Outcome {
+pub fn nothing() -> Results {
+    Results {
         title: "Silence".to_owned(),
         traffic: Vec::new(),
         switches: vec![SwitchOutcome { ports: Vec::new(), ..leaf() }],
@@ -67,7 +67,7 @@ pub fn nothing() -> Outcome {
 }
 
 /// More ports, hosts and links than a table shows, with large numbers and long names.
-pub fn fabric() -> Outcome {
+pub fn fabric() -> Results {
     let names = |number: usize| (format!("aggregation-{}", number % 4), format!("downlink-{number:02}"));
     let port = |number: usize| {
         let mut port = quiet_port(&names(number).1, &format!("rack{number:02}-leaf{number:02}.uplink-1"));
@@ -99,7 +99,7 @@ pub fn fabric() -> Outcome {
         cnps: 1_234_567,
         ..traffic
     };
-    Outcome {
+    Results {
         title: "Fabric of 16 leaves".to_owned(),
         traffic: vec![large(rdma()), large(bulk())],
         switches: (0..4).map(switch).collect(),
@@ -204,7 +204,7 @@ fn quiet_port(name: &str, peer: &str) -> PortOutcome {
 }
 
 fn group(priority: u8, headroom_peak_cells: u32) -> GroupOutcome {
-    let peak = |peak_cells| Level { peak_cells, ..Level::default() };
+    let peak = |peak_cells| Occupancy { peak_cells, ..Occupancy::default() };
     let counts = GroupSnapshot {
         no_drop: true,
         xoff_episodes: 12,
@@ -218,8 +218,8 @@ fn group(priority: u8, headroom_peak_cells: u32) -> GroupOutcome {
 
 fn queue(queue: u8, pauses: u64, paused_ns: u64) -> QueueOutcome {
     let counts = QueueSnapshot {
-        level: Level { peak_cells: 2_000, ..Level::default() },
-        transmitted: Count { frames: 149_800, bytes: 153_395_200 },
+        level: Occupancy { peak_cells: 2_000, ..Occupancy::default() },
+        transmitted: FrameCount { frames: 149_800, bytes: 153_395_200 },
         pauses,
         paused_ns,
         ..QueueSnapshot::default()

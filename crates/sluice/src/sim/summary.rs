@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use sim::Outcome;
+use sim::Results;
 use sim::results::{ExpectationOutcome, TrafficOutcome};
 
 use super::format::{in_words, rate, time};
@@ -12,7 +12,7 @@ use super::truncate::{SHORT_CHARS, fitted, short};
 use crate::output::{grouped, table};
 
 /// The whole summary of a run that took `wall` of real time.
-pub fn text(outcome: &Outcome, wall: Duration) -> String {
+pub fn text(outcome: &Results, wall: Duration) -> String {
     let sections = [
         head(outcome, wall),
         traffic(&outcome.traffic),
@@ -27,7 +27,7 @@ pub fn text(outcome: &Outcome, wall: Duration) -> String {
     said.join("\n\n")
 }
 
-fn head(outcome: &Outcome, wall: Duration) -> String {
+fn head(outcome: &Results, wall: Duration) -> String {
     let seconds = wall.as_secs_f64().max(1e-9);
     format!(
         "{}\n{} of virtual time in {}: {} frame-hops, {} a second; seed {}",
@@ -111,7 +111,7 @@ fn messages(traffic: &[TrafficOutcome]) -> String {
 }
 
 /// Each expectation with what came, then the verdict.
-fn expectations(outcome: &Outcome) -> String {
+fn expectations(outcome: &Results) -> String {
     let mut out = String::new();
     for expectation in &outcome.expectations {
         let ExpectationOutcome { line, expected, metric, measured, holds } = expectation;

@@ -9,24 +9,24 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use control::server::{MAX_REQUESTS, Reader, Request};
-use control::{DaemonFacts, Order, Outcome, Reason, Refusal, convert, v1};
-use dataplane::{Command, Handle, Reply, Trouble};
+use control::server::{MAX_REQUESTS, Request, WatermarkReader};
+use control::{Command, CommandError, DaemonFacts, ErrorKind, Outcome, convert, v1};
+use dataplane::{Handle, LoopCommand, PortFault, Reply};
 use switch::settings::MAX_PORTS;
-use switch::{Description, Event, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
+use switch::{Event, EventRecord, LONGEST_RECEIVED_BYTES, Severity, Snapshot};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tracing::{error, info, warn};
 
 use crate::control_loop::commands::Step;
-use crate::control_loop::running_config::Live;
+use crate::control_loop::running_config::RunningConfig;
 use crate::event_log::Events;
 use crate::flight_recorder::Recording;
 use crate::log::Log;
-use crate::loop_threads::Machine;
+use crate::loop_threads::LoopThreads;
 use crate::pfc_probe;
-use crate::ports::link_monitor::{Links, Notice};
-use crate::ports::supervisor::Lives;
+use crate::ports::link_monitor::{LinkEvent, LinkMonitor};
+use crate::ports::supervisor::PortSupervisor;
 use crate::stall_check::Stalls;
 use crate::watermark_readers::Watermarks;
 
@@ -49,7 +49,7 @@ pub struct Signals {
 }
 
 /// What a signal says.
-enum Told {
+enum SignalAction {
     /// Its name.
     Stop(&'static str),
     Reload,
@@ -65,17 +65,17 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) -> Told {
+    async fn next(&mut self) -> SignalAction {
         tokio::select! {
-            _ = self.interrupt.recv() => Told::Stop("SIGINT"),
-            _ = self.terminate.recv() => Told::Stop("SIGTERM"),
-            _ = self.hangup.recv() => Told::Reload,
+            _ = self.interrupt.recv() => SignalAction::Stop("SIGINT"),
+            _ = self.terminate.recv() => SignalAction::Stop("SIGTERM"),
+            _ = self.hangup.recv() => SignalAction::Reload,
         }
     }
 
     /// Waits for one that ends it.
     pub async fn stop(&mut self) {
-        while !matches!(self.next().await, Told::Stop(_)) {}
+        while !matches!(self.next().await, SignalAction::Stop(_)) {}
     }
 }
 
@@ -89,31 +89,31 @@ pub enum End {
 }
 
 /// Somebody who waits for a snapshot.
-struct Wish {
-    reader: Reader,
+struct SnapshotRequest {
+    reader: WatermarkReader,
     read_watermarks: bool,
     answer: oneshot::Sender<v1::Snapshot>,
 }
 
 /// An order, and who waits for its outcome; nobody does where a signal gave it.
-struct Asked {
-    order: Order,
+struct PendingCommand {
+    order: Command,
     answer: Option<oneshot::Sender<Outcome>>,
 }
 
 /// An order that is being carried out.
-struct UnderWay {
+struct ActiveCommand {
     /// Nobody has asked where interfaces have become others.
-    asked: Option<Asked>,
+    asked: Option<PendingCommand>,
     changes: Vec<String>,
-    live: Option<Live>,
+    live: Option<RunningConfig>,
     stage: Stage,
 }
 
 /// How far it is.
 enum Stage {
     /// The ports that it adds are being opened; then the loop is told.
-    Opening(Command),
+    Opening(LoopCommand),
     /// The loop has been told.
     Told,
     /// The loop has obeyed; ports at these places are still on their way in or out.
@@ -121,45 +121,45 @@ enum Stage {
 }
 
 /// Both ways to the loop, and who waits for what.
-pub struct Conductor {
+pub struct ControlLoop {
     handle: Handle,
     /// The ports and their interfaces.
-    lives: Lives,
+    lives: PortSupervisor,
     /// What the kernel says of the interfaces; nothing any more if it does not say it.
-    links: Option<Links>,
+    links: Option<LinkMonitor>,
     log: Log,
     events: Events,
     recording: Recording,
     /// What the loop runs with, after all that it has answered so far.
-    live: Live,
+    live: RunningConfig,
     /// For how long it was held up.
     stalls: Stalls,
     /// Whether PFC frames get out and in.
     pfc_test: pfc_probe::Test,
     /// Commands that found the ring full.
-    commands: VecDeque<Command>,
+    commands: VecDeque<LoopCommand>,
     /// The one snapshot that goes to and fro; `None` while the loop has it.
     snapshot: Option<Box<Snapshot>>,
     /// What each reader has not seen of them.
     watermarks: Watermarks,
     /// Who gets the snapshot that the loop is filling.
-    asked: Vec<Wish>,
+    asked: Vec<SnapshotRequest>,
     /// Who came later: theirs must be taken later, too.
-    waiting: Vec<Wish>,
+    waiting: Vec<SnapshotRequest>,
     /// Orders that wait their turn: one at a time is carried out.
-    orders: VecDeque<Asked>,
-    under_way: Option<UnderWay>,
+    orders: VecDeque<PendingCommand>,
+    under_way: Option<ActiveCommand>,
     /// What was last said of MTUs: the kind of event, the port's place, the message.
     mtu_warnings: Vec<(&'static str, Option<usize>, String)>,
     stopped: Option<Box<Snapshot>>,
 }
 
-impl Conductor {
+impl ControlLoop {
     /// For a loop that runs with `live`.
     pub fn new(
         handle: Handle,
-        live: Live,
-        (lives, links): (Lives, Links),
+        live: RunningConfig,
+        (lives, links): (PortSupervisor, LinkMonitor),
         log: Log,
         (stalls, pfc_test): (Stalls, pfc_probe::Test),
         events: Events,
@@ -193,7 +193,7 @@ impl Conductor {
     pub async fn run(
         mut self,
         mut requests: mpsc::Receiver<Request>,
-        machine: &Machine,
+        machine: &LoopThreads,
         signals: &mut Signals,
     ) -> Result<End> {
         loop {
@@ -212,11 +212,11 @@ impl Conductor {
                     }
                 },
                 told = signals.next() => match told {
-                    Told::Reload if has_room => {
-                        self.orders.push_back(Asked { order: Order::Reload, answer: None });
+                    SignalAction::Reload if has_room => {
+                        self.orders.push_back(PendingCommand { order: Command::Reload, answer: None });
                     }
-                    Told::Reload => warn!("SIGHUP: too much to do; send it again"),
-                    Told::Stop(name) => {
+                    SignalAction::Reload => warn!("SIGHUP: too much to do; send it again"),
+                    SignalAction::Stop(name) => {
                         info!("{name}: stopping; queues drain for a moment (a second signal ends it at once)");
                         break;
                     }
@@ -228,11 +228,11 @@ impl Conductor {
         self.stop(machine, signals).await
     }
 
-    async fn stop(mut self, machine: &Machine, signals: &mut Signals) -> Result<End> {
+    async fn stop(mut self, machine: &LoopThreads, signals: &mut Signals) -> Result<End> {
         self.waiting.clear();
         self.orders.clear();
         self.lives.wind_up();
-        self.commands.push_back(Command::Stop(Box::default()));
+        self.commands.push_back(LoopCommand::Stop(Box::default()));
         let asked = Instant::now();
         loop {
             // Whatever a loop said before it ended is in the mailbox, so look for its end first.
@@ -261,11 +261,11 @@ impl Conductor {
     fn accept(&mut self, request: Request) {
         match request {
             Request::Snapshot { reader, read_watermarks, answer } => {
-                self.waiting.push(Wish { reader, read_watermarks, answer });
+                self.waiting.push(SnapshotRequest { reader, read_watermarks, answer });
             }
             Request::Recording { duration, answer } => self.recording.ask(duration, answer, Instant::now()),
             Request::Order { order, answer } => {
-                self.orders.push_back(Asked { order, answer: Some(answer) });
+                self.orders.push_back(PendingCommand { order, answer: Some(answer) });
             }
         }
     }
@@ -298,7 +298,7 @@ impl Conductor {
                 Reply::Stopped(totals) => self.stopped = Some(totals),
             }
         }
-        self.lives.proceed(|| self.live.settings().switch);
+        self.lives.poll(|| self.live.settings().switch);
         self.go_on();
         self.commands.extend(self.lives.commands());
         for event in self.lives.events() {
@@ -311,9 +311,9 @@ impl Conductor {
         {
             self.asked.append(&mut self.waiting);
             let read_watermarks = self.asked.iter().any(|wish| wish.read_watermarks);
-            self.commands.push_back(Command::Snapshot { snapshot, read_watermarks });
+            self.commands.push_back(LoopCommand::Snapshot { snapshot, read_watermarks });
         }
-        if self.under_way.is_none() && self.lives.take_altered() {
+        if self.under_way.is_none() && self.lives.take_changed() {
             self.take_on_interfaces();
         }
         while self.under_way.is_none()
@@ -337,7 +337,7 @@ impl Conductor {
             self.events.note_now(event);
         }
         let mut message = convert::snapshot(&snapshot, &self.facts());
-        let readers: Vec<Reader> =
+        let readers: Vec<WatermarkReader> =
             self.asked.iter().filter(|wish| wish.read_watermarks).map(|wish| wish.reader).collect();
         for wish in std::mem::take(&mut self.asked) {
             let mut told = message.clone();
@@ -369,18 +369,18 @@ impl Conductor {
     /// The ports in the order of the file, without vacant places. One that the loop has not heard of yet is none.
     fn list_ports(&self, message: &mut v1::Snapshot) {
         let known = message.ports.len();
-        let places = self.live.places().of_file().iter().filter(|&&place| place < known);
+        let places = self.live.places().in_config_order().iter().filter(|&&place| place < known);
         let facts: Vec<_> = places.filter_map(|&place| Some((place, self.lives.facts(place)?))).collect();
         convert::list_ports(message, facts.iter().map(|(place, facts)| (*place, facts)));
     }
 
-    async fn begin_order(&mut self, asked: Asked) {
+    async fn begin_order(&mut self, asked: PendingCommand) {
         if asked.answer.as_ref().is_some_and(oneshot::Sender::is_closed) {
             return; // it waited so long that its client was told that it failed
         }
         match commands::plan(&asked.order, &self.live) {
             Ok(Some(Step { command, changes, live })) => {
-                let mut begun = UnderWay { asked: Some(asked), changes, live, stage: Stage::Told };
+                let mut begun = ActiveCommand { asked: Some(asked), changes, live, stage: Stage::Told };
                 match self.open_added(&mut begun).await {
                     Ok(true) => self.under_way = Some(begun),
                     Ok(false) => {
@@ -397,7 +397,7 @@ impl Conductor {
 
     /// The loop has done what it was told.
     fn finish_order(&mut self) {
-        let Some(UnderWay { asked, changes, live, .. }) = self.under_way.take() else { return };
+        let Some(ActiveCommand { asked, changes, live, .. }) = self.under_way.take() else { return };
         let moved = live.map(|live| self.take_on(live)).unwrap_or_default();
         if let Some(asked) = &asked {
             self.events.keep_order(&asked.order, &changes);
@@ -405,40 +405,41 @@ impl Conductor {
         if moved.is_empty() {
             conclude(asked, Ok(changes));
         } else {
-            self.under_way = Some(UnderWay { asked, changes, live: None, stage: Stage::Settling(moved) });
+            self.under_way =
+                Some(ActiveCommand { asked, changes, live: None, stage: Stage::Settling(moved) });
         }
     }
 
     /// The loop has not done what it was told: it is not the time to change the watchdog of this port.
     fn refuse_order(&mut self, port: usize) {
-        let Some(UnderWay { asked, .. }) = self.under_way.take() else { return };
-        self.lives.give_up();
+        let Some(ActiveCommand { asked, .. }) = self.under_way.take() else { return };
+        self.lives.abort();
         let name = self.live.places().name(port).unwrap_or_default();
         let message = format!(
             "nothing was changed: Please recover PFC deadlock.Port is {name}.\n\
              a storm on {name} waits to be ended by hand: `sluice pfc recover {name}`, and then the settings of its watchdog \
              can be changed"
         );
-        conclude(asked, Err(Refusal { reason: Reason::Precondition, message }));
+        conclude(asked, Err(CommandError { reason: ErrorKind::Precondition, message }));
     }
 
-    fn note_trouble(&self, port: usize, trouble: Trouble) {
+    fn note_trouble(&self, port: usize, trouble: PortFault) {
         let error = io::Error::from_raw_os_error;
         let (kind, what) = match trouble {
-            Trouble::Down(errno) => {
+            PortFault::Down(errno) => {
                 ("port_unusable", format!("the interface cannot be used any more: {}", error(errno)))
             }
-            Trouble::QdiscStays(errno) => {
+            PortFault::QdiscStays(errno) => {
                 let what = "the queueing discipline of the port stays on its interface";
                 ("qdisc_stays", format!("{what}: {}", error(errno)))
             }
-            Trouble::TooLong { frames, longest_bytes } => {
+            PortFault::TooLong { frames, longest_bytes } => {
                 ("frames_too_long", too_long(frames, longest_bytes))
             }
         };
         let interface = self.live.places().interface(port).unwrap_or("a removed port");
         let message = format!("{interface}: {what}");
-        self.events.note_now(Description::new(kind, Severity::Warning, message).of_port(port));
+        self.events.note_now(EventRecord::new(kind, Severity::Warning, message).of_port(port));
     }
 
     fn note_event(&mut self, at: switch::Instant, event: Event) {
@@ -461,12 +462,12 @@ fn too_long(frames: u64, longest_bytes: u32) -> String {
 }
 
 /// Why a port cannot be added.
-fn unusable(why: &str) -> Refusal {
-    Refusal { reason: Reason::Precondition, message: format!("nothing was changed: {why}") }
+fn unusable(why: &str) -> CommandError {
+    CommandError { reason: ErrorKind::Precondition, message: format!("nothing was changed: {why}") }
 }
 
 /// The next change of an interface; never, if the kernel does not report them.
-async fn next_notice(links: &mut Option<Links>) -> Result<Notice> {
+async fn next_notice(links: &mut Option<LinkMonitor>) -> Result<LinkEvent> {
     match links {
         Some(links) => links.next().await,
         None => std::future::pending().await,
@@ -474,8 +475,8 @@ async fn next_notice(links: &mut Option<Links>) -> Result<Notice> {
 }
 
 /// Logs the outcome of an order and tells whoever waits for it.
-fn conclude(asked: impl Into<Option<Asked>>, outcome: Outcome) {
-    let Some(Asked { order, answer }) = asked.into() else { return };
+fn conclude(asked: impl Into<Option<PendingCommand>>, outcome: Outcome) {
+    let Some(PendingCommand { order, answer }) = asked.into() else { return };
     commands::log(&order, &outcome);
     if let Some(answer) = answer {
         let _ = answer.send(outcome); // a client that is gone needs none

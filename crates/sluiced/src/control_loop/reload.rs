@@ -5,15 +5,15 @@
 //! Source: docs/law.md, "Ports that are added and removed", "MTUs".
 
 use anyhow::{Context, Result};
-use dataplane::Command;
-use switch::{Description, Severity};
+use dataplane::LoopCommand;
+use switch::{EventRecord, Severity};
 use tracing::info;
 
-use super::{Conductor, Stage, UnderWay, conclude, unusable};
-use crate::control_loop::running_config::Live;
+use super::{ActiveCommand, ControlLoop, Stage, conclude, unusable};
+use crate::control_loop::running_config::RunningConfig;
 use crate::ports::link_monitor::look_up;
 
-impl Conductor {
+impl ControlLoop {
     /// Has the loop go by the MTUs and speeds that the interfaces have now, and warns of MTUs that differ.
     pub(super) fn take_on_interfaces(&mut self) {
         let mut live = self.live.clone();
@@ -21,7 +21,7 @@ impl Conductor {
         let mut warnings = Vec::new();
         let config = self.live.config();
         let links = config.switch.ports.iter().zip(&config.links);
-        for (&place, (port, link)) in self.live.places().of_file().iter().zip(links) {
+        for (&place, (port, link)) in self.live.places().in_config_order().iter().zip(links) {
             if let Some(interface) = self.lives.interface(place) {
                 live.set_interface(place, interface);
                 mtus.push((self.live.places().name(place).unwrap_or_default(), interface.mtu));
@@ -33,20 +33,24 @@ impl Conductor {
         warnings.extend(config::mtu_warning(mtus).map(|text| ("mtus_differ", None, text)));
         for (kind, port, text) in warnings.iter().filter(|warning| !self.mtu_warnings.contains(warning)) {
             let event =
-                Description { port: *port, ..Description::new(kind, Severity::Warning, text.clone()) };
+                EventRecord { port: *port, ..EventRecord::new(kind, Severity::Warning, text.clone()) };
             self.events.note_now(event);
         }
         self.mtu_warnings = warnings;
         if live.places() != self.live.places() {
-            let command = Command::Apply(Box::new(live.settings()));
+            let command = LoopCommand::Apply(Box::new(live.settings()));
             self.commands.push_back(command);
-            self.under_way =
-                Some(UnderWay { asked: None, changes: Vec::new(), live: Some(live), stage: Stage::Told });
+            self.under_way = Some(ActiveCommand {
+                asked: None,
+                changes: Vec::new(),
+                live: Some(live),
+                stage: Stage::Told,
+            });
         }
     }
 
     /// Begins to open the ports that an order adds. True if there are any: the loop is told once they are open.
-    pub(super) async fn open_added(&mut self, order: &mut UnderWay) -> Result<bool> {
+    pub(super) async fn open_added(&mut self, order: &mut ActiveCommand) -> Result<bool> {
         let Some(live) = &mut order.live else { return Ok(false) };
         let added = live.places().added_to(self.live.places());
         if added.is_empty() {
@@ -73,7 +77,7 @@ impl Conductor {
         for ((&place, interface), queues) in added.iter().zip(interfaces).zip(queues_of_added) {
             self.lives.prepare(place, interface, (queues, settings.min_posted[place]));
         }
-        order.stage = Stage::Opening(Command::Apply(Box::new(settings)));
+        order.stage = Stage::Opening(LoopCommand::Apply(Box::new(settings)));
         Ok(true)
     }
 
@@ -86,7 +90,7 @@ impl Conductor {
                 order.stage = Stage::Told;
             }
             (Stage::Opening(_), Some(Err((place, why)))) => {
-                self.lives.give_up();
+                self.lives.abort();
                 let name = order.live.as_ref().and_then(|live| live.places().name(place)).unwrap_or_default();
                 return conclude(order.asked, Err(unusable(&format!("port.{name}: {why}"))));
             }
@@ -99,7 +103,7 @@ impl Conductor {
     }
 
     /// The loop runs with this from now on. The places of ports that came or went.
-    pub(super) fn take_on(&mut self, live: Live) -> Vec<usize> {
+    pub(super) fn take_on(&mut self, live: RunningConfig) -> Vec<usize> {
         let before = std::mem::replace(&mut self.live, live);
         self.stalls.forget();
         let now = self.live.places();
@@ -108,7 +112,7 @@ impl Conductor {
             let name = before.places().name(place).unwrap_or_default();
             let message =
                 "the port was removed: what it counted goes on in the sum of removed ports".to_owned();
-            self.events.note_now(Description::new("port_removed", Severity::Info, message).of_port(place));
+            self.events.note_now(EventRecord::new("port_removed", Severity::Info, message).of_port(place));
             info!(port = name, "removed");
             if let Some(links) = &mut self.links {
                 links.forget(place);
@@ -119,7 +123,7 @@ impl Conductor {
             self.watermarks.forget_place(place);
             let interface = now.interface(place).unwrap_or_default();
             let message = format!("the port was added, on interface {interface}");
-            self.events.note_now(Description::new("port_added", Severity::Info, message).of_port(place));
+            self.events.note_now(EventRecord::new("port_added", Severity::Info, message).of_port(place));
         }
         let settings = self.live.settings().switch;
         for (place, interface) in self.lives.coming() {

@@ -7,47 +7,47 @@
 use std::path::{Path, PathBuf};
 
 use config::{Changes, Config};
-use control::{Reason, Refusal};
+use control::{CommandError, ErrorKind};
 use dataplane::Settings;
 use switch::{SwitchSettings, frames_needed};
 
-use crate::config_file::{self, Wrong};
-use crate::ports::core_assignment::Servers;
+use crate::config_file::{self, ConfigFileError};
+use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
 use crate::ports::open_ports;
-use crate::ports::slots::{Link, Places};
+use crate::ports::slots::{Link, PortSlots};
 
 /// What runs.
 #[derive(Debug, Clone)]
-pub struct Live {
+pub struct RunningConfig {
     file: PathBuf,
     config: Config,
     /// Frames of memory that were set aside for the switch at the start.
     frames: usize,
     /// Which port is where.
-    places: Places,
+    places: PortSlots,
     /// Who serves which place.
-    servers: Servers,
+    servers: CoreAssignment,
     /// RX queues that memory was set aside for at the start.
     queues: usize,
 }
 
-impl Live {
+impl RunningConfig {
     /// A switch that starts with `config`, which was read from `file`.
     pub fn new(config: Config, file: &Path) -> Self {
         let file = std::path::absolute(file).unwrap_or_else(|_| file.to_path_buf());
-        let places = Places::new(&config);
-        let servers = Servers::new(&config, &[]);
+        let places = PortSlots::new(&config);
+        let servers = CoreAssignment::new(&config, &[]);
         Self { frames: open_ports::switch_frames(&config), file, config, places, servers, queues: 0 }
     }
 
     /// The same with memory for so many RX queues, and ports that have so many of them each.
     pub fn with_queues(self, queues: usize, of_ports: &[u32]) -> Self {
-        Self { queues, servers: Servers::new(&self.config, of_ports), ..self }
+        Self { queues, servers: CoreAssignment::new(&self.config, of_ports), ..self }
     }
 
     /// Who serves which place.
-    pub fn servers(&self) -> &Servers {
+    pub fn servers(&self) -> &CoreAssignment {
         &self.servers
     }
 
@@ -57,7 +57,7 @@ impl Live {
     }
 
     /// Which port is where.
-    pub fn places(&self) -> &Places {
+    pub fn places(&self) -> &PortSlots {
         &self.places
     }
 
@@ -96,22 +96,22 @@ impl Live {
     }
 
     /// What the file says now, and what of it is different.
-    pub fn reloaded(&self) -> Result<(Self, Vec<String>), Refusal> {
+    pub fn reloaded(&self) -> Result<(Self, Vec<String>), CommandError> {
         let file = self.file.display();
         // Whatever else may take the file's place could keep its readers waiting.
         if self.file.metadata().is_ok_and(|found| !found.is_file()) {
             let what =
                 format!("nothing was changed: {file} is no file that could be read again; restart sluiced");
-            return Err(Refusal { reason: Reason::Precondition, message: what });
+            return Err(CommandError { reason: ErrorKind::Precondition, message: what });
         }
-        let config = config_file::read(&self.file).map_err(|wrong| Refusal {
+        let config = config_file::read(&self.file).map_err(|wrong| CommandError {
             reason: match wrong {
-                Wrong::Unreadable(_) => Reason::Precondition,
-                Wrong::Mistakes(_) => Reason::Invalid,
+                ConfigFileError::Unreadable(_) => ErrorKind::Precondition,
+                ConfigFileError::Mistakes(_) => ErrorKind::Invalid,
             },
             message: match wrong {
-                Wrong::Unreadable(why) => format!("nothing was changed: {why}"),
-                Wrong::Mistakes(mistakes) => {
+                ConfigFileError::Unreadable(why) => format!("nothing was changed: {why}"),
+                ConfigFileError::Mistakes(mistakes) => {
                     format!("nothing was changed: there are mistakes in the file\n{mistakes}")
                 }
             },
@@ -119,7 +119,7 @@ impl Live {
         self.changed_to(config)
     }
 
-    fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), Refusal> {
+    fn changed_to(&self, config: Config) -> Result<(Self, Vec<String>), CommandError> {
         let Changes { live, mut restart } = config::changes(&self.config, &config);
         self.other_cores(&config, &mut restart);
         let places = self.places.of(&config, &self.servers)?;
@@ -138,7 +138,7 @@ impl Live {
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n{}",
             restart.join("\n")
         );
-        Err(Refusal { reason: Reason::Precondition, message })
+        Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
     /// Ports that are there and are to be served by another core than the one that does.
@@ -161,16 +161,16 @@ mod tests {
                         [port.a]\ninterface = \"veth0\"\nspeed = \"1G\"\n";
 
     /// A file that runs, and the folder it lies in.
-    fn live(text: &str) -> (Live, tempfile::TempDir) {
+    fn live(text: &str) -> (RunningConfig, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("lab.toml");
         std::fs::write(&file, text).unwrap();
-        (Live::new(config_file::read(&file).unwrap(), &file), folder)
+        (RunningConfig::new(config_file::read(&file).unwrap(), &file), folder)
     }
 
-    fn refusal(live: &Live, text: &str) -> (Reason, String) {
+    fn refusal(live: &RunningConfig, text: &str) -> (ErrorKind, String) {
         std::fs::write(live.file(), text).unwrap();
-        let Refusal { reason, message } = live.reloaded().unwrap_err();
+        let CommandError { reason, message } = live.reloaded().unwrap_err();
         (reason, message)
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let (live, _folder) = live(FILE);
         let more = FILE.replace("16384", "20000").replace("veth0", "veth1").replace("1G", "2G");
         let (reason, message) = refusal(&live, &more);
-        assert_eq!(reason, Reason::Precondition);
+        assert_eq!(reason, ErrorKind::Precondition);
         assert_eq!(
             message,
             "nothing was changed: restart sluiced for these, or take them back and reload for the rest\n\
@@ -220,7 +220,7 @@ mod tests {
         std::fs::write(live.file(), text.to_owned() + "core = 1\n").unwrap();
         assert_eq!(live.reloaded().unwrap().1, Vec::<String>::new());
         let (reason, message) = refusal(&live, &(text.to_owned() + "core = 0\n"));
-        assert_eq!(reason, Reason::Precondition);
+        assert_eq!(reason, ErrorKind::Precondition);
         assert!(message.ends_with("reload for the rest\nport.b: core 1 → 0"), "{message}");
     }
 
@@ -228,13 +228,13 @@ mod tests {
     fn a_file_that_is_wrong_or_gone_is_refused() {
         let (live, _folder) = live(FILE);
         let (reason, message) = refusal(&live, &FILE.replace("speed", "sped"));
-        assert_eq!(reason, Reason::Invalid);
+        assert_eq!(reason, ErrorKind::Invalid);
         assert!(message.starts_with("nothing was changed: there are mistakes in the file\n"), "{message}");
         assert!(message.contains("lab.toml:8:1: port.a.sped: ") && message.contains("speed"), "{message}");
 
         std::fs::remove_file(live.file()).unwrap();
         let gone = live.reloaded().unwrap_err();
-        assert_eq!(gone.reason, Reason::Precondition);
+        assert_eq!(gone.reason, ErrorKind::Precondition);
         assert!(gone.message.contains("cannot read ") && gone.message.contains("No such file"), "{gone}");
 
         std::fs::create_dir(live.file()).unwrap();

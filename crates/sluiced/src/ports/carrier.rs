@@ -14,7 +14,7 @@
 
 /// What the kernel says of an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seen {
+pub enum LinkState {
     /// Up, with carrier.
     Carrier,
     /// Up, but nobody at the other end.
@@ -31,7 +31,7 @@ pub enum Change {
     /// The first carrier came.
     Came,
     /// The port must go down, for this reason.
-    Lost(Seen),
+    Lost(LinkState),
     /// The interface, or another of its name, carries frames again.
     Back,
     /// All is as before but its MTU or its speed.
@@ -51,23 +51,25 @@ pub enum Carrier {
 
 impl Carrier {
     /// At the start; `None` if there can be no port on such an interface.
-    pub fn new(seen: Seen) -> Option<Self> {
+    pub fn new(seen: LinkState) -> Option<Self> {
         match seen {
-            Seen::Carrier => Some(Carrier::Carrying),
-            Seen::NoCarrier => Some(Carrier::Waiting),
-            Seen::Down | Seen::Gone => None,
+            LinkState::Carrier => Some(Carrier::Carrying),
+            LinkState::NoCarrier => Some(Carrier::Waiting),
+            LinkState::Down | LinkState::Gone => None,
         }
     }
 
     /// The kernel reports.
-    pub fn observe(&mut self, seen: Seen) -> Option<Change> {
+    pub fn observe(&mut self, seen: LinkState) -> Option<Change> {
         let (next, change) = match (*self, seen) {
-            (Carrier::Waiting, Seen::Carrier) => (Carrier::Carrying, Some(Change::Came)),
-            (Carrier::Waiting, Seen::NoCarrier) => (Carrier::Waiting, None),
-            (Carrier::Waiting, Seen::Down | Seen::Gone) => (Carrier::Lost, Some(Change::Lost(seen))),
-            (Carrier::Carrying, Seen::Carrier) => (Carrier::Carrying, None),
+            (Carrier::Waiting, LinkState::Carrier) => (Carrier::Carrying, Some(Change::Came)),
+            (Carrier::Waiting, LinkState::NoCarrier) => (Carrier::Waiting, None),
+            (Carrier::Waiting, LinkState::Down | LinkState::Gone) => {
+                (Carrier::Lost, Some(Change::Lost(seen)))
+            }
+            (Carrier::Carrying, LinkState::Carrier) => (Carrier::Carrying, None),
             (Carrier::Carrying, _) => (Carrier::Lost, Some(Change::Lost(seen))),
-            (Carrier::Lost, Seen::Carrier) => (Carrier::Carrying, Some(Change::Back)),
+            (Carrier::Lost, LinkState::Carrier) => (Carrier::Carrying, Some(Change::Back)),
             (Carrier::Lost, _) => (Carrier::Lost, None),
         };
         *self = next;
@@ -83,11 +85,22 @@ mod tests {
     #[test]
     fn every_state_answers_every_report() {
         use Carrier::{Carrying, Lost, Waiting};
-        let reports = [Seen::Carrier, Seen::NoCarrier, Seen::Down, Seen::Gone];
+        let reports = [LinkState::Carrier, LinkState::NoCarrier, LinkState::Down, LinkState::Gone];
         let lost = |seen| (Lost, Some(Change::Lost(seen)));
         let table = [
-            (Waiting, [(Carrying, Some(Change::Came)), (Waiting, None), lost(Seen::Down), lost(Seen::Gone)]),
-            (Carrying, [(Carrying, None), lost(Seen::NoCarrier), lost(Seen::Down), lost(Seen::Gone)]),
+            (
+                Waiting,
+                [
+                    (Carrying, Some(Change::Came)),
+                    (Waiting, None),
+                    lost(LinkState::Down),
+                    lost(LinkState::Gone),
+                ],
+            ),
+            (
+                Carrying,
+                [(Carrying, None), lost(LinkState::NoCarrier), lost(LinkState::Down), lost(LinkState::Gone)],
+            ),
             (Lost, [(Carrying, Some(Change::Back)), (Lost, None), (Lost, None), (Lost, None)]),
         ];
         for (from, answers) in table {
@@ -100,8 +113,8 @@ mod tests {
 
     #[test]
     fn a_port_starts_with_or_without_carrier_but_not_on_an_interface_that_is_down() {
-        assert_eq!(Carrier::new(Seen::Carrier), Some(Carrier::Carrying));
-        assert_eq!(Carrier::new(Seen::NoCarrier), Some(Carrier::Waiting));
-        assert_eq!((Carrier::new(Seen::Down), Carrier::new(Seen::Gone)), (None, None));
+        assert_eq!(Carrier::new(LinkState::Carrier), Some(Carrier::Carrying));
+        assert_eq!(Carrier::new(LinkState::NoCarrier), Some(Carrier::Waiting));
+        assert_eq!((Carrier::new(LinkState::Down), Carrier::new(LinkState::Gone)), (None, None));
     }
 }

@@ -10,7 +10,7 @@ use std::task::Waker;
 
 use anyhow::{Context, Result};
 use config::{Config, Dataplane};
-use dataplane::{CorePort, Doorbell, Heartbeat, Line, LinePort, remote};
+use dataplane::{Doorbell, Heartbeat, IoLoop, IoPort, LoopPort, remote};
 use switch::settings::MAX_PORTS;
 use wire::bitset::Set64;
 use xdp::{Umem, Waiter, XdpPort};
@@ -19,14 +19,14 @@ use crate::stall_guard::Watched;
 
 /// Which core serves the port at each place of the switch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Servers {
+pub struct CoreAssignment {
     /// CPUs; the first is the switching core.
     cores: Vec<usize>,
     /// For each place, which of them.
     of_places: Vec<usize>,
 }
 
-impl Servers {
+impl CoreAssignment {
     /// At the start, for the ports of the file, which have so many RX queues.
     pub fn new(config: &Config, queues: &[u32]) -> Self {
         let Dataplane { cores, switch_core_serves, .. } = &config.dataplane;
@@ -65,7 +65,7 @@ pub struct NewLine {
     /// Its core.
     pub core: usize,
     /// The loop.
-    pub line: Line<XdpPort>,
+    pub line: IoLoop<XdpPort>,
     /// Its part of the memory.
     pub memory: Umem,
     /// How it sleeps.
@@ -73,9 +73,9 @@ pub struct NewLine {
 }
 
 /// The ports as the switching core has them, and what serves them.
-pub struct SharedOut {
+pub struct AssignedPorts {
     /// In their places.
-    pub ports: Vec<CorePort<XdpPort>>,
+    pub ports: Vec<LoopPort<XdpPort>>,
     /// One for each core but the first.
     pub lines: Vec<NewLine>,
     /// What lines wake the switching core by.
@@ -84,13 +84,13 @@ pub struct SharedOut {
 
 /// The loops that a guard watches, the switching core's first; `heartbeats` are theirs, in the order of the cores.
 pub fn watched(
-    servers: &Servers,
+    servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
-    ports: &[CorePort<XdpPort>],
+    ports: &[LoopPort<XdpPort>],
 ) -> Vec<Watched> {
     let lanes: Vec<_> = ports
         .iter()
-        .filter_map(|port| if let CorePort::Remote(port) = port { Some(port.news()) } else { None })
+        .filter_map(|port| if let LoopPort::Remote(port) = port { Some(port.news()) } else { None })
         .collect();
     let of_core = |(number, heartbeat): (usize, &Arc<Heartbeat>)| {
         let serves = servers.places_of(number);
@@ -108,35 +108,35 @@ pub fn watched(
 pub fn share_out(
     ports: Vec<XdpPort>,
     memory: &Umem,
-    servers: &Servers,
+    servers: &CoreAssignment,
     heartbeats: &[Arc<Heartbeat>],
     waker: Waker,
-) -> Result<SharedOut> {
-    let Servers { cores, of_places } = servers;
+) -> Result<AssignedPorts> {
+    let CoreAssignment { cores, of_places } = servers;
     let bell = Arc::new(Doorbell::new(waker));
     let mut waiters = Vec::new();
     for _ in 1..cores.len() {
         let waiter = Waiter::new().context("a way for a line to sleep")?;
         waiters.push((Arc::new(Doorbell::new(waiter.waker())), waiter));
     }
-    let mut of_lines: Vec<Vec<LinePort<XdpPort>>> = waiters.iter().map(|_| Vec::new()).collect();
+    let mut of_lines: Vec<Vec<IoPort<XdpPort>>> = waiters.iter().map(|_| Vec::new()).collect();
     let place = |(port, server): (XdpPort, &usize)| match server.checked_sub(1) {
-        None => CorePort::Own(port),
+        None => LoopPort::Own(port),
         Some(line) => {
             let (port, of_line) = remote(port, &bell, &waiters[line].0, &heartbeats[line + 1]);
             of_lines[line].push(of_line);
-            CorePort::Remote(port)
+            LoopPort::Remote(port)
         }
     };
     let ports = ports.into_iter().zip(of_places).map(place).collect();
     let lines = of_lines.into_iter().zip(waiters).enumerate();
     let lines = lines.map(|(number, (ports, (bell, waiter)))| NewLine {
         core: cores[number + 1],
-        line: Line::new(ports, bell, Arc::clone(&heartbeats[number + 1])),
+        line: IoLoop::new(ports, bell, Arc::clone(&heartbeats[number + 1])),
         memory: memory.share(),
         waiter,
     });
-    Ok(SharedOut { ports, lines: lines.collect(), bell })
+    Ok(AssignedPorts { ports, lines: lines.collect(), bell })
 }
 
 #[cfg(test)]
@@ -144,17 +144,17 @@ mod tests {
     use super::*;
 
     /// Of ports with these cores, or 9 for none, and so many RX queues.
-    fn servers(dataplane: &str, ports: &[(usize, u32)]) -> Servers {
+    fn servers(dataplane: &str, ports: &[(usize, u32)]) -> CoreAssignment {
         let mut text = format!("[dataplane]\n{dataplane}\n");
         for (number, (core, _)) in ports.iter().enumerate() {
             text += &format!("[port.p{number}]\ninterface = \"v{number}\"\n");
             text += &if *core == 9 { String::new() } else { format!("core = {core}\n") };
         }
         let queues: Vec<u32> = ports.iter().map(|(_, queues)| *queues).collect();
-        Servers::new(&config::parse("x.toml", &text).unwrap(), &queues)
+        CoreAssignment::new(&config::parse("x.toml", &text).unwrap(), &queues)
     }
 
-    fn first(servers: &Servers, places: usize) -> Vec<usize> {
+    fn first(servers: &CoreAssignment, places: usize) -> Vec<usize> {
         (0..places).map(|place| servers.core(place)).collect()
     }
 

@@ -29,7 +29,7 @@ pub const SETTLING: Duration = Duration::from_secs(15);
 
 /// What happens to a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Happening {
+pub enum PortEvent {
     /// Its interface has a carrier now, or has it no more.
     Carrier(bool),
     /// The loop has let its sockets go.
@@ -50,7 +50,7 @@ pub enum Happening {
 
 /// What is to be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum PortAction {
     /// The loop takes the port down.
     TakeDown,
     /// The keeper closes what the loop has let go.
@@ -66,7 +66,7 @@ pub enum Step {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
+enum PortState {
     Open,
     Closing,
     Closed,
@@ -77,8 +77,8 @@ enum Stage {
 
 /// Where a port stands.
 #[derive(Debug, Clone)]
-pub struct Life {
-    stage: Stage,
+pub struct PortFsm {
+    stage: PortState,
     has_carrier: bool,
     /// It is opened no sooner.
     open_after: Instant,
@@ -90,24 +90,31 @@ pub struct Life {
     awaits_carrier: bool,
 }
 
-impl Life {
+impl PortFsm {
     /// A port that has just been opened, with or without carrier, on a NIC or not.
     pub fn new(has_carrier: bool, is_nic: bool, now: Instant) -> Self {
         let settled_at = now + SETTLING;
-        Self { stage: Stage::Open, has_carrier, open_after: now, is_nic, settled_at, awaits_carrier: false }
+        Self {
+            stage: PortState::Open,
+            has_carrier,
+            open_after: now,
+            is_nic,
+            settled_at,
+            awaits_carrier: false,
+        }
     }
 
     /// A port that is being opened for the first time.
     pub fn opening(is_nic: bool, now: Instant) -> Self {
-        Self { stage: Stage::Opening, ..Self::new(true, is_nic, now) }
+        Self { stage: PortState::Opening, ..Self::new(true, is_nic, now) }
     }
 
     /// A loss of its carrier now would not take it down.
     pub fn settles(&self, now: Instant) -> bool {
         let settles = match self.stage {
-            Stage::Open => now < self.settled_at,
-            Stage::Opening | Stage::Joining | Stage::Attaching => true,
-            Stage::Closing | Stage::Closed => false,
+            PortState::Open => now < self.settled_at,
+            PortState::Opening | PortState::Joining | PortState::Attaching => true,
+            PortState::Closing | PortState::Closed => false,
         };
         self.is_nic && settles
     }
@@ -119,22 +126,22 @@ impl Life {
 
     /// Frames come in.
     pub fn is_open(&self) -> bool {
-        self.stage == Stage::Open
+        self.stage == PortState::Open
     }
 
     /// Frames are being let in.
     pub fn is_attaching(&self) -> bool {
-        self.stage == Stage::Attaching
+        self.stage == PortState::Attaching
     }
 
     /// Its sockets are closed, and the loop has taken its frames back.
     pub fn is_closed(&self) -> bool {
-        self.stage == Stage::Closed
+        self.stage == PortState::Closed
     }
 
     /// Something is under way that answers soon.
     pub fn is_busy(&self) -> bool {
-        !matches!(self.stage, Stage::Open | Stage::Closed)
+        !matches!(self.stage, PortState::Open | PortState::Closed)
     }
 
     /// It is not opened any more.
@@ -143,81 +150,85 @@ impl Life {
     }
 
     /// Something happens at `now`.
-    pub fn note(&mut self, happening: Happening, now: Instant) -> Option<Step> {
+    pub fn note(&mut self, happening: PortEvent, now: Instant) -> Option<PortAction> {
         match happening {
-            Happening::Carrier(has_carrier) => {
+            PortEvent::Carrier(has_carrier) => {
                 self.has_carrier = has_carrier;
                 self.awaits_carrier = false;
                 match self.stage {
                     // One that is being opened is taken down once it is.
-                    Stage::Open if !has_carrier => self.lose_carrier(now),
-                    Stage::Closed => self.open(now),
+                    PortState::Open if !has_carrier => self.lose_carrier(now),
+                    PortState::Closed => self.open(now),
                     _ => None,
                 }
             }
-            Happening::LetGo => match self.stage {
-                Stage::Closing | Stage::Closed => None,
-                _ => self.go(Stage::Closing, Step::Close),
+            PortEvent::LetGo => match self.stage {
+                PortState::Closing | PortState::Closed => None,
+                _ => self.go(PortState::Closing, PortAction::Close),
             },
-            Happening::Closed if self.stage == Stage::Closing => self.go(Stage::Closed, Step::Reclaim),
-            Happening::Opened if self.stage == Stage::Opening => self.go(Stage::Joining, Step::Join),
-            Happening::Posted(true) if self.stage == Stage::Joining => {
-                self.go(Stage::Attaching, Step::Attach)
+            PortEvent::Closed if self.stage == PortState::Closing => {
+                self.go(PortState::Closed, PortAction::Reclaim)
             }
-            Happening::Posted(false) if self.stage == Stage::Joining => self.fail(Stage::Closed, now),
-            Happening::Attached if self.stage == Stage::Attaching => {
-                (self.stage, self.settled_at) = (Stage::Open, now + SETTLING);
+            PortEvent::Opened if self.stage == PortState::Opening => {
+                self.go(PortState::Joining, PortAction::Join)
+            }
+            PortEvent::Posted(true) if self.stage == PortState::Joining => {
+                self.go(PortState::Attaching, PortAction::Attach)
+            }
+            PortEvent::Posted(false) if self.stage == PortState::Joining => self.fail(PortState::Closed, now),
+            PortEvent::Attached if self.stage == PortState::Attaching => {
+                (self.stage, self.settled_at) = (PortState::Open, now + SETTLING);
                 if self.has_carrier { None } else { self.lose_carrier(now) }
             }
-            Happening::Failed if self.stage == Stage::Opening => self.fail(Stage::Closed, now),
-            Happening::Failed if self.stage == Stage::Attaching => {
-                self.fail(Stage::Open, now);
-                Some(Step::TakeDown)
+            PortEvent::Failed if self.stage == PortState::Opening => self.fail(PortState::Closed, now),
+            PortEvent::Failed if self.stage == PortState::Attaching => {
+                self.fail(PortState::Open, now);
+                Some(PortAction::TakeDown)
             }
-            Happening::Time if self.stage == Stage::Closed => self.open(now),
-            Happening::Time if self.stage == Stage::Open && self.awaits_carrier => self.lose_carrier(now),
+            PortEvent::Time if self.stage == PortState::Closed => self.open(now),
+            PortEvent::Time if self.stage == PortState::Open && self.awaits_carrier => self.lose_carrier(now),
             _ => None,
         }
     }
 
     /// There is no carrier, and the port is open.
-    fn lose_carrier(&mut self, now: Instant) -> Option<Step> {
+    fn lose_carrier(&mut self, now: Instant) -> Option<PortAction> {
         self.awaits_carrier = self.settles(now);
-        (!self.awaits_carrier).then_some(Step::TakeDown)
+        (!self.awaits_carrier).then_some(PortAction::TakeDown)
     }
 
-    fn go(&mut self, stage: Stage, step: Step) -> Option<Step> {
+    fn go(&mut self, stage: PortState, step: PortAction) -> Option<PortAction> {
         self.stage = stage;
         Some(step)
     }
 
-    fn fail(&mut self, stage: Stage, now: Instant) -> Option<Step> {
+    fn fail(&mut self, stage: PortState, now: Instant) -> Option<PortAction> {
         (self.stage, self.open_after) = (stage, now + RETRY);
         None
     }
 
-    fn open(&mut self, now: Instant) -> Option<Step> {
+    fn open(&mut self, now: Instant) -> Option<PortAction> {
         if !self.has_carrier || now < self.open_after {
             return None;
         }
         self.open_after = now + PACE;
-        self.go(Stage::Opening, Step::Open)
+        self.go(PortState::Opening, PortAction::Open)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Happening::{Attached, Carrier, Closed, Failed, LetGo, Opened, Posted, Time};
+    use PortEvent::{Attached, Carrier, Closed, Failed, LetGo, Opened, Posted, Time};
 
     /// Each happening, at a time in milliseconds, and the step that follows.
-    fn walk(happenings: &[(u64, Happening, Option<Step>)]) {
+    fn walk(happenings: &[(u64, PortEvent, Option<PortAction>)]) {
         walk_on(false, happenings);
     }
 
-    fn walk_on(is_nic: bool, happenings: &[(u64, Happening, Option<Step>)]) {
+    fn walk_on(is_nic: bool, happenings: &[(u64, PortEvent, Option<PortAction>)]) {
         let start = Instant::now();
-        let mut life = Life::new(true, is_nic, start);
+        let mut life = PortFsm::new(true, is_nic, start);
         for &(ms, happening, step) in happenings {
             let found = life.note(happening, start + Duration::from_millis(ms));
             assert_eq!(found, step, "{happening:?} at {ms} ms: {life:?}");
@@ -228,18 +239,18 @@ mod tests {
     fn a_port_is_closed_and_opened_again() {
         walk(&[
             (0, Time, None),
-            (1, Carrier(false), Some(Step::TakeDown)),
+            (1, Carrier(false), Some(PortAction::TakeDown)),
             (2, Time, None),
-            (3, LetGo, Some(Step::Close)),
+            (3, LetGo, Some(PortAction::Close)),
             (4, LetGo, None),
-            (5, Closed, Some(Step::Reclaim)),
+            (5, Closed, Some(PortAction::Reclaim)),
             (6, Time, None),
-            (7, Carrier(true), Some(Step::Open)),
+            (7, Carrier(true), Some(PortAction::Open)),
             (8, Time, None),
-            (9, Opened, Some(Step::Join)),
-            (10, Posted(true), Some(Step::Attach)),
+            (9, Opened, Some(PortAction::Join)),
+            (10, Posted(true), Some(PortAction::Attach)),
             (11, Attached, None),
-            (12, Carrier(false), Some(Step::TakeDown)),
+            (12, Carrier(false), Some(PortAction::TakeDown)),
         ]);
     }
 
@@ -247,22 +258,22 @@ mod tests {
     #[test]
     fn changes_in_the_midst_of_it_are_not_forgotten() {
         walk(&[
-            (1, Carrier(false), Some(Step::TakeDown)),
+            (1, Carrier(false), Some(PortAction::TakeDown)),
             (2, Carrier(true), None),
-            (3, LetGo, Some(Step::Close)),
+            (3, LetGo, Some(PortAction::Close)),
             (4, Carrier(false), None),
             (5, Carrier(true), None),
-            (6, Closed, Some(Step::Reclaim)),
-            (7, Time, Some(Step::Open)),
+            (6, Closed, Some(PortAction::Reclaim)),
+            (7, Time, Some(PortAction::Open)),
             (8, Carrier(false), None),
-            (9, Opened, Some(Step::Join)),
-            (10, Posted(true), Some(Step::Attach)),
-            (11, Attached, Some(Step::TakeDown)),
-            (12, LetGo, Some(Step::Close)),
-            (13, Closed, Some(Step::Reclaim)),
+            (9, Opened, Some(PortAction::Join)),
+            (10, Posted(true), Some(PortAction::Attach)),
+            (11, Attached, Some(PortAction::TakeDown)),
+            (12, LetGo, Some(PortAction::Close)),
+            (13, Closed, Some(PortAction::Reclaim)),
             (14, Carrier(true), None),
             (206, Time, None),
-            (207, Time, Some(Step::Open)),
+            (207, Time, Some(PortAction::Open)),
         ]);
     }
 
@@ -270,19 +281,19 @@ mod tests {
     #[test]
     fn the_loop_may_let_go_by_itself() {
         walk(&[
-            (1, LetGo, Some(Step::Close)),
-            (2, Closed, Some(Step::Reclaim)),
-            (3, Time, Some(Step::Open)),
-            (4, Opened, Some(Step::Join)),
-            (5, LetGo, Some(Step::Close)),
+            (1, LetGo, Some(PortAction::Close)),
+            (2, Closed, Some(PortAction::Reclaim)),
+            (3, Time, Some(PortAction::Open)),
+            (4, Opened, Some(PortAction::Join)),
+            (5, LetGo, Some(PortAction::Close)),
             (6, Posted(true), None),
-            (7, Closed, Some(Step::Reclaim)),
-            (203, Time, Some(Step::Open)),
-            (204, Opened, Some(Step::Join)),
-            (205, Posted(true), Some(Step::Attach)),
-            (206, LetGo, Some(Step::Close)),
+            (7, Closed, Some(PortAction::Reclaim)),
+            (203, Time, Some(PortAction::Open)),
+            (204, Opened, Some(PortAction::Join)),
+            (205, Posted(true), Some(PortAction::Attach)),
+            (206, LetGo, Some(PortAction::Close)),
             (207, Attached, None),
-            (208, Closed, Some(Step::Reclaim)),
+            (208, Closed, Some(PortAction::Reclaim)),
         ]);
     }
 
@@ -297,18 +308,18 @@ mod tests {
                 (2000, Carrier(true), None),
                 (14_999, Carrier(false), None),
                 (14_999, Time, None),
-                (15_000, Time, Some(Step::TakeDown)),
-                (15_001, LetGo, Some(Step::Close)),
-                (15_002, Closed, Some(Step::Reclaim)),
-                (20_000, Carrier(true), Some(Step::Open)),
-                (20_001, Opened, Some(Step::Join)),
-                (20_002, Posted(true), Some(Step::Attach)),
+                (15_000, Time, Some(PortAction::TakeDown)),
+                (15_001, LetGo, Some(PortAction::Close)),
+                (15_002, Closed, Some(PortAction::Reclaim)),
+                (20_000, Carrier(true), Some(PortAction::Open)),
+                (20_001, Opened, Some(PortAction::Join)),
+                (20_002, Posted(true), Some(PortAction::Attach)),
                 (20_003, Carrier(false), None), // it is noticed before the keeper has answered
                 (20_004, Attached, None),
                 (23_000, Carrier(true), None),
                 (40_000, Time, None),
-                (40_001, Carrier(false), Some(Step::TakeDown)),
-                (40_002, LetGo, Some(Step::Close)),
+                (40_001, Carrier(false), Some(PortAction::TakeDown)),
+                (40_002, LetGo, Some(PortAction::Close)),
             ],
         );
     }
@@ -316,22 +327,22 @@ mod tests {
     #[test]
     fn what_fails_is_tried_again_after_a_while() {
         walk(&[
-            (1, LetGo, Some(Step::Close)),
-            (2, Closed, Some(Step::Reclaim)),
-            (3, Time, Some(Step::Open)),
+            (1, LetGo, Some(PortAction::Close)),
+            (2, Closed, Some(PortAction::Reclaim)),
+            (3, Time, Some(PortAction::Open)),
             (10, Failed, None),
             (1009, Time, None),
-            (1010, Time, Some(Step::Open)),
-            (1020, Opened, Some(Step::Join)),
+            (1010, Time, Some(PortAction::Open)),
+            (1020, Opened, Some(PortAction::Join)),
             (1021, Posted(false), None),
-            (2021, Time, Some(Step::Open)),
-            (2022, Opened, Some(Step::Join)),
-            (2023, Posted(true), Some(Step::Attach)),
-            (2024, Failed, Some(Step::TakeDown)),
-            (2025, LetGo, Some(Step::Close)),
-            (2026, Closed, Some(Step::Reclaim)),
+            (2021, Time, Some(PortAction::Open)),
+            (2022, Opened, Some(PortAction::Join)),
+            (2023, Posted(true), Some(PortAction::Attach)),
+            (2024, Failed, Some(PortAction::TakeDown)),
+            (2025, LetGo, Some(PortAction::Close)),
+            (2026, Closed, Some(PortAction::Reclaim)),
             (3023, Time, None),
-            (3024, Time, Some(Step::Open)),
+            (3024, Time, Some(PortAction::Open)),
         ]);
     }
 }

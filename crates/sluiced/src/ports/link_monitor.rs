@@ -14,7 +14,7 @@ use rtnetlink::sys::SocketAddr;
 use rtnetlink::{MulticastGroup, new_multicast_connection};
 use wire::mac::MacAddr;
 
-use crate::ports::carrier::{Carrier, Change, Seen};
+use crate::ports::carrier::{Carrier, Change, LinkState};
 
 /// An interface as the kernel describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub struct Interface {
     /// Speed of its link in bit/s, if the driver tells it.
     pub speed_bps: Option<u64>,
     /// Whether it carries frames.
-    pub seen: Seen,
+    pub seen: LinkState,
 }
 
 /// What an interface is made of.
@@ -71,7 +71,7 @@ fn speed_bps(interface: &str) -> Option<u64> {
 
 /// A change of a port's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Notice {
+pub struct LinkEvent {
     /// Port number.
     pub port: usize,
     /// What happened.
@@ -83,12 +83,12 @@ pub struct Notice {
 type Messages = UnboundedReceiver<(NetlinkMessage<RouteNetlinkMessage>, SocketAddr)>;
 
 /// Watches the interfaces of all ports.
-pub struct Links {
+pub struct LinkMonitor {
     handle: rtnetlink::Handle,
     messages: Messages,
     /// By their places; some are vacant.
     ports: Vec<Option<Port>>,
-    notices: VecDeque<Notice>,
+    notices: VecDeque<LinkEvent>,
     /// The places of ports whose interfaces must be looked at anew, from this one on.
     ask_from: Option<usize>,
 }
@@ -128,7 +128,7 @@ pub async fn look_up(names: &[String]) -> Result<Vec<Interface>> {
     Ok(interfaces)
 }
 
-impl Links {
+impl LinkMonitor {
     /// Watches from now on. `names` are the interfaces of the ports in their order.
     ///
     /// # Errors
@@ -174,7 +174,7 @@ impl Links {
     ///
     /// # Errors
     /// The kernel does not report them any more.
-    pub async fn next(&mut self) -> Result<Notice> {
+    pub async fn next(&mut self) -> Result<LinkEvent> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
                 return Ok(notice);
@@ -236,12 +236,12 @@ impl Links {
 
     /// What there is now of a port's interface.
     fn observe(&mut self, port: usize, interface: Option<Interface>) {
-        let seen = interface.as_ref().map_or(Seen::Gone, |interface| interface.seen);
+        let seen = interface.as_ref().map_or(LinkState::Gone, |interface| interface.seen);
         let Some(watched) = &mut self.ports[port] else { return };
         let link = interface.as_ref().map_or(watched.link, |interface| (interface.mtu, interface.speed_bps));
         let is_other = std::mem::replace(&mut watched.link, link) != link;
         if let Some(change) = watched.carrier.observe(seen).or(is_other.then_some(Change::Altered)) {
-            self.notices.push_back(Notice { port, change, interface });
+            self.notices.push_back(LinkEvent { port, change, interface });
         }
     }
 }
@@ -301,13 +301,13 @@ fn describe(link: &LinkMessage) -> Interface {
     interface
 }
 
-fn seen(link: &LinkMessage) -> Seen {
+fn seen(link: &LinkMessage) -> LinkState {
     if !link.header.flags.contains(LinkFlags::Up) {
-        Seen::Down
+        LinkState::Down
     } else if link.header.flags.contains(LinkFlags::LowerUp) {
-        Seen::Carrier
+        LinkState::Carrier
     } else {
-        Seen::NoCarrier
+        LinkState::NoCarrier
     }
 }
 

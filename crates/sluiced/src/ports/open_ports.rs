@@ -7,9 +7,9 @@ use control::v1::Caution;
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
 use tracing::{info, warn};
-use xdp::{PortSetup, Umem, XdpPort};
+use xdp::{PortConfig, Umem, XdpPort};
 
-use crate::ports::core_assignment::Servers;
+use crate::ports::core_assignment::CoreAssignment;
 use crate::ports::link_monitor::Interface;
 use crate::ports::worker::{link, mode_name};
 
@@ -38,7 +38,7 @@ impl OpenPorts {
         let mut memory = memory_for(config)?;
         let mut ports = Vec::with_capacity(config.interfaces.len());
         for (settings, interface) in config.switch.ports.iter().zip(&config.interfaces) {
-            let setup = PortSetup { min_posted: min_posted(settings), ..port_setup(config) };
+            let setup = PortConfig { min_posted: min_posted(settings), ..port_setup(config) };
             let port = XdpPort::open(&mut memory, interface, &setup)
                 .with_context(|| format!("port {}", settings.name))?;
             ports.push(port);
@@ -67,19 +67,19 @@ impl OpenPorts {
 }
 
 /// How all ports of a switch use their rings.
-fn port_setup(config: &Config) -> PortSetup {
+fn port_setup(config: &Config) -> PortConfig {
     let zero_copy = match config.dataplane.zero_copy {
         config::ZeroCopy::Auto => xdp::ZeroCopy::Auto,
         config::ZeroCopy::Off => xdp::ZeroCopy::Off,
         config::ZeroCopy::Emulate => xdp::ZeroCopy::Emulate,
     };
-    PortSetup { promiscuous: true, zero_copy, ..PortSetup::default() }
+    PortConfig { promiscuous: true, zero_copy, ..PortConfig::default() }
 }
 
 /// The fewest frames that a port keeps posted for receipt. Frames that the kernel has no place for are lost whatever
 /// their priority, so where one of them is no-drop, enough are posted for a stall at the rate of the port or of its link.
 pub fn min_posted(settings: &PortSettings) -> u32 {
-    let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
+    let PortConfig { min_posted, max_posted, .. } = PortConfig::default();
     if settings.pfc.no_drop != 0 {
         let frames = u128::from(settings.pause_speed_bps()) * u128::from(STALL_NS)
             / (u128::from(SHORTEST_FRAME_BITS) * 1_000_000_000);
@@ -122,7 +122,7 @@ fn memory_for(config: &Config) -> Result<Umem> {
 }
 
 /// Logs what was found at each port.
-pub fn log(config: &Config, servers: &Servers, interfaces: &[Interface], facts: &[PortFacts]) {
+pub fn log(config: &Config, servers: &CoreAssignment, interfaces: &[Interface], facts: &[PortFacts]) {
     for (place, ((settings, interface), facts)) in
         config.switch.ports.iter().zip(interfaces).zip(facts).enumerate()
     {
@@ -188,7 +188,7 @@ mod tests {
             settings.pfc.no_drop = no_drop;
             super::min_posted(&settings)
         };
-        let PortSetup { min_posted, max_posted, .. } = PortSetup::default();
+        let PortConfig { min_posted, max_posted, .. } = PortConfig::default();
         assert_eq!(posted(Some(100_000_000), 0b1000), 1488);
         assert_eq!(posted(Some(1_000_000_000), 0b1000), max_posted);
         assert_eq!(posted(Some(1_000_000), 0b1000), min_posted);

@@ -6,15 +6,15 @@
 //! Source: docs/law.md, "Ports that are added and removed".
 
 use config::Config;
-use control::{Reason, Refusal};
+use control::{CommandError, ErrorKind};
 use switch::PortSettings;
 use switch::settings::MAX_PORTS;
 
-use crate::ports::core_assignment::Servers;
+use crate::ports::core_assignment::CoreAssignment;
 
 /// A port at its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Tenant {
+struct PortSlot {
     name: String,
     interface: String,
     link: Link,
@@ -31,17 +31,17 @@ pub struct Link {
 
 /// The places of all ports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Places {
-    tenants: Vec<Option<Tenant>>,
+pub struct PortSlots {
+    tenants: Vec<Option<PortSlot>>,
     /// For each port of the file, in its order, its place.
     of_file: Vec<usize>,
 }
 
-impl Places {
+impl PortSlots {
     /// At the start: as in the file.
     pub fn new(config: &Config) -> Self {
         let tenants = config.switch.ports.iter().zip(&config.interfaces);
-        let tenants = tenants.map(|(port, interface)| Some(Tenant::new(port, interface))).collect();
+        let tenants = tenants.map(|(port, interface)| Some(PortSlot::new(port, interface))).collect();
         Self { tenants, of_file: (0..config.switch.ports.len()).collect() }
     }
 
@@ -49,7 +49,7 @@ impl Places {
     ///
     /// # Errors
     /// There is no place for all of them, or an interface is not free yet.
-    pub fn of(&self, config: &Config, servers: &Servers) -> Result<Self, Refusal> {
+    pub fn of(&self, config: &Config, servers: &CoreAssignment) -> Result<Self, CommandError> {
         let mut next = Self { tenants: vec![None; self.tenants.len()], of_file: Vec::new() };
         let ports = config.switch.ports.iter().zip(&config.interfaces).zip(&config.port_cores);
         for ((port, interface), &core) in ports {
@@ -64,7 +64,7 @@ impl Places {
             };
             next.tenants.resize(next.tenants.len().max(place + 1), None);
             next.tenants[place] = before
-                .map_or_else(|| Some(Tenant::new(port, interface)), |place| self.tenants[place].clone());
+                .map_or_else(|| Some(PortSlot::new(port, interface)), |place| self.tenants[place].clone());
             next.of_file.push(place);
         }
         Ok(next)
@@ -76,7 +76,7 @@ impl Places {
         (0..MAX_PORTS).find(|&place| !is_taken(self, place) && !is_taken(before, place) && will_do(place))
     }
 
-    fn must_be_free(&self, name: &str, interface: &str) -> Result<(), Refusal> {
+    fn must_be_free(&self, name: &str, interface: &str) -> Result<(), CommandError> {
         let tenants = self.tenants.iter().flatten();
         let Some(owner) = tenants.into_iter().find(|tenant| tenant.interface == interface) else {
             return Ok(());
@@ -86,7 +86,7 @@ impl Places {
              add port.{name} and reload again",
             owner.name
         );
-        Err(Refusal { reason: Reason::Precondition, message })
+        Err(CommandError { reason: ErrorKind::Precondition, message })
     }
 
     /// All places, vacant ones too.
@@ -95,7 +95,7 @@ impl Places {
     }
 
     /// The places of the ports, in the order of the file.
-    pub fn of_file(&self) -> &[usize] {
+    pub fn in_config_order(&self) -> &[usize] {
         &self.of_file
     }
 
@@ -140,19 +140,19 @@ impl Places {
     }
 }
 
-impl Tenant {
+impl PortSlot {
     fn new(port: &PortSettings, interface: &str) -> Self {
         Self { name: port.name.clone(), interface: interface.to_owned(), link: Link::default() }
     }
 }
 
-fn too_many(name: &str, core: Option<usize>) -> Refusal {
+fn too_many(name: &str, core: Option<usize>) -> CommandError {
     let free = core.map_or("none is free".to_owned(), |core| format!("none that core {core} serves is free"));
     let message = format!(
         "nothing was changed: port.{name}: a switch has {MAX_PORTS} places for ports, and {free} until a reload that removes \
          some has been done"
     );
-    Refusal { reason: Reason::Precondition, message }
+    CommandError { reason: ErrorKind::Precondition, message }
 }
 
 #[cfg(test)]
@@ -164,19 +164,19 @@ mod tests {
         config::parse("x.toml", &ports.iter().map(port).collect::<String>()).unwrap()
     }
 
-    fn next(places: &Places, ports: &[(&str, &str)]) -> Result<Places, Refusal> {
+    fn next(places: &PortSlots, ports: &[(&str, &str)]) -> Result<PortSlots, CommandError> {
         let config = config(ports);
-        places.of(&config, &Servers::new(&config, &[]))
+        places.of(&config, &CoreAssignment::new(&config, &[]))
     }
 
     /// The names at the places, "–" where there is none.
-    fn names(places: &Places) -> String {
+    fn names(places: &PortSlots) -> String {
         (0..places.count()).map(|place| places.name(place).unwrap_or("–")).collect()
     }
 
     #[test]
     fn ports_keep_their_places_and_vacant_ones_are_taken_again() {
-        let mut places = Places::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
+        let mut places = PortSlots::new(&config(&[("a", "v0"), ("b", "v1"), ("c", "v2")]));
         places.set_link(2, Link { speed_bps: Some(7), mtu_bytes: Some(1500) });
         for (file, at, order) in [
             (&[("a", "v0"), ("c", "v2")][..], "a–c", &[0, 2][..]),
@@ -185,12 +185,12 @@ mod tests {
         ] {
             let before = places.clone();
             places = next(&places, file).unwrap();
-            assert_eq!((names(&places).as_str(), places.of_file()), (at, order), "{file:?}");
+            assert_eq!((names(&places).as_str(), places.in_config_order()), (at, order), "{file:?}");
             assert!(places.added_to(&before).iter().all(|&place| before.name(place).is_none()));
         }
         // What goes and what comes at once never share a place.
         let after = next(&places, &[("c", "v2"), ("f", "v4")]).unwrap();
-        assert_eq!((names(&after).as_str(), after.of_file()), ("––c–f", &[2, 4][..]));
+        assert_eq!((names(&after).as_str(), after.in_config_order()), ("––c–f", &[2, 4][..]));
         assert_eq!(after.added_to(&places), [4]);
         let ports = after.settle(&config(&[("c", "v2"), ("f", "v4")]).switch.ports);
         let settled: Vec<_> = ports.iter().map(|port| (port.name.as_str(), port.link_speed_bps)).collect();
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn an_interface_is_free_once_its_port_is_removed() {
-        let places = Places::new(&config(&[("a", "v0"), ("b", "v1")]));
+        let places = PortSlots::new(&config(&[("a", "v0"), ("b", "v1")]));
         let refusal = next(&places, &[("a", "v0"), ("c", "v1")]).unwrap_err();
         assert!(
             refusal.message.contains("port.c: the interface v1 still is port.b's; remove that port"),
@@ -213,7 +213,7 @@ mod tests {
     fn there_are_as_many_places_as_a_switch_has_ports() {
         let ports: Vec<_> = (0..MAX_PORTS).map(|n| (format!("p{n}"), format!("v{n}"))).collect();
         let mut ports: Vec<_> = ports.iter().map(|(name, at)| (name.as_str(), at.as_str())).collect();
-        let places = Places::new(&config(&ports));
+        let places = PortSlots::new(&config(&ports));
         ports[3] = ("new", "w");
         let refusal = next(&places, &ports).unwrap_err();
         assert!(refusal.message.contains("port.new: a switch has 64 places"), "{refusal}");
@@ -226,8 +226,8 @@ mod tests {
             let text = "[dataplane]\ncores = [0, 1]\n[port.a]\ninterface = \"v0\"\n".to_owned() + more;
             config::parse("x.toml", &text).unwrap()
         };
-        let servers = Servers::new(&file(""), &[1]);
-        let places = Places::new(&file(""));
+        let servers = CoreAssignment::new(&file(""), &[1]);
+        let places = PortSlots::new(&file(""));
         let two = |cores: [&str; 2]| {
             let port = |(name, core)| format!("[port.{name}]\ninterface = \"{name}\"\n{core}\n");
             ["b", "c"].into_iter().zip(cores).map(port).collect::<String>()

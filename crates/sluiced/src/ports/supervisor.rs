@@ -9,42 +9,42 @@
 use std::time::{Duration, Instant};
 
 use control::{PortFacts, v1};
-use dataplane::Command;
-use switch::{Description, Severity, SwitchSettings};
+use dataplane::LoopCommand;
+use switch::{EventRecord, Severity, SwitchSettings};
 use tracing::warn;
 
-use crate::ports::carrier::{Change, Seen};
-use crate::ports::core_assignment::Servers;
-use crate::ports::fsm::{Happening, Life, Step};
-use crate::ports::link_monitor::{Interface, Kind, Links, Notice};
-use crate::ports::worker::{Answer, Assignment, Keeper};
-use crate::stall_guard::{Gate, Guard};
+use crate::ports::carrier::{Change, LinkState};
+use crate::ports::core_assignment::CoreAssignment;
+use crate::ports::fsm::{PortAction, PortEvent, PortFsm};
+use crate::ports::link_monitor::{Interface, Kind, LinkEvent, LinkMonitor};
+use crate::ports::worker::{Answer, Assignment, PortWorker};
+use crate::stall_guard::{Guard, PortTap};
 
 /// How often interfaces are looked at.
 const LOOK_PACE: Duration = Duration::from_secs(2);
 
 /// The ports by their places.
-pub struct Lives {
+pub struct PortSupervisor {
     ports: Vec<Option<Port>>,
     /// Those that a reload is about to add.
-    coming: Vec<Coming>,
-    keeper: Keeper,
+    coming: Vec<PendingPort>,
+    keeper: PortWorker,
     /// Some interface is not what it was.
     altered: bool,
     /// Stands in for the loop, unless that is not wanted.
     guard: Option<Guard>,
     /// Who serves which place.
-    servers: Servers,
+    servers: CoreAssignment,
     /// When interfaces are to be looked at again.
     next_look: Instant,
     /// For the loop.
-    commands: Vec<Command>,
+    commands: Vec<LoopCommand>,
     /// For the journal and the log.
-    events: Vec<Description>,
+    events: Vec<EventRecord>,
 }
 
 struct Port {
-    life: Life,
+    life: PortFsm,
     interface: Interface,
     facts: PortFacts,
     /// RX queues that there is memory for.
@@ -56,25 +56,25 @@ struct Port {
 }
 
 /// A port that a reload is about to add.
-struct Coming {
+struct PendingPort {
     place: usize,
     port: Port,
     /// Whether it could be opened, or why not, once that is known.
     opened: Option<Result<(), String>>,
 }
 
-impl Lives {
+impl PortSupervisor {
     /// Of ports that have just been opened on these interfaces, each with so many RX queues, and served so.
     pub fn new(
-        (keeper, guard): (Keeper, Option<Guard>),
-        servers: &Servers,
+        (keeper, guard): (PortWorker, Option<Guard>),
+        servers: &CoreAssignment,
         facts: Vec<(PortFacts, u32)>,
         interfaces: Vec<Interface>,
-        links: &Links,
+        links: &LinkMonitor,
     ) -> Self {
         let now = Instant::now();
         let port = |(number, ((facts, queues), interface)): (usize, ((PortFacts, u32), Interface))| {
-            let life = Life::new(!links.is_waiting(number), interface.kind == Kind::Hardware, now);
+            let life = PortFsm::new(!links.is_waiting(number), interface.kind == Kind::Hardware, now);
             Some(Port { life, interface, facts, queues, failure: None, leaves: false })
         };
         let ports = facts.into_iter().zip(interfaces).enumerate().map(port).collect();
@@ -106,7 +106,7 @@ impl Lives {
     }
 
     /// Some interface is not what it was since this was last asked.
-    pub fn take_altered(&mut self) -> bool {
+    pub fn take_changed(&mut self) -> bool {
         std::mem::take(&mut self.altered)
     }
 
@@ -139,9 +139,9 @@ impl Lives {
             mtu_bytes: 0,
             link: v1::Link::default(),
         };
-        let life = Life::opening(interface.kind == Kind::Hardware, Instant::now());
+        let life = PortFsm::opening(interface.kind == Kind::Hardware, Instant::now());
         let port = Port { life, interface, facts, queues, failure: None, leaves: false };
-        self.coming.push(Coming { place, port, opened: None });
+        self.coming.push(PendingPort { place, port, opened: None });
     }
 
     /// Whether all that were prepared are open, or why one of them is not, and its place; `None`: that is not known yet.
@@ -158,7 +158,7 @@ impl Lives {
     }
 
     /// Closes what was prepared.
-    pub fn give_up(&mut self) {
+    pub fn abort(&mut self) {
         for coming in self.coming.drain(..) {
             self.keeper.close(coming.place);
         }
@@ -173,10 +173,10 @@ impl Lives {
             }
         }
         self.ports.resize_with(self.ports.len().max(settings.ports.len()), || None);
-        for Coming { place, port, .. } in std::mem::take(&mut self.coming) {
+        for PendingPort { place, port, .. } in std::mem::take(&mut self.coming) {
             self.ports[place] = Some(port);
             self.altered = true;
-            self.happen(place, Happening::Opened);
+            self.on_event(place, PortEvent::Opened);
         }
     }
 
@@ -188,7 +188,7 @@ impl Lives {
     }
 
     /// A change of a port's interface.
-    pub fn note(&mut self, Notice { port, change, interface }: Notice) {
+    pub fn note(&mut self, LinkEvent { port, change, interface }: LinkEvent) {
         let Some(Some(Port { facts, interface: before, life, .. })) = self.ports.get_mut(port) else {
             return;
         };
@@ -199,13 +199,13 @@ impl Lives {
         let name = &facts.interface;
         let (kind, severity, what) = match change {
             Change::Came => ("carrier_came", Severity::Info, "has its carrier: the port forwards"),
-            Change::Lost(Seen::Gone) => {
+            Change::Lost(LinkState::Gone) => {
                 ("interface_lost", Severity::Warning, "is gone: the port goes down, the others go on")
             }
-            Change::Lost(Seen::Down) => {
+            Change::Lost(LinkState::Down) => {
                 ("interface_lost", Severity::Warning, "is down: the port goes down, the others go on")
             }
-            Change::Lost(Seen::NoCarrier) if life.settles(Instant::now()) => (
+            Change::Lost(LinkState::NoCarrier) if life.settles(Instant::now()) => (
                 "carrier_awaited",
                 Severity::Info,
                 "begins anew, as NICs do when something is put on them: the port waits for its carrier",
@@ -213,7 +213,7 @@ impl Lives {
             Change::Back if life.awaits_carrier() => {
                 ("carrier_came", Severity::Info, "has its carrier: the port forwards")
             }
-            Change::Lost(Seen::NoCarrier | Seen::Carrier) => (
+            Change::Lost(LinkState::NoCarrier | LinkState::Carrier) => (
                 "interface_lost",
                 Severity::Warning,
                 "has lost its carrier: the port goes down, the others go on",
@@ -222,13 +222,13 @@ impl Lives {
             Change::Altered => return,
         };
         let message = format!("the interface {name} {what}");
-        self.events.push(Description::new(kind, severity, message).of_port(port));
-        self.happen(port, Happening::Carrier(!matches!(change, Change::Lost(_))));
+        self.events.push(EventRecord::new(kind, severity, message).of_port(port));
+        self.on_event(port, PortEvent::Carrier(!matches!(change, Change::Lost(_))));
     }
 
     /// The loop has opened a port again, or found nothing to open it with.
     pub fn note_posted(&mut self, port: usize, is_up: bool) {
-        self.happen(port, Happening::Posted(is_up));
+        self.on_event(port, PortEvent::Posted(is_up));
     }
 
     /// Has all interfaces looked at anew, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
@@ -252,26 +252,26 @@ impl Lives {
         for caution in facts.link.cautions.iter().filter(|caution| !before.cautions.contains(caution)) {
             let v1::Caution { setting, harm, cure } = caution;
             let message = format!("the interface {} ({setting}): {harm}: {cure}", facts.interface);
-            let event = Description::new("interface_harms_frames", Severity::Warning, message);
+            let event = EventRecord::new("interface_harms_frames", Severity::Warning, message);
             self.events.push(event.of_port(place));
         }
     }
 
     /// Takes what the loop has let go, what the keeper has done, and what it is time for.
-    pub fn proceed(&mut self, settings: impl Fn() -> SwitchSettings) {
+    pub fn poll(&mut self, settings: impl Fn() -> SwitchSettings) {
         self.look();
         for port in 0..self.ports.len() {
-            if self.keeper.has_been_left(port) {
-                self.happen(port, Happening::LetGo);
+            if self.keeper.has_detached(port) {
+                self.on_event(port, PortEvent::LetGo);
             }
         }
         while let Some((port, answer)) = self.keeper.answer() {
             if let Some(happening) = self.take(port, answer, &settings) {
-                self.happen(port, happening);
+                self.on_event(port, happening);
             }
         }
         for port in 0..self.ports.len() {
-            self.happen(port, Happening::Time);
+            self.on_event(port, PortEvent::Time);
             if self.ports[port].as_ref().is_some_and(|port| port.leaves && port.life.is_closed()) {
                 self.keeper.close(port); // what was opened, and never taken
                 self.ports[port] = None;
@@ -280,12 +280,12 @@ impl Lives {
     }
 
     /// What the loop is to be told.
-    pub fn commands(&mut self) -> impl Iterator<Item = Command> + '_ {
+    pub fn commands(&mut self) -> impl Iterator<Item = LoopCommand> + '_ {
         self.commands.drain(..)
     }
 
     /// What is to be told of.
-    pub fn events(&mut self) -> impl Iterator<Item = Description> + '_ {
+    pub fn events(&mut self) -> impl Iterator<Item = EventRecord> + '_ {
         self.events.drain(..)
     }
 
@@ -300,7 +300,7 @@ impl Lives {
         number: usize,
         answer: Answer,
         settings: &impl Fn() -> SwitchSettings,
-    ) -> Option<Happening> {
+    ) -> Option<PortEvent> {
         if let Some(coming) = self.coming.iter_mut().find(|coming| coming.place == number) {
             match answer {
                 Answer::Opened => coming.opened = Some(Ok(())),
@@ -321,15 +321,15 @@ impl Lives {
         let port = self.ports.get_mut(number)?.as_mut()?;
         Some(match answer {
             Answer::Assigned | Answer::Looked(_) => return None,
-            Answer::Closed => Happening::Closed,
-            Answer::Opened => Happening::Opened,
+            Answer::Closed => PortEvent::Closed,
+            Answer::Opened => PortEvent::Opened,
             // The loop has let go of it meanwhile: its sockets are about to be closed, and the guard must not know them.
             Answer::Attached { .. } if !port.life.is_attaching() => return None,
             Answer::Attached { facts, fds, packets } => {
                 (port.facts, port.failure) = (facts, None);
                 match (&self.guard, packets) {
                     (Some(guard), Some(packets)) => {
-                        let gate = Gate { mac: port.interface.mac, fds, packets };
+                        let gate = PortTap { mac: port.interface.mac, fds, packets };
                         guard.remember(number, gate, &settings());
                     }
                     (Some(_), None) => {
@@ -337,39 +337,39 @@ impl Lives {
                     }
                     (None, _) => {}
                 }
-                Happening::Attached
+                PortEvent::Attached
             }
             Answer::Failed(why) => {
                 if port.failure.as_ref() != Some(&why) {
                     let message = format!("the port cannot be opened, and that is tried again: {why}");
-                    let event = Description::new("port_unusable", Severity::Warning, message);
+                    let event = EventRecord::new("port_unusable", Severity::Warning, message);
                     self.events.push(event.of_port(number));
                     port.failure = Some(why);
                 }
-                Happening::Failed
+                PortEvent::Failed
             }
         })
     }
 
-    fn happen(&mut self, number: usize, happening: Happening) {
+    fn on_event(&mut self, number: usize, happening: PortEvent) {
         let Some(Some(port)) = self.ports.get_mut(number) else { return };
         let Some(step) = port.life.note(happening, Instant::now()) else { return };
         match step {
-            Step::TakeDown => self.commands.push(Command::PortDown(number)),
-            Step::Close => {
+            PortAction::TakeDown => self.commands.push(LoopCommand::PortDown(number)),
+            PortAction::Close => {
                 if let Some(guard) = &self.guard {
                     guard.forget(number);
                 }
                 self.keeper.close(number);
             }
-            Step::Reclaim => self.commands.push(Command::PortClosed(number)),
-            Step::Open => self.keeper.open(number),
-            Step::Join => self.commands.push(Command::PortUp {
+            PortAction::Reclaim => self.commands.push(LoopCommand::PortClosed(number)),
+            PortAction::Open => self.keeper.open(number),
+            PortAction::Join => self.commands.push(LoopCommand::PortUp {
                 port: number,
                 mac: port.interface.mac,
                 finish_checksums: port.interface.kind.is_virtual(),
             }),
-            Step::Attach => self.keeper.attach(number),
+            PortAction::Attach => self.keeper.attach(number),
         }
     }
 }

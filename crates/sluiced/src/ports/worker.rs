@@ -8,7 +8,7 @@ use std::thread::{Builder, JoinHandle};
 
 use anyhow::{Context, Result};
 use control::{PortFacts, v1};
-use xdp::{Binding, Caution, Dock, PacketSocket, XdpMode, XdpPort};
+use xdp::{OffloadWarning, PacketSocket, PortMode, SocketHandoff, XdpMode, XdpPort};
 
 /// What the thread is told to do with a port.
 #[derive(Debug)]
@@ -57,21 +57,21 @@ pub enum Answer {
 
 /// The thread and what it is told.
 #[derive(Debug)]
-pub struct Keeper {
-    docks: Vec<Arc<Dock>>,
+pub struct PortWorker {
+    docks: Vec<Arc<SocketHandoff>>,
     tasks: Option<Sender<(usize, Task)>>,
     answers: Receiver<(usize, Answer)>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Keeper {
+impl PortWorker {
     /// Takes charge of these ports, which are open, or on no interface yet.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub fn start(ports: &mut [XdpPort]) -> Result<Self> {
         let mut keepers: Vec<_> = ports.iter_mut().map(XdpPort::keeper).collect();
-        let docks = keepers.iter().map(xdp::Keeper::dock).collect();
+        let docks = keepers.iter().map(xdp::PortOpener::dock).collect();
         let (tasks, told) = mpsc::channel::<(usize, Task)>();
         let (answer, answers) = mpsc::channel();
         let work = move || {
@@ -87,7 +87,7 @@ impl Keeper {
     }
 
     /// The loop has let go of this port's sockets, and they are not closed yet.
-    pub fn has_been_left(&self, port: usize) -> bool {
+    pub fn has_detached(&self, port: usize) -> bool {
         self.docks[port].has_left()
     }
 
@@ -128,7 +128,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for PortWorker {
     /// What is still on the interfaces is taken off.
     fn drop(&mut self) {
         self.tasks = None;
@@ -138,7 +138,7 @@ impl Drop for Keeper {
     }
 }
 
-fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
+fn perform(keeper: &mut xdp::PortOpener, task: Task) -> Answer {
     let done = match task {
         Task::Assign(Assignment { interface, most_queues, min_posted }) => {
             keeper.assign(interface, most_queues, min_posted);
@@ -162,7 +162,7 @@ fn perform(keeper: &mut xdp::Keeper, task: Task) -> Answer {
     done.unwrap_or_else(|error| Answer::Failed(error.to_string()))
 }
 
-fn facts(keeper: &xdp::Keeper) -> PortFacts {
+fn facts(keeper: &xdp::PortOpener) -> PortFacts {
     PortFacts {
         interface: keeper.interface().to_owned(),
         xdp_mode: mode_name(keeper.xdp_mode()).to_owned(),
@@ -173,10 +173,10 @@ fn facts(keeper: &xdp::Keeper) -> PortFacts {
 }
 
 /// What there is to know of an interface whose program runs in this mode, and whose sockets are bound so; nothing of one that is gone.
-pub fn link(interface: &str, mode: XdpMode, binding: Binding) -> v1::Link {
+pub fn link(interface: &str, mode: XdpMode, binding: PortMode) -> v1::Link {
     let facts = xdp::facts(interface).unwrap_or_default();
     let cautions = xdp::cautions(interface, &facts, Some(mode));
-    let caution = |Caution { setting, harm, cure }| v1::Caution { setting, harm, cure };
+    let caution = |OffloadWarning { setting, harm, cure }| v1::Caution { setting, harm, cure };
     v1::Link {
         kind: facts.kind,
         driver: facts.driver,

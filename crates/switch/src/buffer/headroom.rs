@@ -30,7 +30,7 @@ const SHORTEST_FRAME_BYTES: u64 = 64;
 
 /// A link whose receiving end needs headroom.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Link {
+pub struct LinkParams {
     /// Bit/s.
     pub speed_bps: u64,
     /// Length of the cable in metres.
@@ -41,7 +41,7 @@ pub struct Link {
 
 /// What may still arrive after XOFF, term by term, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InTransit {
+pub struct WireBytes {
     /// The frame before our PFC frame.
     pub mtu_receiver_bytes: u64,
     /// The neighbour's frame.
@@ -52,17 +52,17 @@ pub struct InTransit {
     pub cable_bytes: u64,
 }
 
-impl InTransit {
+impl WireBytes {
     /// All of it.
     pub fn total_bytes(&self) -> u64 {
         self.mtu_receiver_bytes + self.mtu_bytes + self.response_bytes + self.cable_bytes
     }
 }
 
-impl Link {
+impl LinkParams {
     /// What may still arrive after XOFF.
-    pub fn in_transit(&self) -> InTransit {
-        InTransit {
+    pub fn in_transit(&self) -> WireBytes {
+        WireBytes {
             mtu_receiver_bytes: MTU_RECEIVER_BYTES,
             mtu_bytes: self.mtu_bytes,
             response_bytes: RESPONSE_BYTES,
@@ -116,7 +116,7 @@ fn response_quanta(speed_bps: u64) -> u64 {
 
 /// What loops in software add, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Software {
+pub struct HostDelay {
     /// Our loop does not look for so long: it has not yet seen what arrived, and sends no XOFF.
     pub own_stall_bytes: u64,
     /// The neighbour's loop does not look for so long: it goes on sending.
@@ -125,7 +125,7 @@ pub struct Software {
     pub in_flight_bytes: u64,
 }
 
-impl Software {
+impl HostDelay {
     /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the bound on what the
     /// neighbour hands to its kernel.
     pub fn new(speed_bps: u64, own_stall_ns: u64, peer_stall_ns: u64, in_flight_bytes: u64) -> Self {
@@ -180,7 +180,7 @@ mod tests {
         for (gbps, cable_m, cable_bytes, bytes, cells) in
             [(25, 10, 325, 14_917, 234), (100, 100, 13_000, 27_592, 432)]
         {
-            let transit = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 }.in_transit();
+            let transit = LinkParams { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 }.in_transit();
             assert_eq!((transit.cable_bytes, transit.total_bytes()), (cable_bytes, bytes));
             assert_eq!(worst_case_cells(bytes, cell), cells);
         }
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(xon_offset_cells(1536, cell), 7);
         // The table of buffered bytes in each 100 metres of cable.
         for (gbps, bytes) in [(10, 1300), (25, 3250), (40, 5200), (100, 13_000)] {
-            let link = Link { speed_bps: gbps * GBPS, cable_m: 100, mtu_bytes: 64 };
+            let link = LinkParams { speed_bps: gbps * GBPS, cable_m: 100, mtu_bytes: 64 };
             assert_eq!(link.in_transit().cable_bytes, bytes);
         }
     }
@@ -200,7 +200,7 @@ mod tests {
         );
         for gbps in [1, 10, 25, 40, 50, 100, 200, 400, 800] {
             for cable_m in [5, 100, 300, 10_000, 40_000] {
-                let link = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
+                let link = LinkParams { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
                 let bytes = link.in_transit().total_bytes();
                 let cells = worst_case_cells(bytes, CellSize::new(256));
                 let sonic = link.sonic_bytes();
@@ -231,7 +231,7 @@ mod tests {
             (40, 40_000, Some(9984), 32_728, false),
             (400, 5, Some(1000), 269, true),
         ] {
-            let link = Link { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
+            let link = LinkParams { speed_bps: gbps * GBPS, cable_m, mtu_bytes: 1536 };
             let needed = worst_case_cells(link.in_transit().total_bytes(), cell);
             assert_eq!((link.h3c_cells(), needed), (recommended, formula), "{gbps}G, {cable_m} m");
             let holds = link.h3c_cells().is_some_and(|cells| u64::from(cells) >= needed);
@@ -241,10 +241,14 @@ mod tests {
 
     #[test]
     fn software_adds_its_stalls_and_what_the_kernel_has() {
-        let software = Software::new(10 * GBPS, 100_000, 200_000, 65_536);
+        let software = HostDelay::new(10 * GBPS, 100_000, 200_000, 65_536);
         assert_eq!((software.own_stall_bytes, software.peer_stall_bytes), (125_000, 250_000));
         assert_eq!(software.total_bytes(), 440_536);
-        assert_eq!(Software::new(u64::MAX, u64::MAX, u64::MAX, 1).total_bytes(), u64::MAX, "never overflows");
+        assert_eq!(
+            HostDelay::new(u64::MAX, u64::MAX, u64::MAX, 1).total_bytes(),
+            u64::MAX,
+            "never overflows"
+        );
     }
 
     /// Frames of each length in turn, the last of them shorter: none takes more, for the cells of chips and for small ones.

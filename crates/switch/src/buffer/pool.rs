@@ -9,9 +9,9 @@
 //! Where an alarm watches a pool, use from its alarm threshold on is noted.
 //! Source: docs/law.md, "Areas and pools"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
-use crate::monitor::alarm::Watch;
+use crate::monitor::alarm::UsageAlarm;
 use crate::monitor::counters::PoolSnapshot;
-use crate::monitor::watermark::{Level, Mark, Peak, Watermarks};
+use crate::monitor::watermark::{Occupancy, Peak, WatermarkReset, Watermarks};
 use crate::settings::{BufferSettings, POOLS};
 use serde::{Deserialize, Serialize};
 
@@ -53,7 +53,7 @@ impl Pools {
     }
 
     /// One watermark of every pool begins anew.
-    pub(crate) fn mark(&mut self, mark: Mark) {
+    pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let pools = self.ingress.iter_mut().chain(&mut self.egress).chain([&mut self.headroom]);
         pools.for_each(|pool| pool.watermarks.mark(mark, pool.used_cells, &mut pool.peak));
     }
@@ -73,7 +73,7 @@ pub struct Pool {
     excess_frames: u64,
     excess_cells: u64,
     watermarks: Watermarks,
-    alarm: Watch,
+    alarm: UsageAlarm,
 }
 
 impl Pool {
@@ -88,7 +88,7 @@ impl Pool {
             excess_frames: 0,
             excess_cells: 0,
             watermarks: Watermarks::default(),
-            alarm: Watch::default(),
+            alarm: UsageAlarm::default(),
         }
     }
 
@@ -105,7 +105,7 @@ impl Pool {
 
     fn resize(&mut self, cells: u32) {
         self.size_cells = cells;
-        self.unnoted_cells = self.alarm.unnoted_cells(cells);
+        self.unnoted_cells = self.alarm.alarm_floor(cells);
     }
 
     /// All its cells.
@@ -114,7 +114,7 @@ impl Pool {
     }
 
     /// Cells in use, and the most there were.
-    pub fn level(&self) -> Level {
+    pub fn level(&self) -> Occupancy {
         self.watermarks.level(self.used_cells, self.peak)
     }
 
@@ -148,7 +148,7 @@ impl Pool {
 
     /// Takes cells for a frame that is not refused whatever is free, and counts those beyond the pool's size.
     #[inline]
-    pub fn take_even_if_full(&mut self, cells: u32) {
+    pub fn charge_unchecked(&mut self, cells: u32) {
         let excess = cells.saturating_sub(self.free_cells());
         self.take(cells);
         if excess > 0 {
@@ -169,18 +169,18 @@ impl Pool {
 
     #[cold]
     fn note_use(&mut self) {
-        self.alarm.note(self.used_cells, self.size_cells);
-        self.unnoted_cells = self.alarm.unnoted_cells(self.size_cells);
+        self.alarm.update(self.used_cells, self.size_cells);
+        self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
     }
 
     /// Another alarm threshold in percent of the pool; 0: none.
     pub(crate) fn set_alarm(&mut self, percent: u8) {
         self.alarm.set_percent(percent);
-        self.unnoted_cells = self.alarm.unnoted_cells(self.size_cells);
+        self.unnoted_cells = self.alarm.alarm_floor(self.size_cells);
     }
 
     /// Its alarm.
-    pub(crate) fn alarm(&mut self) -> &mut Watch {
+    pub(crate) fn alarm(&mut self) -> &mut UsageAlarm {
         &mut self.alarm
     }
 }

@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 /// A threshold in the form that the way of a frame uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Limit {
+pub(crate) struct CompiledThreshold {
     base_cells: u32,
     ratio_of_128: u32,
 }
 
-impl Limit {
+impl CompiledThreshold {
     /// No limit at all.
-    pub(crate) const NONE: Limit = Limit { base_cells: u32::MAX, ratio_of_128: 0 };
+    pub(crate) const NONE: CompiledThreshold = CompiledThreshold { base_cells: u32::MAX, ratio_of_128: 0 };
 
     /// The limit that a threshold sets.
     pub(crate) fn of(threshold: Threshold) -> Self {
@@ -48,12 +48,12 @@ mod tests {
         for threshold in dynamic.chain(fixed) {
             for free in (0..2000).chain([131_071, 1 << 24, u32::MAX / 8, u32::MAX / 8 + 1, u32::MAX]) {
                 assert_eq!(
-                    Limit::of(threshold).cells(free),
+                    CompiledThreshold::of(threshold).cells(free),
                     threshold.cells(free),
                     "{threshold:?} of {free}"
                 );
             }
         }
-        assert_eq!(Limit::NONE.cells(5), u32::MAX);
+        assert_eq!(CompiledThreshold::NONE.cells(5), u32::MAX);
     }
 }

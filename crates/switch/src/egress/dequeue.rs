@@ -7,20 +7,26 @@
 //! Source: docs/law.md, "Scheduling" and "Frames with the kernel"; docs/cores.md.
 
 use super::Egress;
-use crate::egress::frame_queue::{Most, Run, Store};
-use crate::fifo_set::Fifos;
+use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};
+use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
-use crate::frame::header_edit::Outgoing;
-use crate::frame::header_edit::{Edit, TagChange};
-use crate::frame::meta::Charge;
-use crate::frame::meta::Marking;
+use crate::frame::header_edit::TxDesc;
+use crate::frame::header_edit::{HeaderEdit, VlanAction};
+use crate::frame::meta::EcnMarking;
+use crate::frame::meta::FrameMeta;
 use crate::frame::remark::rewrite;
 use crate::time::Instant;
 
 impl Egress {
     /// Takes frames that may leave now, in order, at most `room`, and appends them to `out`. True: some of them are to be edited.
     #[inline]
-    pub fn send(&mut self, room: usize, now: Instant, store: &mut Store, out: &mut Vec<Outgoing>) -> bool {
+    pub fn send(
+        &mut self,
+        room: usize,
+        now: Instant,
+        store: &mut FrameQueues,
+        out: &mut Vec<TxDesc>,
+    ) -> bool {
         let before = out.len();
         let mut blocked = self.blocked(now);
         let is_shaped = self.is_shaped();
@@ -31,7 +37,7 @@ impl Egress {
             let ready = backlogged.without(blocked);
             let is_mixed = !ready.flooded().is_empty();
             let Some((q, flooded)) = self.pick(ready, is_mixed, store) else { break };
-            let run = if self.queues[q & 7].is_plain() && !flooded {
+            let run = if self.queues[q & 7].has_no_wred() && !flooded {
                 let most = if is_shaped || is_mixed { 1 } else { room };
                 self.take_run(q, most, in_flight_bytes, store, out)
             } else {
@@ -41,7 +47,7 @@ impl Egress {
             in_flight_bytes += run.bytes;
             let fifo = if flooded { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
             let is_last = fifo.is_empty();
-            backlogged = if is_last { backlogged.without(Fifos::of(q, flooded)) } else { backlogged };
+            backlogged = if is_last { backlogged.without(FifoSet::of(q, flooded)) } else { backlogged };
             self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
             if is_shaped {
                 self.take_rates(q, run.bytes as u16, now);
@@ -58,9 +64,9 @@ impl Egress {
 
     /// The queue whose turn it is, and which of its FIFOs.
     #[inline(always)] // once in `send`
-    fn pick(&mut self, ready: Fifos, is_mixed: bool, store: &Store) -> Option<(usize, bool)> {
+    fn pick(&mut self, ready: FifoSet, is_mixed: bool, store: &FrameQueues) -> Option<(usize, bool)> {
         if is_mixed {
-            return self.pick_of_two(ready, store);
+            return self.pick_fifo(ready, store);
         }
         let len = |q: usize| store.front_len(&self.queues[q & 7].waiting);
         Some((self.scheduler.pick(ready.known().bits(), len)?, false))
@@ -69,19 +75,19 @@ impl Egress {
     /// The same where flooded frames wait as well: of two FIFOs of a queue that may send the one whose turn it is.
     #[cold]
     #[inline(never)]
-    fn pick_of_two(&mut self, ready: Fifos, store: &Store) -> Option<(usize, bool)> {
-        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flooded_next);
+    fn pick_fifo(&mut self, ready: FifoSet, store: &FrameQueues) -> Option<(usize, bool)> {
+        let (known, waiting, next) = (ready.known(), ready.flooded(), self.flood_turn);
         let is_flooded = |q: usize| waiting.contains(q) && (next.contains(q) || !known.contains(q));
         let fifo = |q: usize| if is_flooded(q) { &self.flooded[q & 7] } else { &self.queues[q & 7].waiting };
         let q = self.scheduler.pick(ready.queues().bits(), |q| store.front_len(fifo(q)))?;
         let flooded = is_flooded(q);
-        self.flooded_next.set(q, !flooded);
+        self.flood_turn.set(q, !flooded);
         Some((q, flooded))
     }
 
     /// What is backlogged, and with the kernel, after something was sent.
     #[inline]
-    fn note_sent(&mut self, backlogged: Fifos, in_flight_bytes: u32) {
+    fn note_sent(&mut self, backlogged: FifoSet, in_flight_bytes: u32) {
         (self.backlogged, self.in_flight_bytes) = (backlogged, in_flight_bytes);
         self.in_flight_peak_bytes = self.in_flight_peak_bytes.max(in_flight_bytes);
     }
@@ -93,13 +99,13 @@ impl Egress {
         q: usize,
         room: u32,
         in_flight_bytes: u32,
-        store: &Store,
-        out: &mut Vec<Outgoing>,
-    ) -> Run {
+        store: &FrameQueues,
+        out: &mut Vec<TxDesc>,
+    ) -> DequeuedRun {
         let (frames, bytes) = self.scheduler.allowance(q);
         let bytes_before_last = self.in_flight_limit_bytes - in_flight_bytes;
         let queue = &mut self.queues[q & 7];
-        let most = Most { frames: frames.min(room), bytes, bytes_before_last };
+        let most = DequeueLimit { frames: frames.min(room), bytes, bytes_before_last };
         let run = store.pop_run(&mut queue.waiting, &most, out);
         queue.hand_out_run(run.cells);
         run
@@ -110,29 +116,29 @@ impl Egress {
     fn take_one(
         &mut self,
         (q, flooded): (usize, bool),
-        (store, out): (&mut Store, &mut Vec<Outgoing>),
+        (store, out): (&mut FrameQueues, &mut Vec<TxDesc>),
         now: Instant,
-    ) -> Run {
+    ) -> DequeuedRun {
         let queue = &mut self.queues[q & 7];
         let fifo = if flooded { &mut self.flooded[q & 7] } else { &mut queue.waiting };
-        let Some((frame, charge)) = store.pop(fifo) else { return Run::default() };
-        let mark = queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        let Some((frame, charge)) = store.pop(fifo) else { return DequeuedRun::default() };
+        let mark = queue.dequeue(charge.cells(), charge.class.drop_level, &mut self.random, now);
         if mark {
             self.mark(charge);
         }
-        out.push(Outgoing::new(frame, charge.len));
-        Run { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
+        out.push(TxDesc::new(frame, charge.len));
+        DequeuedRun { frames: 1, bytes: charge.len.into(), cells: charge.cells() }
     }
 
     /// Says of frames that leave what is to be done to their bytes.
     #[inline(never)] // few ports mark or rewrite
-    fn add_edits(&mut self, out: &mut [Outgoing], store: &mut Store) {
-        for Outgoing { frame, edit, .. } in out {
+    fn add_edits(&mut self, out: &mut [TxDesc], store: &mut FrameQueues) {
+        for TxDesc { frame, edit, .. } in out {
             let charge = *store.charge(frame);
             let (tag, is_marked) = self.take_edits(frame, &charge, store);
-            *edit = Edit {
+            *edit = HeaderEdit {
                 tag,
-                pcp: matches!(tag, TagChange::Pushed(_)).then_some(charge.class.priority),
+                pcp: matches!(tag, VlanAction::Push(_)).then_some(charge.class.priority),
                 dscp: None,
                 sets_ce: is_marked,
                 ds_field: charge.ds_field.filter(|_| is_marked),
@@ -146,11 +152,11 @@ impl Egress {
     pub(super) fn take_edits(
         &mut self,
         frame: &FrameId,
-        charge: &Charge,
-        store: &mut Store,
-    ) -> (TagChange, bool) {
-        let (tag, is_marked) = (store.take_tag(frame), charge.marking == Marking::Due);
-        self.edits -= u32::from(tag != TagChange::Stays) + u32::from(is_marked);
+        charge: &FrameMeta,
+        store: &mut FrameQueues,
+    ) -> (VlanAction, bool) {
+        let (tag, is_marked) = (store.take_tag(frame), charge.marking == EcnMarking::Due);
+        self.edits -= u32::from(tag != VlanAction::Keep) + u32::from(is_marked);
         (tag, is_marked)
     }
 

@@ -6,9 +6,9 @@
 //! one is appended and taken without asking whether there are others, which nobody could foresee.
 
 use crate::frame::FrameId;
-use crate::frame::header_edit::Outgoing;
-use crate::frame::header_edit::TagChange;
-use crate::frame::meta::Charge;
+use crate::frame::header_edit::TxDesc;
+use crate::frame::header_edit::VlanAction;
+use crate::frame::meta::FrameMeta;
 use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 use std::hint::select_unpredictable;
@@ -17,18 +17,18 @@ use std::hint::select_unpredictable;
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 #[repr(C, align(16))]
 struct Slot {
-    charge: Charge,
+    charge: FrameMeta,
     /// The next frame of its queue.
     next: u32,
 }
 
-const EMPTY: Slot = Slot { charge: Charge::NONE, next: NONE };
+const EMPTY: Slot = Slot { charge: FrameMeta::NONE, next: NONE };
 
 impl sparse_table::Slot for Slot {
     const EMPTY: Self = EMPTY;
 
     fn is_empty(&self) -> bool {
-        self.charge.in_port == Charge::ABSENT
+        self.charge.in_port == FrameMeta::ABSENT
     }
 }
 
@@ -43,19 +43,19 @@ fn slot_of(index: usize) -> usize {
 
 /// First and last frame of one queue, by their slots.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct List {
+pub struct FrameList {
     head: u32,
     tail: u32,
     frames: u32,
 }
 
-impl Default for List {
+impl Default for FrameList {
     fn default() -> Self {
         Self { head: NONE, tail: NONE, frames: 0 }
     }
 }
 
-impl List {
+impl FrameList {
     /// Frames in it.
     #[inline]
     pub fn frames(&self) -> u32 {
@@ -71,7 +71,7 @@ impl List {
 
 /// How far a run of frames goes.
 #[derive(Debug, Clone, Copy)]
-pub struct Most {
+pub struct DequeueLimit {
     /// Frames.
     pub frames: u32,
     /// Bytes of all of them.
@@ -82,7 +82,7 @@ pub struct Most {
 
 /// Frames of one queue that are taken together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Run {
+pub struct DequeuedRun {
     /// How many.
     pub frames: u32,
     /// Their bytes without FCS.
@@ -93,15 +93,15 @@ pub struct Run {
 
 /// A slot for each frame of the memory that was ever in use.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Store {
+pub struct FrameQueues {
     #[serde(with = "sparse_table")]
     slots: Vec<Slot>,
     /// By slot: what becomes of the tags of frames that wait. Nothing before ports have VLANs.
     #[serde(with = "sparse_table")]
-    tags: Vec<TagChange>,
+    tags: Vec<VlanAction>,
 }
 
-impl Store {
+impl FrameQueues {
     /// Slots for frames 0 to `frames` − 1, all empty; a frame with another number makes room for itself.
     pub fn new(frames: usize) -> Self {
         Self { slots: vec![EMPTY; frames + 1], tags: Vec::new() }
@@ -109,11 +109,11 @@ impl Store {
 
     /// Makes room for what becomes of tags.
     pub fn make_room_for_tags(&mut self) {
-        self.tags.resize(self.slots.len(), TagChange::Stays);
+        self.tags.resize(self.slots.len(), VlanAction::Keep);
     }
 
     /// Remembers what becomes of the tag of frame number `index`, which waits.
-    pub fn set_tag(&mut self, index: usize, tag: TagChange) {
+    pub fn set_tag(&mut self, index: usize, tag: VlanAction) {
         if self.tags.len() < self.slots.len() {
             self.make_room_for_tags(); // memory has grown
         }
@@ -121,19 +121,19 @@ impl Store {
     }
 
     /// What becomes of the tag of a frame that waits no more: it is not remembered any longer.
-    pub fn take_tag(&mut self, frame: &FrameId) -> TagChange {
-        self.tags.get_mut(slot_of(frame.index())).map_or(TagChange::Stays, std::mem::take)
+    pub fn take_tag(&mut self, frame: &FrameId) -> VlanAction {
+        self.tags.get_mut(slot_of(frame.index())).map_or(VlanAction::Keep, std::mem::take)
     }
 
     /// What is charged for a frame that is here.
     #[inline]
-    pub fn charge(&self, frame: &FrameId) -> &Charge {
+    pub fn charge(&self, frame: &FrameId) -> &FrameMeta {
         &self.slots[slot_of(frame.index())].charge
     }
 
     /// Appends a frame to a queue.
     #[inline]
-    pub fn push(&mut self, list: &mut List, frame: FrameId, charge: &Charge) {
+    pub fn push(&mut self, list: &mut FrameList, frame: FrameId, charge: &FrameMeta) {
         let number = slot_of(frame.index());
         *self.empty_slot(number) = Slot { charge: *charge, next: NONE };
         let number = number as u32;
@@ -145,13 +145,13 @@ impl Store {
 
     /// Length of the first frame of a queue in bytes; 0 if it is empty.
     #[inline]
-    pub fn front_len(&self, list: &List) -> u16 {
+    pub fn front_len(&self, list: &FrameList) -> u16 {
         self.slots[list.head as usize].charge.len
     }
 
     /// Takes the first frame of a queue to be sent. It stays charged until `finish`.
     #[inline]
-    pub fn pop(&mut self, list: &mut List) -> Option<(FrameId, &mut Charge)> {
+    pub fn pop(&mut self, list: &mut FrameList) -> Option<(FrameId, &mut FrameMeta)> {
         if list.head == NONE {
             return None;
         }
@@ -166,12 +166,12 @@ impl Store {
     /// Takes frames from the head of a queue that holds some, one at least and more as far as `most` goes, appends them to `out`, and
     /// says what they were. They stay charged until `finish`.
     #[inline]
-    pub fn pop_run(&self, list: &mut List, most: &Most, out: &mut Vec<Outgoing>) -> Run {
-        let mut run = Run::default();
+    pub fn pop_run(&self, list: &mut FrameList, most: &DequeueLimit, out: &mut Vec<TxDesc>) -> DequeuedRun {
+        let mut run = DequeuedRun::default();
         let mut number = list.head;
         loop {
-            let Slot { charge: Charge { len, cells, .. }, next } = self.slots[number as usize];
-            out.push(Outgoing::new(FrameId::new(number - 1), len));
+            let Slot { charge: FrameMeta { len, cells, .. }, next } = self.slots[number as usize];
+            out.push(TxDesc::new(FrameId::new(number - 1), len));
             run.frames += 1;
             run.bytes += u32::from(len);
             run.cells += u32::from(cells);
@@ -191,8 +191,8 @@ impl Store {
     }
 
     /// Notes a frame that the switch made itself and hands out to be sent.
-    pub fn lend_own(&mut self, frame: &FrameId) {
-        self.empty_slot(slot_of(frame.index())).charge.in_port = Charge::OWN;
+    pub fn push_control(&mut self, frame: &FrameId) {
+        self.empty_slot(slot_of(frame.index())).charge.in_port = FrameMeta::OWN;
     }
 
     /// The slot of a frame that is not here yet.
@@ -202,7 +202,11 @@ impl Store {
             self.grow(number);
         }
         let slot = &mut self.slots[number];
-        debug_assert_eq!(slot.charge.in_port, Charge::ABSENT, "the frame of slot {number} is stored twice");
+        debug_assert_eq!(
+            slot.charge.in_port,
+            FrameMeta::ABSENT,
+            "the frame of slot {number} is stored twice"
+        );
         slot
     }
 
@@ -216,24 +220,24 @@ impl Store {
 
     /// A frame handed out has left: what was charged for it, `None` if it was the switch's own.
     #[inline]
-    pub fn finish(&mut self, frame: &FrameId) -> Option<Charge> {
+    pub fn complete(&mut self, frame: &FrameId) -> Option<FrameMeta> {
         let slot = &mut self.slots[slot_of(frame.index())];
         let charge = slot.charge;
-        debug_assert_ne!(charge.in_port, Charge::ABSENT, "frame {} was not handed out", frame.index());
-        slot.charge.in_port = Charge::ABSENT;
-        (charge.in_port < Charge::OWN).then_some(charge)
+        debug_assert_ne!(charge.in_port, FrameMeta::ABSENT, "frame {} was not handed out", frame.index());
+        slot.charge.in_port = FrameMeta::ABSENT;
+        (charge.in_port < FrameMeta::OWN).then_some(charge)
     }
 
     /// Whether it has frame number `index`, in a queue or handed out.
     pub fn has(&self, index: usize) -> bool {
-        self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != Charge::ABSENT)
+        self.slots.get(slot_of(index)).is_some_and(|slot| slot.charge.in_port != FrameMeta::ABSENT)
     }
 
     /// Bytes of frame number `index`, without FCS; 0 if it has none of that number.
     pub fn len_of(&self, index: usize) -> u16 {
         self.slots
             .get(slot_of(index))
-            .filter(|slot| slot.charge.in_port < Charge::OWN)
+            .filter(|slot| slot.charge.in_port < FrameMeta::OWN)
             .map_or(0, |slot| slot.charge.len)
     }
 
@@ -244,7 +248,7 @@ impl Store {
 
     /// Frames stored, in queues or handed out (checks only: it looks at every slot).
     pub fn count(&self) -> usize {
-        self.slots.iter().filter(|slot| slot.charge.in_port != Charge::ABSENT).count()
+        self.slots.iter().filter(|slot| slot.charge.in_port != FrameMeta::ABSENT).count()
     }
 }
 
@@ -259,9 +263,9 @@ mod tests {
 
     #[test]
     fn two_queues_through_the_same_slots_keep_their_orders() {
-        let mut store = Store::new(8);
-        let charge = |len| Charge { len, cells: 1, in_port: 0, ..EMPTY.charge };
-        let (mut a, mut b) = (List::default(), List::default());
+        let mut store = FrameQueues::new(8);
+        let charge = |len| FrameMeta { len, cells: 1, in_port: 0, ..EMPTY.charge };
+        let (mut a, mut b) = (FrameList::default(), FrameList::default());
         for index in [3, 1, 7] {
             store.push(&mut a, FrameId::new(index), &charge(index as u16));
             store.push(&mut b, FrameId::new(index - 1), &charge(index as u16 + 100));
@@ -270,7 +274,7 @@ mod tests {
         let order: Vec<_> =
             std::iter::from_fn(|| store.pop(&mut a).map(|(frame, _)| frame.index())).collect();
         assert_eq!((order, a.is_empty(), b.frames()), (vec![3, 1, 7], true, 3));
-        assert_eq!(store.finish(&FrameId::new(1)), Some(charge(1)));
+        assert_eq!(store.complete(&FrameId::new(1)), Some(charge(1)));
         assert_eq!(store.count(), 5);
     }
 }

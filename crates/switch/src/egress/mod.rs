@@ -16,26 +16,26 @@ mod watchdog;
 pub mod wred;
 
 use crate::buffer::pool::Pools;
-use crate::egress::frame_queue::{List, Store};
+use crate::egress::frame_queue::{FrameList, FrameQueues};
 use crate::egress::queue::Queue;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
-use crate::egress::wred::{Random, Verdict};
-use crate::fifo_set::Fifos;
+use crate::egress::wred::{Random, WredAction};
+use crate::fifo_set::FifoSet;
 use crate::frame::FrameId;
-use crate::frame::header_edit::TagChange;
-use crate::frame::meta::Cast;
-use crate::frame::meta::Charge;
-use crate::frame::meta::Marking;
-use crate::monitor::counters::{Count, DropReason, PfcCount};
+use crate::frame::header_edit::VlanAction;
+use crate::frame::meta::EcnMarking;
+use crate::frame::meta::FloodType;
+use crate::frame::meta::FrameMeta;
+use crate::monitor::counters::{DropReason, FrameCount, PfcCount};
 use crate::monitor::event::Events;
-use crate::monitor::kernel_tx_loss::KernelLosses;
+use crate::monitor::kernel_tx_loss::KernelTxLoss;
 use crate::pfc::link_pause::LinkPause;
-use crate::pfc::rx::Pauses;
-use crate::pfc::storm_history::Watchdog;
+use crate::pfc::rx::PfcRxState;
+use crate::pfc::storm_history::PortWatchdog;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings, ScheduleSettings};
 use crate::time::{Instant, Nanos};
-use crate::token_bucket::Shaper;
+use crate::token_bucket::TokenBucket;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::ip::Ecn;
@@ -45,10 +45,10 @@ use reconfigure::{honoured, line, obeys_pause, shaped, stopped_by_pauses};
 
 /// Queues that keep a rate together.
 #[derive(Debug, Serialize, Deserialize)]
-struct Shaped {
+struct ShapedQueues {
     queues: Set8,
     rate: Rate,
-    shaper: Shaper,
+    shaper: TokenBucket,
 }
 
 /// Frames that were too long are told of once so long.
@@ -56,7 +56,7 @@ const TELL_NS: Nanos = 1_000_000_000;
 
 /// Frames that were too long for the interface.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct TooLong {
+struct MtuDrops {
     /// Those that nobody has been told of.
     frames: u64,
     /// No sooner than this.
@@ -69,9 +69,9 @@ struct TooLong {
 pub struct Egress {
     queues: [Queue; PRIORITIES],
     /// FIFOs that hold frames that wait.
-    backlogged: Fifos,
+    backlogged: FifoSet,
     /// Nothing but PFC leaves.
-    on_hold: bool,
+    tx_held: bool,
     rewrites: bool,
     /// Longer frames do not leave here.
     longest_bytes: u16,
@@ -81,35 +81,35 @@ pub struct Egress {
     /// Edits that frames which wait will have: marks, and changes of tags.
     edits: u32,
     /// The line.
-    shaper: Shaper,
+    shaper: TokenBucket,
     scheduler: Scheduler,
     /// Groups and queues with a rate of their own.
-    shaped: Vec<Shaped>,
+    shaped: Vec<ShapedQueues>,
     /// What it has paused of the whole link, where 802.3x PAUSE is obeyed.
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
     /// What the neighbour has paused.
-    pauses: Pauses,
+    pauses: PfcRxState,
     /// FIFOs of which the watchdog drops everything.
-    dropping: Fifos,
+    dropping: FifoSet,
     /// Flooded frames that wait, by queue, and the queues whose turn that is.
-    flooded: Box<[List; PRIORITIES]>,
-    flooded_next: Set8,
+    flooded: Box<[FrameList; PRIORITIES]>,
+    flood_turn: Set8,
     /// For WRED: the same on every run of the same port number.
     random: Random,
     /// What a pause of each priority stops.
-    fifos_of_priorities: [Fifos; PRIORITIES],
+    fifos_of_priorities: [FifoSet; PRIORITIES],
     rewrite: RewriteSettings,
     schedule: ScheduleSettings,
-    drops: [Count; DropReason::ALL.len()],
-    too_long: TooLong,
-    kernel_losses: KernelLosses,
+    drops: [FrameCount; DropReason::ALL.len()],
+    too_long: MtuDrops,
+    kernel_losses: KernelTxLoss,
     pfc_malformed: u64,
     pause_received: u64,
     /// Flooded frames that have left, by kind.
     flooded_out: [u64; 3],
-    watchdog: Watchdog,
+    watchdog: PortWatchdog,
 }
 
 impl Egress {
@@ -117,34 +117,34 @@ impl Egress {
     pub fn new(settings: &PortSettings, limits: &EgressLimits, seed: u64) -> Self {
         Self {
             queues: limits.queues.map(|queue| Queue::new(queue, limits.usage_percent)),
-            backlogged: Fifos::EMPTY,
-            on_hold: false,
+            backlogged: FifoSet::EMPTY,
+            tx_held: false,
             rewrites: settings.rewrite != RewriteSettings::default(),
             longest_bytes: settings.longest_frame_bytes(),
-            too_long: TooLong::default(),
+            too_long: MtuDrops::default(),
             in_flight_bytes: 0,
             in_flight_limit_bytes: settings.in_flight_bytes,
             in_flight_peak_bytes: 0,
             edits: 0,
-            shaper: Shaper::new(line(settings), settings.overhead_bytes),
+            shaper: TokenBucket::new(line(settings), settings.overhead_bytes),
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
-            pauses: Pauses::new(honoured(settings), settings.pause_speed_bps()),
+            pauses: PfcRxState::new(honoured(settings), settings.pause_speed_bps()),
             link_pause: obeys_pause(settings),
             random: Random::new(seed),
             fifos_of_priorities: stopped_by_pauses(settings, limits),
             rewrite: settings.rewrite,
             schedule: settings.schedule.clone(),
             drops: Default::default(),
-            kernel_losses: KernelLosses::default(),
+            kernel_losses: KernelTxLoss::default(),
             pfc_malformed: 0,
             pause_received: 0,
             flooded_out: [0; 3],
             ignored: Set8::EMPTY,
-            dropping: Fifos::EMPTY,
+            dropping: FifoSet::EMPTY,
             flooded: Box::default(),
-            flooded_next: Set8::EMPTY,
-            watchdog: Watchdog::new(settings),
+            flood_turn: Set8::EMPTY,
+            watchdog: PortWatchdog::new(settings),
         }
     }
 
@@ -156,27 +156,27 @@ impl Egress {
 
     /// A frame fits its queue.
     #[inline]
-    pub fn admit(&self, charge: &Charge, pools: &Pools) -> bool {
+    pub fn admit(&self, charge: &FrameMeta, pools: &Pools) -> bool {
         self.queues[charge.queue()].admit(charge.cells(), charge.class.flooded, pools)
     }
 
     /// Why a frame does not fit its queue.
     #[cold]
-    pub fn refusal(&self, charge: &Charge) -> DropReason {
+    pub fn drop_reason(&self, charge: &FrameMeta) -> DropReason {
         let dropping = self.queues[charge.queue()].is_dropping(charge.class.flooded);
         if dropping { DropReason::Watchdog } else { DropReason::TailDrop }
     }
 
     /// What WRED makes of a frame that fits.
     #[inline]
-    pub fn judge(&mut self, charge: &Charge, ecn: Ecn, now: Instant) -> Verdict {
+    pub fn wred_decide(&mut self, charge: &FrameMeta, ecn: Ecn, now: Instant) -> WredAction {
         let queue = &mut self.queues[charge.queue()];
         queue.judge(charge.cells(), charge.class.drop_level, ecn, &mut self.random, now)
     }
 
     /// Counts a frame that its queue, or WRED, did not take.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, charge: &Charge, now: Instant) {
+    pub fn refuse(&mut self, reason: DropReason, charge: &FrameMeta, now: Instant) {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         match reason {
@@ -189,12 +189,12 @@ impl Egress {
 
     /// Frames that were too long and that nobody has been told of, if it is time to tell: once a second while there are any.
     #[cold]
-    pub(crate) fn untold_too_long(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn take_mtu_drops(&mut self, now: Instant) -> Option<u64> {
         let frames = self.too_long.frames;
         if frames == 0 || now < self.too_long.tell_at {
             return None;
         }
-        self.too_long = TooLong { frames: 0, tell_at: now + TELL_NS };
+        self.too_long = MtuDrops { frames: 0, tell_at: now + TELL_NS };
         Some(frames)
     }
 
@@ -205,42 +205,48 @@ impl Egress {
 
     /// A frame that is to wait here, or has just left its queue, leaves marked as having met congestion, if it may be marked.
     #[cold]
-    pub fn mark(&mut self, charge: &mut Charge) {
-        if charge.marking == Marking::Possible {
-            charge.marking = Marking::Due;
+    pub fn mark(&mut self, charge: &mut FrameMeta) {
+        if charge.marking == EcnMarking::Possible {
+            charge.marking = EcnMarking::Due;
             self.edits += 1;
             self.queues[charge.queue()].count_mark(charge.len);
         }
     }
 
     /// Frame number `index`, which waits here, leaves with another tag than it came with.
-    pub fn change_tag(&mut self, index: usize, tag: TagChange, store: &mut Store) {
+    pub fn change_tag(&mut self, index: usize, tag: VlanAction, store: &mut FrameQueues) {
         self.edits += 1;
         store.set_tag(index, tag);
     }
 
     /// A frame that the line takes fits the guaranteed cells of its queue, WRED is not asked, and it is not flooded.
     #[inline]
-    pub fn has_own(&self, charge: &Charge) -> bool {
+    pub fn has_own(&self, charge: &FrameMeta) -> bool {
         let queue = &self.queues[charge.queue()];
-        queue.has_own(charge.cells())
-            && queue.is_plain()
+        queue.fits_reserved(charge.cells())
+            && queue.has_no_wred()
             && !charge.class.flooded
             && charge.len <= self.longest_bytes
     }
 
     /// Charges such a frame and puts it at the end of its FIFO.
     #[inline]
-    pub fn enqueue_own(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+    pub fn enqueue_own(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
         let queue = &mut self.queues[charge.queue()];
-        queue.charge_own(charge.cells());
+        queue.charge_reserved(charge.cells());
         store.push(&mut queue.waiting, frame, charge);
-        self.backlogged = self.backlogged.with(Fifos::of(charge.queue(), false));
+        self.backlogged = self.backlogged.with(FifoSet::of(charge.queue(), false));
     }
 
     /// Charges a frame that fits and puts it at the end of its FIFO.
     #[inline]
-    pub fn enqueue(&mut self, frame: FrameId, charge: &Charge, store: &mut Store, pools: &mut Pools) {
+    pub fn enqueue(
+        &mut self,
+        frame: FrameId,
+        charge: &FrameMeta,
+        store: &mut FrameQueues,
+        pools: &mut Pools,
+    ) {
         let q = charge.queue();
         let queue = &mut self.queues[q];
         queue.charge(charge.cells(), pools);
@@ -248,14 +254,14 @@ impl Egress {
             return self.enqueue_flooded(frame, charge, store);
         }
         store.push(&mut queue.waiting, frame, charge);
-        self.backlogged = self.backlogged.with(Fifos::of(q, false));
+        self.backlogged = self.backlogged.with(FifoSet::of(q, false));
     }
 
     #[cold]
-    fn enqueue_flooded(&mut self, frame: FrameId, charge: &Charge, store: &mut Store) {
+    fn enqueue_flooded(&mut self, frame: FrameId, charge: &FrameMeta, store: &mut FrameQueues) {
         let q = charge.queue();
         store.push(&mut self.flooded[q], frame, charge);
-        self.backlogged = self.backlogged.with(Fifos::of(q, true));
+        self.backlogged = self.backlogged.with(FifoSet::of(q, true));
     }
 
     /// Whether `blocked` may change with each frame that leaves.
@@ -266,54 +272,54 @@ impl Egress {
 
     /// FIFOs that do not send now: paused, or their queue is over its rate. All of them, while the line is busy or on hold.
     #[inline]
-    pub fn blocked(&mut self, now: Instant) -> Fifos {
-        if self.on_hold || !self.shaper.is_free(now) {
-            return Fifos::ALL;
+    pub fn blocked(&mut self, now: Instant) -> FifoSet {
+        if self.tx_held || !self.shaper.is_free(now) {
+            return FifoSet::ALL;
         }
-        self.paused_fifos(now).with(Fifos::both(self.over_rate(now)))
+        self.paused_fifos(now).with(FifoSet::both(self.over_rate(now)))
     }
 
     /// Releases a frame whose transmission is complete.
     #[inline]
-    pub fn complete(&mut self, charge: &Charge, pools: &mut Pools) {
+    pub fn complete(&mut self, charge: &FrameMeta, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         let queue = &mut self.queues[charge.queue()];
         queue.count_transmitted(charge.len);
         queue.release(charge.cells(), pools);
-        if charge.cast != Cast::Known {
+        if charge.cast != FloodType::Known {
             self.count_flooded(charge.cast);
         }
     }
 
     #[cold]
-    fn count_flooded(&mut self, cast: Cast) {
+    fn count_flooded(&mut self, cast: FloodType) {
         if let Some(place) = cast.place() {
             self.flooded_out[place] += 1;
         }
     }
 
     /// Releases a frame that `send` gave out and that will never leave.
-    pub fn unsent(&mut self, charge: &Charge, pools: &mut Pools) {
+    pub fn unsent(&mut self, charge: &FrameMeta, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.drop_queued(DropReason::PortDown, charge, pools);
     }
 
     /// Takes a frame out of one of `fifos` without sending it, as when the port goes down, and releases it.
-    pub fn flush_one(
+    pub fn flush_head(
         &mut self,
-        (fifos, reason): (Fifos, DropReason),
-        store: &mut Store,
+        (fifos, reason): (FifoSet, DropReason),
+        store: &mut FrameQueues,
         pools: &mut Pools,
         now: Instant,
-    ) -> Option<(FrameId, Charge)> {
+    ) -> Option<(FrameId, FrameMeta)> {
         let (q, flooded) = self.backlogged.and(fifos).first()?;
         let queue = &mut self.queues[q];
         let fifo = if flooded { &mut self.flooded[q] } else { &mut queue.waiting };
         let (frame, &mut charge) = store.pop(fifo)?;
         if fifo.is_empty() {
-            self.backlogged = self.backlogged.without(Fifos::of(q, flooded));
+            self.backlogged = self.backlogged.without(FifoSet::of(q, flooded));
         }
-        queue.hand_out(charge.cells(), charge.class.drop_level, &mut self.random, now);
+        queue.dequeue(charge.cells(), charge.class.drop_level, &mut self.random, now);
         let backlogged = self.backlogged.queues();
         if !backlogged.contains(q) {
             self.scheduler.emptied(q, backlogged.bits());
@@ -325,7 +331,7 @@ impl Egress {
         Some((frame, charge))
     }
 
-    fn drop_queued(&mut self, reason: DropReason, charge: &Charge, pools: &mut Pools) {
+    fn drop_queued(&mut self, reason: DropReason, charge: &FrameMeta, pools: &mut Pools) {
         self.count_drop(reason, charge.len);
         let queue = &mut self.queues[charge.queue()];
         if reason == DropReason::Watchdog {
@@ -335,7 +341,7 @@ impl Egress {
     }
 
     /// Releases a frame that the kernel took and lost.
-    pub(crate) fn kernel_lost(&mut self, charge: &Charge, is_no_drop: bool, pools: &mut Pools) {
+    pub(crate) fn kernel_lost(&mut self, charge: &FrameMeta, is_no_drop: bool, pools: &mut Pools) {
         self.in_flight_bytes -= u32::from(charge.len);
         self.kernel_losses.note(is_no_drop);
         let queue = &mut self.queues[charge.queue()];
@@ -355,7 +361,7 @@ impl Egress {
 
     /// Obeys a MAC control frame, or counts it as malformed: one for another destination, too, is neither obeyed nor bridged.
     /// True: frames that wait may have been set free.
-    pub fn obey(&mut self, frame: &[u8], now: Instant) -> bool {
+    pub fn honor(&mut self, frame: &[u8], now: Instant) -> bool {
         match pause::decode(frame) {
             Ok(Control::Pfc(pfc)) => {
                 self.pauses.apply(&pfc, now);
@@ -381,7 +387,7 @@ impl Egress {
 
     /// Holds transmission, or lets it go on: nothing but PFC leaves a port on hold. For tests.
     pub fn hold(&mut self, on_hold: bool) {
-        self.on_hold = on_hold;
+        self.tx_held = on_hold;
     }
 
     /// Frames wait in some queue.
@@ -392,11 +398,11 @@ impl Egress {
 
     /// FIFOs whose priority is paused, or their link.
     #[inline]
-    fn paused_fifos(&mut self, now: Instant) -> Fifos {
+    fn paused_fifos(&mut self, now: Instant) -> FifoSet {
         if let Some(link) = &mut self.link_pause
             && link.is_paused(now)
         {
-            return Fifos::ALL;
+            return FifoSet::ALL;
         }
         let priorities = self.pauses.paused(now).without(self.ignored);
         self.stopped_by(priorities)
@@ -404,8 +410,8 @@ impl Egress {
 
     /// The FIFOs that pauses of these priorities stop.
     #[inline]
-    fn stopped_by(&self, priorities: Set8) -> Fifos {
-        priorities.into_iter().fold(Fifos::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
+    fn stopped_by(&self, priorities: Set8) -> FifoSet {
+        priorities.into_iter().fold(FifoSet::EMPTY, |set, p| set.with(self.fifos_of_priorities[p & 7]))
     }
 
     /// PFC frames received.
@@ -423,7 +429,7 @@ impl Egress {
     /// When `send` may give something though nothing happens before: the line and the rates of some queue are free, or a
     /// pause ends. [`Instant::NEVER`]: nothing waits.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        if self.backlogged.is_empty() || self.on_hold {
+        if self.backlogged.is_empty() || self.tx_held {
             return Instant::NEVER;
         }
         let unpaused = self.backlogged.without(self.paused_fifos(now)).queues();

@@ -8,13 +8,13 @@
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
 
 use crate::buffer::pool::{Pool, Pools};
-use crate::buffer::threshold::Limit;
-use crate::egress::frame_queue::List;
-use crate::egress::wred::{Random, Verdict, Wred};
-use crate::monitor::alarm::{DropWatch, Watch};
-use crate::monitor::counters::{Count, QueueSnapshot};
-use crate::monitor::usage_violation::Usage;
-use crate::monitor::watermark::{Mark, Peak, Watermarks};
+use crate::buffer::threshold::CompiledThreshold;
+use crate::egress::frame_queue::FrameList;
+use crate::egress::wred::{Random, Wred, WredAction};
+use crate::monitor::alarm::{DropAlarm, UsageAlarm};
+use crate::monitor::counters::{FrameCount, QueueSnapshot};
+use crate::monitor::usage_violation::UsageViolations;
+use crate::monitor::watermark::{Peak, WatermarkReset, Watermarks};
 use crate::settings::{DropLevel, Threshold, WredSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ use wire::ip::Ecn;
 
 /// What a queue may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct QueueLimits {
     /// Most shared cells; `None`: no limit.
     pub maximum: Option<Threshold>,
     /// Cells that are its own.
@@ -42,7 +42,7 @@ pub struct Limits {
 #[repr(C, align(64))]
 pub struct Queue {
     /// Frames that wait, in order; flooded ones with a map of their own are elsewhere (see [`crate::fifo_set`]).
-    pub waiting: List,
+    pub waiting: FrameList,
     used_cells: u32,
     /// Up to this use all cells are guaranteed ones, and no usage threshold is near: no pool has a say in it.
     own_cells: u32,
@@ -50,57 +50,57 @@ pub struct Queue {
     waiting_cells: u32,
     peak: Peak,
     wred: Option<Box<Wred>>,
-    transmitted: Count,
-    rest: Box<Rest>,
+    transmitted: FrameCount,
+    rest: Box<ColdState>,
 }
 
 /// What few frames touch, or only those that need shared cells.
 #[derive(Debug, Serialize, Deserialize)]
-struct Rest {
+struct ColdState {
     guaranteed_cells: u32,
-    maximum: Limit,
-    usage: Usage,
-    alarm: Watch,
-    drop_alarm: DropWatch,
+    maximum: CompiledThreshold,
+    usage: UsageViolations,
+    alarm: UsageAlarm,
+    drop_alarm: DropAlarm,
     /// Service pool of the shared cells.
     pool: u8,
-    limits: Limits,
+    limits: QueueLimits,
     /// The watchdog drops whatever comes: to known addresses, flooded.
     dropping: [bool; 2],
-    storm_dropped: Count,
-    kernel_lost: Count,
-    dropped: Count,
-    marked: Count,
-    wred_dropped: [Count; 3],
+    storm_dropped: FrameCount,
+    kernel_lost: FrameCount,
+    dropped: FrameCount,
+    marked: FrameCount,
+    wred_dropped: [FrameCount; 3],
     watermarks: Watermarks,
 }
 
 impl Queue {
     /// An empty queue; above `usage_percent` of what it may hold is a violation.
-    pub fn new(limits: Limits, usage_percent: u8) -> Self {
-        let usage = Usage::new(usage_percent);
+    pub fn new(limits: QueueLimits, usage_percent: u8) -> Self {
+        let usage = UsageViolations::new(usage_percent);
         Self {
-            waiting: List::default(),
+            waiting: FrameList::default(),
             wred: limits.wred.map(|settings| Box::new(Wred::new(settings, limits.no_drop, limits.frame_ns))),
             used_cells: 0,
-            own_cells: usage.unnoted_cells(limits.guaranteed_cells),
+            own_cells: usage.alarm_floor(limits.guaranteed_cells),
             waiting_cells: 0,
             peak: Peak::default(),
-            transmitted: Count::default(),
-            rest: Box::new(Rest {
+            transmitted: FrameCount::default(),
+            rest: Box::new(ColdState {
                 guaranteed_cells: limits.guaranteed_cells,
-                maximum: limits.maximum.map_or(Limit::NONE, Limit::of),
+                maximum: limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of),
                 pool: limits.pool & 3,
                 limits,
                 usage,
                 dropping: [false; 2],
-                storm_dropped: Count::default(),
-                kernel_lost: Count::default(),
-                alarm: Watch::default(),
-                drop_alarm: DropWatch::default(),
-                dropped: Count::default(),
-                marked: Count::default(),
-                wred_dropped: [Count::default(); 3],
+                storm_dropped: FrameCount::default(),
+                kernel_lost: FrameCount::default(),
+                alarm: UsageAlarm::default(),
+                drop_alarm: DropAlarm::default(),
+                dropped: FrameCount::default(),
+                marked: FrameCount::default(),
+                wred_dropped: [FrameCount::default(); 3],
                 watermarks: Watermarks::default(),
             }),
         }
@@ -125,18 +125,18 @@ impl Queue {
     /// A frame of `cells` fits.
     #[inline]
     pub fn admit(&self, cells: u32, flooded: bool, pools: &Pools) -> bool {
-        self.has_own(cells) || self.admit_to_pool(cells, flooded, pools)
+        self.fits_reserved(cells) || self.admit_to_pool(cells, flooded, pools)
     }
 
     /// A frame of `cells` fits the guaranteed cells, and nothing but WRED has a say in it.
     #[inline]
-    pub fn has_own(&self, cells: u32) -> bool {
+    pub fn fits_reserved(&self, cells: u32) -> bool {
         self.used_cells + cells <= self.own_cells
     }
 
     /// Charges such a frame.
     #[inline]
-    pub fn charge_own(&mut self, cells: u32) {
+    pub fn charge_reserved(&mut self, cells: u32) {
         self.waiting_cells += cells;
         self.used_cells += cells;
         self.peak.lift(self.used_cells);
@@ -152,7 +152,7 @@ impl Queue {
     /// Charges a frame that fits.
     #[inline]
     pub fn charge(&mut self, cells: u32, pools: &mut Pools) {
-        self.charge_own(cells);
+        self.charge_reserved(cells);
         if self.used_cells > self.own_cells {
             self.charge_to_pool(cells, pools);
         }
@@ -161,7 +161,7 @@ impl Queue {
     /// The part of a charge of `cells` that is shared.
     fn charge_to_pool(&mut self, cells: u32, pools: &mut Pools) {
         let shared = self.shared_cells().min(cells);
-        self.pool_mut(pools).take_even_if_full(shared);
+        self.pool_mut(pools).charge_unchecked(shared);
         self.note_usage(self.used_cells, pools);
     }
 
@@ -174,16 +174,16 @@ impl Queue {
         ecn: Ecn,
         random: &mut Random,
         now: Instant,
-    ) -> Verdict {
+    ) -> WredAction {
         match &mut self.wred {
-            None => Verdict::Pass,
+            None => WredAction::Pass,
             Some(wred) => wred.at_enqueue((self.waiting_cells, cells), drop_level, ecn, random, now),
         }
     }
 
     /// Nothing needs to be asked of a frame that is handed out: there is no WRED.
     #[inline]
-    pub fn is_plain(&self) -> bool {
+    pub fn has_no_wred(&self) -> bool {
         self.wred.is_none()
     }
 
@@ -195,7 +195,7 @@ impl Queue {
 
     /// A frame of `cells` was handed out to be sent. True: it is to be marked, if its sender understands marks.
     #[inline]
-    pub fn hand_out(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
+    pub fn dequeue(&mut self, cells: u32, drop_level: DropLevel, random: &mut Random, now: Instant) -> bool {
         self.waiting_cells -= cells;
         let waiting = self.waiting_cells;
         self.wred.as_mut().is_some_and(|wred| wred.at_dequeue((waiting, cells), drop_level, random, now))
@@ -235,14 +235,14 @@ impl Queue {
     fn note_usage(&mut self, used_cells: u32, pools: &Pools) {
         let allowed = self.allowed_cells(pools);
         self.rest.usage.note(used_cells, allowed);
-        self.rest.alarm.note(used_cells, allowed);
+        self.rest.alarm.update(used_cells, allowed);
         self.set_own_cells();
     }
 
     /// Works out `own_cells` after what it depends on has changed. While the watchdog drops, nothing is taken unasked.
     fn set_own_cells(&mut self) {
-        let Rest { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
-        let unnoted = usage.unnoted_cells(*guaranteed_cells).min(alarm.unnoted_cells(*guaranteed_cells));
+        let ColdState { usage, alarm, guaranteed_cells, dropping, .. } = &*self.rest;
+        let unnoted = usage.alarm_floor(*guaranteed_cells).min(alarm.alarm_floor(*guaranteed_cells));
         self.own_cells = if dropping.contains(&true) { 0 } else { unnoted };
     }
 
@@ -271,32 +271,32 @@ impl Queue {
     pub(crate) fn set_alarm(&mut self, percent: u8) {
         self.rest.alarm.set_percent(percent);
         let dropped = self.all_dropped();
-        self.rest.drop_alarm.forget(dropped);
+        self.rest.drop_alarm.reset(dropped);
         self.set_own_cells();
     }
 
     /// The alarms of its use and of what it drops, of which there has been so much.
-    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut DropWatch, Count) {
+    pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut DropAlarm, FrameCount) {
         let dropped = self.all_dropped();
-        let Rest { alarm, drop_alarm, .. } = &mut *self.rest;
+        let ColdState { alarm, drop_alarm, .. } = &mut *self.rest;
         (alarm, drop_alarm, dropped)
     }
 
     /// Dropped at the tail or by WRED.
-    fn all_dropped(&self) -> Count {
+    fn all_dropped(&self) -> FrameCount {
         self.rest.wred_dropped.iter().fold(self.rest.dropped, |sum, count| sum + *count)
     }
 
     /// Other limits are coming: gives the shared cells back until `reconfigure` takes them again.
-    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+    pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.pool_mut(pools).give(self.shared_cells());
     }
 
     /// Other limits; what the queue holds stays, even if it is more.
-    pub(crate) fn reconfigure(&mut self, limits: Limits, usage_percent: u8, pools: &mut Pools) {
+    pub(crate) fn reconfigure(&mut self, limits: QueueLimits, usage_percent: u8, pools: &mut Pools) {
         self.rest.limits = limits;
         self.rest.guaranteed_cells = limits.guaranteed_cells;
-        self.rest.maximum = limits.maximum.map_or(Limit::NONE, Limit::of);
+        self.rest.maximum = limits.maximum.map_or(CompiledThreshold::NONE, CompiledThreshold::of);
         self.rest.pool = limits.pool & 3;
         self.wred = match (self.wred.take(), limits.wred) {
             (_, None) => None,
@@ -343,7 +343,7 @@ impl Queue {
     }
 
     /// One watermark begins anew.
-    pub(crate) fn mark_watermark(&mut self, mark: Mark) {
+    pub(crate) fn mark_watermark(&mut self, mark: WatermarkReset) {
         self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }
 
@@ -386,8 +386,14 @@ mod tests {
     }
     use crate::settings::{Alpha, BufferSettings};
 
-    const NO_LIMITS: Limits =
-        Limits { pool: 0, guaranteed_cells: 0, maximum: None, wred: None, no_drop: false, frame_ns: 800 };
+    const NO_LIMITS: QueueLimits = QueueLimits {
+        pool: 0,
+        guaranteed_cells: 0,
+        maximum: None,
+        wred: None,
+        no_drop: false,
+        frame_ns: 800,
+    };
 
     #[test]
     fn takes_exactly_what_guaranteed_and_shared_allow() {
@@ -404,7 +410,7 @@ mod tests {
             (Some(Threshold::Dynamic(Alpha::from_percent(20))), 10 + 100), // α/(1+α) = 1/5 of the pool's 500
         ] {
             let mut pools = Pools::new(&settings);
-            let limits = Limits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
+            let limits = QueueLimits { pool: 1, guaranteed_cells: 10, maximum, ..NO_LIMITS };
             let mut queue = Queue::new(limits, 90);
             while queue.admit(1, false, &pools) {
                 queue.charge(1, &mut pools);
@@ -415,7 +421,7 @@ mod tests {
             queue.release(cells, &mut pools);
             assert_eq!(pools.egress[1].level().cells, 0);
         }
-        let unlimited = Queue::new(Limits { no_drop: true, ..NO_LIMITS }, 90);
+        let unlimited = Queue::new(QueueLimits { no_drop: true, ..NO_LIMITS }, 90);
         assert!(
             unlimited.admit(1_000_000, false, &Pools::new(&settings)),
             "without maximum there is always room"
@@ -437,9 +443,13 @@ mod tests {
     /// keeps what ingress let in, and the pool counts what is beyond it.
     #[test]
     fn row_18_a_queue_uses_only_its_pool() {
-        let lossy =
-            Limits { pool: 1, guaranteed_cells: 10, maximum: Some(Threshold::Static(1000)), ..NO_LIMITS };
-        let alpha_8 = Limits { maximum: Some(Threshold::Dynamic(Alpha::MAX)), ..lossy };
+        let lossy = QueueLimits {
+            pool: 1,
+            guaranteed_cells: 10,
+            maximum: Some(Threshold::Static(1000)),
+            ..NO_LIMITS
+        };
+        let alpha_8 = QueueLimits { maximum: Some(Threshold::Dynamic(Alpha::MAX)), ..lossy };
         for (limits, held) in [(lossy, 60), (alpha_8, 56)] {
             let (mut pools, mut queue) = (small_pool(), Queue::new(limits, 100));
             // Four cells a frame: with 46 of 50 taken, alpha 8 allows 32 and no longer 50.
@@ -452,7 +462,7 @@ mod tests {
             assert_eq!((pools.egress[1].snapshot().excess_frames, pools.egress[0].free_cells()), (0, 50));
         }
         let (mut pools, mut queue) =
-            (small_pool(), Queue::new(Limits { no_drop: true, guaranteed_cells: 8, ..lossy }, 100));
+            (small_pool(), Queue::new(QueueLimits { no_drop: true, guaranteed_cells: 8, ..lossy }, 100));
         for _ in 0..20 {
             assert!(queue.admit(4, false, &pools), "what ingress let in");
             queue.charge(4, &mut pools);
@@ -460,15 +470,15 @@ mod tests {
         // 72 of 80 cells are shared: 22 beyond the pool, by six frames, the first of which found two free.
         let pool = pools.egress[1].snapshot();
         assert_eq!((pool.level.cells, pool.excess_frames, pool.excess_cells), (72, 6, 22));
-        let other = Queue::new(Limits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
+        let other = Queue::new(QueueLimits { maximum: None, guaranteed_cells: 0, ..lossy }, 100);
         assert!(!other.admit(1, false, &pools), "nothing is free for a lossy queue");
     }
 
     /// Row 36: 100 % of a queue without maximum, or with one beyond its pool, is its pool and what it is guaranteed.
     #[test]
     fn row_36_a_queue_without_maximum_violates_when_its_pool_is_full() {
-        let unlimited = Limits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };
-        let beyond = Limits { maximum: Some(Threshold::Static(u32::MAX)), ..unlimited };
+        let unlimited = QueueLimits { guaranteed_cells: 10, no_drop: true, ..NO_LIMITS };
+        let beyond = QueueLimits { maximum: Some(Threshold::Static(u32::MAX)), ..unlimited };
         for (limits, percent, most) in [(unlimited, 100, 60), (unlimited, 70, 42), (beyond, 100, 60)] {
             let (mut pools, mut queue) = (small_pool(), Queue::new(limits, percent));
             for cells in 1..=80 {

@@ -5,8 +5,8 @@
 //! set, since what ingress admitted stays admitted. Any other queue has 20 %.
 //! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Managing data buffers).
 
-use crate::egress::queue::Limits;
-use crate::fifo_set::Fifos;
+use crate::egress::queue::QueueLimits;
+use crate::fifo_set::FifoSet;
 use crate::forwarding::classifier::fifos_of_priorities;
 use crate::settings::{
     ASSUMED_SPEED_BPS, Alpha, Guaranteed, PRIORITIES, PortSettings, SwitchSettings, Threshold,
@@ -24,11 +24,11 @@ const DEFAULT_SHARED_PERCENT: u8 = 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EgressLimits {
     /// What each queue may hold.
-    pub queues: [Limits; PRIORITIES],
+    pub queues: [QueueLimits; PRIORITIES],
     /// Share of that above which use is a violation, in percent.
     pub usage_percent: u8,
     /// The FIFOs that frames of each priority may be in.
-    pub fifos_of_priorities: [Fifos; PRIORITIES],
+    pub fifos_of_priorities: [FifoSet; PRIORITIES],
 }
 
 impl EgressLimits {
@@ -48,16 +48,16 @@ pub fn no_drop_queues(settings: &SwitchSettings) -> Set8 {
     let of_port = |port: &PortSettings| {
         let fifos = fifos_of(settings, port);
         let no_drop = Set8::from_bits(port.pfc.no_drop).into_iter();
-        no_drop.fold(Fifos::EMPTY, |set, p| set.with(fifos[p])).queues()
+        no_drop.fold(FifoSet::EMPTY, |set, p| set.with(fifos[p])).queues()
     };
     settings.ports.iter().fold(Set8::EMPTY, |set, port| set.with(of_port(port)))
 }
 
-fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop: bool) -> Limits {
+fn limits(settings: &SwitchSettings, port: &PortSettings, queue: usize, no_drop: bool) -> QueueLimits {
     let queue = port.queues[queue];
     let of_ports = settings.buffer.fixed_cells / settings.port_count().max(1) as u32;
     let default = Threshold::Dynamic(Alpha::from_percent(DEFAULT_SHARED_PERCENT));
-    Limits {
+    QueueLimits {
         pool: queue.pool,
         guaranteed_cells: match queue.guaranteed {
             Guaranteed::Percent(percent) => of_ports * u32::from(percent) / 100,
@@ -76,6 +76,6 @@ fn typical_frame_ns(port: &PortSettings) -> Nanos {
     (TYPICAL_FRAME_BYTES * 8 * 1_000_000_000).div_ceil(speed_bps.max(1))
 }
 
-fn fifos_of(settings: &SwitchSettings, port: &PortSettings) -> [Fifos; PRIORITIES] {
+fn fifos_of(settings: &SwitchSettings, port: &PortSettings) -> [FifoSet; PRIORITIES] {
     fifos_of_priorities(&port.classify, &settings.bridge.flood_maps())
 }

@@ -3,22 +3,22 @@
 //! Rule: what waits goes on waiting. The scheduler begins a new round only if its own settings are others, and so does a rate.
 //! Source: docs/law.md, "Reload".
 
-use super::{Egress, Shaped};
+use super::{Egress, ShapedQueues};
 use crate::buffer::pool::Pools;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
-use crate::fifo_set::Fifos;
+use crate::fifo_set::FifoSet;
 use crate::frame::remark;
 use crate::pfc::link_pause::LinkPause;
 use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings};
 use crate::time::Instant;
-use crate::token_bucket::Shaper;
+use crate::token_bucket::TokenBucket;
 use wire::bitset::Set8;
 
 impl Egress {
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
-        self.queues.iter().for_each(|queue| queue.withdraw(pools));
+        self.queues.iter().for_each(|queue| queue.release_shared(pools));
     }
 
     /// Other settings. What waits goes on waiting; the scheduler begins a new round only if its own settings are others,
@@ -53,7 +53,8 @@ impl Egress {
             self.scheduler = Scheduler::new(&settings.schedule, settings.overhead_bytes);
         }
         let new = shaped(settings);
-        let same = |(old, new): (&Shaped, &Shaped)| (old.queues, old.rate) == (new.queues, new.rate);
+        let same =
+            |(old, new): (&ShapedQueues, &ShapedQueues)| (old.queues, old.rate) == (new.queues, new.rate);
         if overhead_changes || self.shaped.len() != new.len() || !self.shaped.iter().zip(&new).all(same) {
             self.shaped = new;
         }
@@ -68,12 +69,12 @@ pub(super) fn line(settings: &PortSettings) -> Option<Rate> {
 }
 
 /// What has a rate of its own.
-pub(super) fn shaped(settings: &PortSettings) -> Vec<Shaped> {
+pub(super) fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
     let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
     let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
     let with_rate = groups.chain(queues).filter_map(|(queues, rate)| Some((queues, rate?)));
-    let shaper = |rate| Shaper::new(Some(rate), settings.overhead_bytes);
-    with_rate.map(|(queues, rate)| Shaped { queues, rate, shaper: shaper(rate) }).collect()
+    let shaper = |rate| TokenBucket::new(Some(rate), settings.overhead_bytes);
+    with_rate.map(|(queues, rate)| ShapedQueues { queues, rate, shaper: shaper(rate) }).collect()
 }
 
 /// Priorities whose pauses are obeyed.
@@ -87,7 +88,7 @@ pub(super) fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
 }
 
 /// What a pause of each priority stops: the neighbour means the priorities that it sees.
-pub(super) fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [Fifos; PRIORITIES] {
+pub(super) fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [FifoSet; PRIORITIES] {
     let rewritten = remark::queues_by_priority(&settings.rewrite);
-    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(Fifos::both))
+    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(FifoSet::both))
 }

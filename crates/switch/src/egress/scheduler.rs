@@ -14,7 +14,7 @@
 //! DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing
 //! using deficit round robin" (1995).
 
-use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
+use crate::settings::{GroupDiscipline, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
 
 /// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Scheduler {
-    queues: [Round; PRIORITIES],
+    queues: [DrrState; PRIORITIES],
     group_of_queue: [u8; PRIORITIES],
     /// Bytes of the line that a frame takes beyond its own, for the shares of groups.
     overhead_bytes: i32,
@@ -31,22 +31,22 @@ pub struct Scheduler {
     rank_count: u8,
     groups: [Group; PRIORITIES],
     /// The groups of each rank, the first rank first.
-    ranks: [Rank; PRIORITIES],
+    ranks: [PriorityLevel; PRIORITIES],
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct Group {
     queues: u8,
-    inside: Order,
+    inside: Discipline,
     /// The queue whose turn it is.
     current: u8,
     /// No other group has its rank: it shares with nobody, and its round is not counted.
     alone: bool,
-    round: Round,
+    round: DrrState,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-enum Order {
+enum Discipline {
     #[default]
     Strict,
     Bytes,
@@ -54,7 +54,7 @@ enum Order {
 }
 
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Rank {
+struct PriorityLevel {
     groups: u8,
     /// The group whose turn it is.
     current: u8,
@@ -62,7 +62,7 @@ struct Rank {
 
 /// The place of a queue or group in its round, in bytes (in frames, for a queue that is weighted by frames).
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Round {
+struct DrrState {
     quantum: i32,
     deficit: i32,
 }
@@ -99,22 +99,22 @@ impl Scheduler {
     fn add_group(&mut self, number: usize, settings: &SchedulerGroup, all: &ScheduleSettings) {
         let largest = LARGEST_FRAME_BYTES + self.overhead_bytes as u32;
         let (inside, weights) = match settings.inside {
-            Inside::Strict => (Order::Strict, [1; PRIORITIES]),
-            Inside::WeightedByBytes(weights) => (Order::Bytes, weights),
-            Inside::WeightedByFrames(weights) => (Order::Frames, weights),
+            GroupDiscipline::Strict => (Discipline::Strict, [1; PRIORITIES]),
+            GroupDiscipline::WeightedByBytes(weights) => (Discipline::Bytes, weights),
+            GroupDiscipline::WeightedByFrames(weights) => (Discipline::Frames, weights),
         };
         let members = (0..PRIORITIES).filter(|q| settings.queues & 1 << q != 0);
         let smallest = members.clone().map(|q| weights[q].max(1)).min().unwrap_or(1);
         for q in members {
             self.group_of_queue[q] = number as u8;
             self.queues[q].quantum = match inside {
-                Order::Frames => i32::from(weights[q].max(1)),
+                Discipline::Frames => i32::from(weights[q].max(1)),
                 _ => quantum_bytes(largest, weights[q].into(), smallest.into()),
             };
         }
         let of_rank = all.groups.iter().filter(|group| group.rank == settings.rank);
         let smallest = of_rank.clone().map(|group| group.weight).min().unwrap_or(1);
-        let round = Round { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
+        let round = DrrState { quantum: quantum_bytes(largest, settings.weight, smallest), deficit: 0 };
         let alone = of_rank.count() == 1;
         self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
     }
@@ -187,13 +187,13 @@ impl Scheduler {
     fn pick_inside(&mut self, group: usize, ready: u8, head_len: &impl Fn(usize) -> u16) -> usize {
         let Group { queues, inside, current, .. } = &mut self.groups[group & 7];
         let ready = ready & *queues;
-        if *inside == Order::Strict {
+        if *inside == Discipline::Strict {
             return 7 - ready.leading_zeros() as usize;
         }
         loop {
             let q = usize::from(*current & 7);
             if ready & 1 << q != 0 {
-                let cost = if *inside == Order::Bytes { i32::from(head_len(q)) } else { 1 };
+                let cost = if *inside == Discipline::Bytes { i32::from(head_len(q)) } else { 1 };
                 if self.queues[q].deficit >= cost {
                     return q;
                 }
@@ -212,9 +212,9 @@ impl Scheduler {
         let deficit = self.queues[queue & 7].deficit as u32; // picked: not negative
         match group.inside {
             _ if !group.alone => (1, u32::MAX),
-            Order::Strict => (u32::MAX, u32::MAX),
-            Order::Bytes => (u32::MAX, deficit),
-            Order::Frames => (deficit, u32::MAX),
+            Discipline::Strict => (u32::MAX, u32::MAX),
+            Discipline::Bytes => (u32::MAX, deficit),
+            Discipline::Frames => (deficit, u32::MAX),
         }
     }
 
@@ -226,9 +226,9 @@ impl Scheduler {
         let group = &mut self.groups[usize::from(self.group_of_queue[queue] & 7)];
         let round = &mut self.queues[queue];
         let cost = match group.inside {
-            Order::Strict => 0,
-            Order::Bytes => bytes,
-            Order::Frames => frames,
+            Discipline::Strict => 0,
+            Discipline::Bytes => bytes,
+            Discipline::Frames => frames,
         };
         round.deficit = if backlogged & 1 << queue == 0 { 0 } else { round.deficit - cost };
         if group.alone {
@@ -268,7 +268,7 @@ mod tests {
     use crate::settings::{DEFAULT_WEIGHTS, SchedulerGroup, WIRE_OVERHEAD_BYTES};
 
     fn wrr(weights: [u8; 8]) -> ScheduleSettings {
-        ScheduleSettings::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(weights))
+        ScheduleSettings::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(weights))
     }
 
     /// Bytes that each queue sends in `frames` frames; those in `ready` are always full of frames of the given lengths.
@@ -298,7 +298,7 @@ mod tests {
     /// SP before WRR group 1 before WRR group 2; the highest SP queue first.
     #[test]
     fn groups_of_a_lower_rank_go_first() {
-        let weighted = Inside::WeightedByBytes([1; 8]);
+        let weighted = GroupDiscipline::WeightedByBytes([1; 8]);
         let mut scheduler =
             Scheduler::new(&ScheduleSettings::sp_wrr(0b0010_0100, 0b1000_0000, 0b0101_1011, weighted), 0);
         for (ready, picked) in [
@@ -348,8 +348,8 @@ mod tests {
     #[test]
     fn strict_queues_inside_an_ets_group() {
         let groups = vec![
-            SchedulerGroup::new("pg0", 1, 75, Inside::Strict).of(0b0000_0111),
-            SchedulerGroup::new("pg1", 1, 25, Inside::WeightedByFrames([1, 1, 1, 1, 3, 1, 1, 1]))
+            SchedulerGroup::new("pg0", 1, 75, GroupDiscipline::Strict).of(0b0000_0111),
+            SchedulerGroup::new("pg1", 1, 25, GroupDiscipline::WeightedByFrames([1, 1, 1, 1, 3, 1, 1, 1]))
                 .of(0b0001_1000),
         ];
         let mut scheduler = Scheduler::new(&ScheduleSettings { groups }, 0);

@@ -2,16 +2,16 @@
 
 use super::Egress;
 use crate::buffer::pool::Pools;
-use crate::fifo_set::Fifos;
-use crate::monitor::counters::{Count, PortSnapshot, QueueSnapshot};
-use crate::monitor::event::{AlarmPlace, Event, Events};
-use crate::monitor::watermark::Mark;
+use crate::fifo_set::FifoSet;
+use crate::monitor::counters::{FrameCount, PortSnapshot, QueueSnapshot};
+use crate::monitor::event::{AlarmSource, Event, Events};
+use crate::monitor::watermark::WatermarkReset;
 use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings};
 use crate::time::Instant;
 
 impl Egress {
     /// One watermark of every queue begins anew.
-    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
     }
 
@@ -23,7 +23,7 @@ impl Egress {
     }
 
     /// Tells what alarms there are.
-    pub(crate) fn tell_alarms(
+    pub(crate) fn report_alarms(
         &mut self,
         port: usize,
         alarms: &AlarmSettings,
@@ -31,15 +31,15 @@ impl Egress {
         events: &mut Events,
     ) {
         for (number, queue) in self.queues.iter_mut().enumerate() {
-            let place = AlarmPlace::Port { port, kind: AlarmKind::Egress, number };
+            let place = AlarmSource::Port { port, kind: AlarmKind::Egress, number };
             let (used, drops, dropped) = queue.alarms();
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Egress)
-                && let Some(telling) = used.tell(now, interval_ns)
+                && let Some(telling) = used.poll(now, interval_ns)
             {
                 events.push(now, Event::Alarm { place, telling });
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
-                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+                && let Some(dropped) = drops.poll(dropped, now, interval_ns)
             {
                 events.push(now, Event::DropAlarm { place, dropped });
             }
@@ -48,7 +48,7 @@ impl Egress {
 
     /// Fills in what this half counts.
     pub(crate) fn snapshot(&mut self, now: Instant, pools: &Pools, out: &mut PortSnapshot) {
-        out.held = self.on_hold;
+        out.held = self.tx_held;
         out.in_flight_peak_bytes = u64::from(self.in_flight_peak_bytes);
         out.pfc_received = self.pauses.count();
         out.pfc_malformed_frames = self.pfc_malformed;
@@ -65,7 +65,7 @@ impl Egress {
             self.watchdog.snapshot(p, out);
         }
         self.watchdog.history(&mut out.storms);
-        let paused = if out.link_paused { Fifos::ALL } else { self.stopped_by(paused) };
+        let paused = if out.link_paused { FifoSet::ALL } else { self.stopped_by(paused) };
         for (q, out) in out.queues.iter_mut().enumerate() {
             let priorities = (0..PRIORITIES).filter(|&p| self.fifos_of_priorities[p].queues().contains(q));
             let flooded_frames = u64::from(self.flooded[q].frames());
@@ -80,11 +80,11 @@ impl Egress {
                 ..queue
             };
         }
-        out.transmitted = out.queues.iter().fold(Count::default(), |sum, queue| sum + queue.transmitted);
+        out.transmitted = out.queues.iter().fold(FrameCount::default(), |sum, queue| sum + queue.transmitted);
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
-        out.output_dropped = Count::sum(&self.drops);
+        out.output_dropped = FrameCount::sum(&self.drops);
         out.kernel_lost_frames = out.queues.iter().map(|queue| queue.kernel_lost.frames).sum();
         out.kernel_lost_no_drop_frames = self.kernel_losses.no_drop_frames();
         out.kernel_lost_pfc_frames = self.kernel_losses.pfc_frames();

@@ -2,25 +2,25 @@
 //! ignored. When a priority is stormed is the rule of [`crate::pfc::watchdog`], what follows from it that of [`crate::pfc::storm_history`].
 
 use super::Egress;
-use crate::fifo_set::Fifos;
-use crate::pfc::storm_history::Watchdog;
-use crate::pfc::watchdog::{self, Seen};
+use crate::fifo_set::FifoSet;
+use crate::pfc::storm_history::PortWatchdog;
+use crate::pfc::watchdog::{self, PauseObservation};
 use crate::settings::PRIORITIES;
 use crate::time::Instant;
 use wire::bitset::Set8;
 
 impl Egress {
     /// What the watchdog knows of this port.
-    pub(crate) fn watchdog(&mut self) -> &mut Watchdog {
+    pub(crate) fn watchdog(&mut self) -> &mut PortWatchdog {
         &mut self.watchdog
     }
 
     /// What there is to see of a priority.
-    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> Seen {
-        Seen {
+    pub(crate) fn seen(&mut self, priority: usize, now: Instant) -> PauseObservation {
+        PauseObservation {
             paused_since: self.pauses.paused_since(priority, now),
             waits: !self.backlogged.and(self.fifos_of_priorities[priority]).is_empty(),
-            heard_at: self.pauses.heard_at(priority),
+            heard_at: self.pauses.last_xoff_at(priority),
         }
     }
 
@@ -44,14 +44,14 @@ impl Egress {
         if !self.watchdog.is_on() {
             return Instant::NEVER;
         }
-        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.heard_at(p));
+        let heard_at: [Instant; PRIORITIES] = std::array::from_fn(|p| self.pauses.last_xoff_at(p));
         let deadlines = (0..PRIORITIES).map(|p| self.watchdog.of(p).deadline(heard_at[p]));
         deadlines.min().unwrap_or(Instant::NEVER)
     }
 
     /// What the watchdog wants of this half is so from now on. Gives the priorities that it drops, and those that PFC is off for.
     /// True: something is different now.
-    pub(crate) fn obey_watchdog(&mut self) -> ((Set8, Set8), bool) {
+    pub(crate) fn apply_watchdog(&mut self) -> ((Set8, Set8), bool) {
         let (forwarding, dropping, off) = self.watchdog.in_force();
         let (ignored, fifos) = (forwarding.with(off), self.stopped_by(dropping));
         let different = (ignored, fifos) != (self.ignored, self.dropping);
@@ -66,7 +66,7 @@ impl Egress {
     }
 
     /// FIFOs of which the watchdog drops everything.
-    pub(crate) fn dropping(&self) -> Fifos {
+    pub(crate) fn dropping(&self) -> FifoSet {
         self.dropping
     }
 

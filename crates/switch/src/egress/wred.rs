@@ -25,14 +25,14 @@
 //! Floyd and V. Jacobson, "Random early detection" (1993), figure 2 (the average, and how it falls over an idle time); RFC
 //! 3168 section 5.
 
-use crate::settings::{Curve, DropLevel, MarkAt, WredSettings};
+use crate::settings::{DropLevel, EcnMarkPoint, WredProfile, WredSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::ip::Ecn;
 
 /// What becomes of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum WredAction {
     /// It goes on as it is.
     Pass,
     /// It goes on marked as having met congestion (CE).
@@ -71,7 +71,7 @@ impl Wred {
 
     /// Marks are set when frames leave.
     pub fn marks_at_dequeue(&self) -> bool {
-        self.settings.mark_at == MarkAt::Dequeue
+        self.settings.mark_at == EcnMarkPoint::Dequeue
     }
 
     /// The average length in cells, rounded down, of a queue in which `waiting` cells wait.
@@ -89,20 +89,20 @@ impl Wred {
         ecn: Ecn,
         random: &mut Random,
         now: Instant,
-    ) -> Verdict {
+    ) -> WredAction {
         self.observe((waiting, cells), now);
         if !self.picks(drop_level, random) {
-            return Verdict::Pass;
+            return WredAction::Pass;
         }
         match (self.settings.ecn, ecn) {
-            (true, Ecn::Ce) => Verdict::Pass,
+            (true, Ecn::Ce) => WredAction::Pass,
             (true, ecn) if ecn.is_markable() => match self.settings.mark_at {
-                MarkAt::Enqueue => Verdict::Mark,
-                MarkAt::Dequeue => Verdict::Pass, // its turn comes
+                EcnMarkPoint::Enqueue => WredAction::Mark,
+                EcnMarkPoint::Dequeue => WredAction::Pass, // its turn comes
             },
-            (true, _) if self.no_drop && !self.settings.drop_not_ect => Verdict::Pass,
-            (false, _) if self.no_drop => Verdict::Pass,
-            (_, _) => Verdict::Drop,
+            (true, _) if self.no_drop && !self.settings.drop_not_ect => WredAction::Pass,
+            (false, _) if self.no_drop => WredAction::Pass,
+            (_, _) => WredAction::Drop,
         }
     }
 
@@ -112,7 +112,7 @@ impl Wred {
         if waiting == 0 {
             self.catch_up(now);
         }
-        if self.settings.mark_at == MarkAt::Enqueue {
+        if self.settings.mark_at == EcnMarkPoint::Enqueue {
             self.update(waiting + cells);
         }
     }
@@ -129,7 +129,7 @@ impl Wred {
         if waiting == 0 {
             self.idle_since = now;
         }
-        if self.settings.mark_at == MarkAt::Enqueue || !self.settings.ecn {
+        if self.settings.mark_at == EcnMarkPoint::Enqueue || !self.settings.ecn {
             return false;
         }
         self.update(waiting + cells);
@@ -177,7 +177,8 @@ impl Wred {
     /// Whether a frame is picked at the average as it stands.
     #[inline]
     fn picks(&self, drop_level: DropLevel, random: &mut Random) -> bool {
-        let Curve { low_cells, high_cells, probability_percent } = self.settings.curves[drop_level as usize];
+        let WredProfile { low_cells, high_cells, probability_percent } =
+            self.settings.curves[drop_level as usize];
         let (low, high) = (u64::from(low_cells) << FRACTION_BITS, u64::from(high_cells) << FRACTION_BITS);
         if self.average <= low {
             return false;
@@ -223,14 +224,14 @@ mod tests {
 
     /// Low = high = 10 without averaging: every frame above is picked, none below.
     fn sharp() -> WredSettings {
-        let curve = Curve { low_cells: 10, high_cells: 10, probability_percent: 100 };
+        let curve = WredProfile { low_cells: 10, high_cells: 10, probability_percent: 100 };
         WredSettings { exponent: 0, ecn: true, curves: [curve; 3], ..WredSettings::default() }
     }
 
     /// (ECN on, no-drop queue, Not-ECT asked to drop), then the verdict on a picked 00, 01, 10 and 11.
     #[test]
     fn what_becomes_of_a_picked_frame() {
-        use Verdict::{Drop, Mark, Pass};
+        use WredAction::{Drop, Mark, Pass};
         for (ecn, no_drop, drop_not_ect, expected) in [
             (true, false, false, [Drop, Mark, Mark, Pass]),
             (true, true, false, [Pass, Mark, Mark, Pass]),
@@ -255,7 +256,7 @@ mod tests {
         let mut random = Random::new(7);
         for cells in 0..=100 {
             let verdict = wred.at_enqueue((0, cells), Green, Ecn::NotEct, &mut random, Instant(0));
-            assert_eq!(verdict, Verdict::Pass);
+            assert_eq!(verdict, WredAction::Pass);
         }
         assert_eq!(random.draw(), Random::new(7).draw());
     }
@@ -263,7 +264,7 @@ mod tests {
     /// Each drop level by its own line.
     #[test]
     fn colours() {
-        let curve = |low_cells| Curve { low_cells, high_cells: low_cells, probability_percent: 100 };
+        let curve = |low_cells| WredProfile { low_cells, high_cells: low_cells, probability_percent: 100 };
         let curves = [curve(30), curve(20), curve(10)];
         let settings = WredSettings { exponent: 0, curves, ..WredSettings::default() };
         let mut wred = Wred::new(settings, false, 800);

@@ -20,8 +20,8 @@
 //! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
 //! 6.9.3, 8.6.6.
 
-use crate::fifo_set::Fifos;
-use crate::frame::meta::Class;
+use crate::fifo_set::FifoSet;
+use crate::frame::meta::QosClass;
 use crate::settings::{ClassifySettings, DSCPS, DropLevel, PRIORITIES, Trust};
 use serde::{Deserialize, Serialize};
 use serde_big_array::Array;
@@ -34,19 +34,19 @@ use wire::tunnel;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Classifier {
     /// By PCP · 2 + DEI of the frame's tag; the last: without a tag.
-    by_tag: [Class; NO_TAG as usize + 1],
-    packets: Packets,
+    by_tag: [QosClass; NO_TAG as usize + 1],
+    packets: DscpTrust,
     policy: [Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
 }
 
 /// What counts of an IP packet.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-enum Packets {
+enum DscpTrust {
     /// Nothing.
     Ignored,
     /// Its DSCP.
-    Dscp(Box<Array<Class, DSCPS>>),
+    Dscp(Box<Array<QosClass, DSCPS>>),
     /// The tag of the frame in it, if it is VXLAN.
     Tunnel,
 }
@@ -71,30 +71,30 @@ impl Classifier {
         let by_dscp = |dscp: usize| {
             let priority = settings.dscp_to_dot1p[dscp];
             let class = priority_only(settings, priority, settings.dscp_to_drop_level[dscp]);
-            Class { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
+            QosClass { queue: settings.dscp_to_queue[dscp].unwrap_or(class.queue) & 7, ..class }
         };
         let packets = match settings.trust {
-            Trust::Dscp => Packets::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
-            Trust::TunnelDot1p => Packets::Tunnel,
-            Trust::Dot1p | Trust::None => Packets::Ignored,
+            Trust::Dscp => DscpTrust::Dscp(Box::new(Array(std::array::from_fn(by_dscp)))),
+            Trust::TunnelDot1p => DscpTrust::Tunnel,
+            Trust::Dot1p | Trust::None => DscpTrust::Ignored,
         };
         Self { by_tag, packets, policy: settings.policy, dei_drop_level: settings.dei_drop_level }
     }
 
     /// The class of a frame whose outer tag has this PCP · 2 + DEI; [`NO_TAG`]: it has none.
     #[inline]
-    pub fn by_tag(&self, pcp_and_dei: u8) -> Class {
+    pub fn by_tag(&self, pcp_and_dei: u8) -> QosClass {
         self.by_tag[usize::from(pcp_and_dei.min(NO_TAG))]
     }
 
     /// The class of an IP packet in such a frame, where that counts: by this DSCP, or by the tag inside a tunnel. `field` is where in
     /// the frame's `bytes` the packet has its DSCP.
     #[inline]
-    pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<Class> {
+    pub fn by_packet(&self, dscp: u8, pcp_and_dei: u8, bytes: &[u8], field: DsField) -> Option<QosClass> {
         let class = match &self.packets {
-            Packets::Ignored => return None,
-            Packets::Tunnel => return self.by_tunnel(bytes, field),
-            Packets::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
+            DscpTrust::Ignored => return None,
+            DscpTrust::Tunnel => return self.by_tunnel(bytes, field),
+            DscpTrust::Dscp(classes) => classes[usize::from(dscp & 0x3f)],
         };
         Some(match pcp_and_dei {
             NO_TAG => class,
@@ -106,30 +106,30 @@ impl Classifier {
     }
 
     #[cold]
-    fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<Class> {
+    fn by_tunnel(&self, bytes: &[u8], field: DsField) -> Option<QosClass> {
         let tag = tunnel::vxlan_inner_tag(&bytes[field.packet_at()..], field.version())?;
         Some(self.by_tag(tag))
     }
 }
 
 /// The class that a priority alone gives.
-fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> Class {
+fn priority_only(settings: &ClassifySettings, priority: u8, drop_level: DropLevel) -> QosClass {
     let priority = priority & 7;
     let queue = settings.dot1p_to_queue[usize::from(priority)] & 7;
-    Class { priority, queue, drop_level, flooded: false }
+    QosClass { priority, queue, drop_level, flooded: false }
 }
 
 /// What the tag of a frame changes in its class: the policy, and the drop eligible indicator.
 #[inline]
 fn with_tag(
-    class: Class,
+    class: QosClass,
     (pcp, dei): (usize, bool),
     policy: &[Option<u8>; PRIORITIES],
     dei_drop_level: DropLevel,
-) -> Class {
+) -> QosClass {
     let queue = policy[pcp & 7].map_or(class.queue, |queue| queue & 7);
     let drop_level = if dei { class.drop_level.max(dei_drop_level) } else { class.drop_level };
-    Class { queue, drop_level, ..class }
+    QosClass { queue, drop_level, ..class }
 }
 
 /// The FIFOs that frames of each priority may be in on a port with these settings, if flooded ones have queues by these maps: what
@@ -137,12 +137,12 @@ fn with_tag(
 pub fn fifos_of_priorities(
     settings: &ClassifySettings,
     flood_maps: &[[u8; PRIORITIES]],
-) -> [Fifos; PRIORITIES] {
+) -> [FifoSet; PRIORITIES] {
     let mut queues = [Set8::EMPTY; PRIORITIES];
     let classifier = Classifier::new(settings);
     let by_dscp = match &classifier.packets {
-        Packets::Dscp(classes) => &classes[..],
-        Packets::Ignored | Packets::Tunnel => &[],
+        DscpTrust::Dscp(classes) => &classes[..],
+        DscpTrust::Ignored | DscpTrust::Tunnel => &[],
     };
     for class in classifier.by_tag.iter().chain(by_dscp) {
         queues[usize::from(class.priority)].set(class.queue.into(), true);
@@ -152,9 +152,9 @@ pub fn fifos_of_priorities(
         if queues[priority].is_empty() {
             queues[priority].set(settings.dot1p_to_queue[priority].into(), true);
         }
-        let known = queues[priority].into_iter().map(|queue| Fifos::of(queue, false));
-        let flooded = flood_maps.iter().map(|map| Fifos::of(map[priority].into(), true));
-        known.chain(flooded).fold(Fifos::EMPTY, Fifos::with)
+        let known = queues[priority].into_iter().map(|queue| FifoSet::of(queue, false));
+        let flooded = flood_maps.iter().map(|map| FifoSet::of(map[priority].into(), true));
+        known.chain(flooded).fold(FifoSet::EMPTY, FifoSet::with)
     })
 }
 
@@ -330,7 +330,7 @@ mod tests {
         (settings.trust, settings.dscp_to_queue[46]) = (Trust::Dscp, Some(0));
         assert_eq!(known(&settings)[5], 0b10_0001);
         let unknown = &[crate::settings::UNKNOWN_UNICAST_TO_QUEUE];
-        let expected = Fifos::of(3, false).with(Fifos::of(1, true));
+        let expected = FifoSet::of(3, false).with(FifoSet::of(1, true));
         assert_eq!(fifos_of_priorities(&settings, unknown)[3], expected);
     }
 }

@@ -20,7 +20,7 @@
 //! them are flooded, and the limit of a port bounds how many places can be filled for that; SipHash would cost ten times
 //! as much for each frame.
 
-use crate::frame::meta::Address;
+use crate::frame::meta::FdbKey;
 use crate::settings::{BridgeSettings, MAX_PORTS};
 use crate::sparse_table;
 use crate::time::{Instant, Nanos};
@@ -40,7 +40,7 @@ const TICK_SHIFT: u32 = 26;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     /// The address; the default: empty.
-    address: Address,
+    address: FdbKey,
     seen_tick: u32,
     port: u32,
 }
@@ -48,7 +48,7 @@ struct Entry {
 /// Time of static entries: they were seen after every other.
 const STATIC: u32 = u32::MAX;
 
-const EMPTY: Entry = Entry { address: Address(0), seen_tick: 0, port: 0 };
+const EMPTY: Entry = Entry { address: FdbKey(0), seen_tick: 0, port: 0 };
 
 impl sparse_table::Slot for Entry {
     const EMPTY: Self = EMPTY;
@@ -60,7 +60,7 @@ impl sparse_table::Slot for Entry {
 
 /// The learned addresses of one port.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-struct Share {
+struct PortQuota {
     entries: u32,
     /// Frames whose source was not learned because the port has all that it may have.
     refused: u64,
@@ -70,7 +70,7 @@ struct Share {
 
 /// The addresses that a switch knows.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Bridge {
+pub struct Fdb {
     #[serde(with = "sparse_table")]
     slots: Vec<Entry>,
     /// 64 − log2(slots): the hash's upper bits pick the slot.
@@ -80,7 +80,7 @@ pub struct Bridge {
     factor: u64,
     max_entries: usize,
     max_entries_per_port: u32,
-    shares: Vec<Share>,
+    shares: Vec<PortQuota>,
     /// Ports whose limit was reached, to be told.
     untold: Set64,
     aging_ticks: u32,
@@ -95,7 +95,7 @@ pub struct Bridge {
     next_to_age: usize,
 }
 
-impl Bridge {
+impl Fdb {
     /// An empty table.
     pub fn new(settings: &BridgeSettings) -> Self {
         let slots = (settings.max_entries.max(1) * 2).next_power_of_two().max(64);
@@ -106,7 +106,7 @@ impl Bridge {
             factor: factor_of(settings.key),
             max_entries: settings.max_entries,
             max_entries_per_port: u32::try_from(settings.max_entries_per_port).unwrap_or(u32::MAX),
-            shares: vec![Share::default(); MAX_PORTS],
+            shares: vec![PortQuota::default(); MAX_PORTS],
             untold: Set64::EMPTY,
             aging_ticks: tick_of(settings.aging_ns).max(1),
             entries: 0,
@@ -126,7 +126,7 @@ impl Bridge {
 
     /// Notes that `address` was seen on `port`.
     #[inline]
-    pub fn learn(&mut self, address: Address, port: usize, now: Instant) {
+    pub fn learn(&mut self, address: FdbKey, port: usize, now: Instant) {
         let (seen_tick, port) = (tick_of(now.0), port as u32);
         let home = self.slot_of(address);
         // Nearly every frame comes from where the last one of its sender came from, less than a tick ago.
@@ -137,7 +137,7 @@ impl Bridge {
 
     /// Makes an entry, or renews it; `home` is its first slot.
     #[inline(never)]
-    fn note(&mut self, address: Address, seen_tick: u32, port: u32, home: usize) {
+    fn note(&mut self, address: FdbKey, seen_tick: u32, port: u32, home: usize) {
         let entry = Entry { address, seen_tick, port };
         let mut index = home;
         for _ in 0..MAX_PROBES {
@@ -209,7 +209,7 @@ impl Bridge {
     }
 
     /// Makes a static entry, or moves one.
-    pub fn set_static(&mut self, address: Address, port: usize) {
+    pub fn set_static(&mut self, address: FdbKey, port: usize) {
         let entry = Entry { address, seen_tick: STATIC, port: port as u32 };
         let home = self.slot_of(address);
         let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
@@ -236,7 +236,7 @@ impl Bridge {
     }
 
     /// Forgets a static entry.
-    pub fn forget_static(&mut self, address: Address) {
+    pub fn forget_static(&mut self, address: FdbKey) {
         let home = self.slot_of(address);
         let mut chain = (home..home + MAX_PROBES).map(|index| index & (self.slots.len() - 1));
         let is_it = |index: &usize| {
@@ -250,7 +250,7 @@ impl Bridge {
 
     /// The port of `address`, if it is known and was seen within the aging time.
     #[inline]
-    pub fn look_up(&self, address: Address, now: Instant) -> Option<usize> {
+    pub fn look_up(&self, address: FdbKey, now: Instant) -> Option<usize> {
         let home = self.slot_of(address);
         let mut entry = &self.slots[home];
         if entry.address != address {
@@ -260,7 +260,7 @@ impl Bridge {
     }
 
     /// The entry of an address that is not in its first slot.
-    fn find(&self, address: Address, home: usize) -> Option<&Entry> {
+    fn find(&self, address: FdbKey, home: usize) -> Option<&Entry> {
         let mask = self.slots.len() - 1;
         let chain = (home..home + MAX_PROBES).map(|index| &self.slots[index & mask]);
         let mut chain = chain.take_while(|entry| !entry.address.is_empty());
@@ -282,7 +282,7 @@ impl Bridge {
     }
 
     /// Another port has this place, of which nothing is known.
-    pub(crate) fn begin_anew(&mut self, port: usize) {
+    pub(crate) fn reset_port(&mut self, port: usize) {
         debug_assert_eq!(self.shares[port].entries, 0, "the one before was forgotten when it went down");
         self.shares[port].refused = 0;
     }
@@ -335,7 +335,7 @@ impl Bridge {
     }
 
     #[inline]
-    fn slot_of(&self, address: Address) -> usize {
+    fn slot_of(&self, address: FdbKey) -> usize {
         let product = (address.0 ^ self.key).wrapping_mul(self.factor);
         // The upper half decides, with the lower in it: without the second step a regular stride of addresses can meet.
         ((product ^ (product >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> self.shift) as usize

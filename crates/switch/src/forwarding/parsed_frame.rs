@@ -6,38 +6,38 @@
 
 use crate::buffer::cell::CellSize;
 use crate::forwarding::classifier::Classifier;
-use crate::frame::meta::Address;
-use crate::frame::meta::Cast;
-use crate::frame::meta::Charge;
-use crate::frame::meta::Class;
-use crate::frame::meta::Marking;
-use crate::frame::{FrameId, Received};
+use crate::frame::meta::EcnMarking;
+use crate::frame::meta::FdbKey;
+use crate::frame::meta::FloodType;
+use crate::frame::meta::FrameMeta;
+use crate::frame::meta::QosClass;
+use crate::frame::{FrameId, RxDesc};
 use crate::monitor::counters::DropReason;
 use wire::ethernet::{Fields, FirstTag, IPV4, IPV6, MAC_CONTROL, NO_TAG};
 use wire::ip::{DsField, Ecn};
 
 /// A frame that came in, and what its headers say.
 #[derive(Debug)]
-pub struct Arrival {
+pub struct RxFrame {
     /// The frame's token.
     pub frame: FrameId,
     /// What is to be charged for it, and what it is treated as.
-    pub charge: Charge,
+    pub charge: FrameMeta,
     /// What is to be done with it.
-    pub kind: Kind,
+    pub kind: Disposition,
     /// Its ECN codepoint; Not-ECT if it is no IP packet.
     pub ecn: Ecn,
     /// The tag that it came with, for VLANs.
     pub first_tag: FirstTag,
     /// Destination, in the frame's VLAN where there are any.
-    pub dst: Address,
+    pub dst: FdbKey,
     /// Source, likewise.
-    pub src: Address,
+    pub src: FdbKey,
 }
 
 /// What is to be done with a frame that came in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum Disposition {
     /// It is forwarded; until its destination has been found, and if that is not known, to all ports.
     Data,
     /// It is forwarded to this port.
@@ -52,36 +52,36 @@ pub enum Kind {
     Refused(DropReason),
 }
 
-impl Arrival {
+impl RxFrame {
     /// Looks at a frame that came in on port number `port`, which classifies by `classifier`; `bytes` are the frame's.
     #[inline]
     pub fn look(
-        received: Received,
+        received: RxDesc,
         bytes: &[u8],
         port: usize,
         classifier: &Classifier,
         cell: CellSize,
     ) -> Self {
-        let Received { frame, len } = received;
+        let RxDesc { frame, len } = received;
         let (fields, kind) = match Fields::read(bytes) {
             Ok(fields) => (fields, kind_of(&fields)),
-            Err(_) => (NO_FIELDS, Kind::Refused(DropReason::Malformed)),
+            Err(_) => (NO_FIELDS, Disposition::Refused(DropReason::Malformed)),
         };
         let Fields { ethertype, pcp_and_dei, payload_offset, first_tag, .. } = fields;
         let mut class = classifier.by_tag(pcp_and_dei);
-        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, Marking::No);
+        let (mut ds_field, mut ecn, mut marking) = (None, Ecn::NotEct, EcnMarking::No);
         if (ethertype == IPV4 || ethertype == IPV6)
             && let Some(field) = DsField::find_at(bytes, ethertype, payload_offset)
         {
             let octet = field.octet(bytes);
             (ds_field, ecn) = (Some(field), Ecn::of(octet));
-            marking = Marking::of(ecn, field.is_whole(len.into()));
+            marking = EcnMarking::of(ecn, field.is_whole(len.into()));
             class = classifier.by_packet(octet >> 2, pcp_and_dei, bytes, field).unwrap_or(class);
         }
         let cells = cell.of(len) as u16;
-        let (in_port, cast) = (port as u8, Cast::Known);
-        let charge = Charge { class, len, cells, ds_field, marking, in_port, cast };
-        let (dst, src) = (Address::of_number(fields.dst), Address::of_number(fields.src));
+        let (in_port, cast) = (port as u8, FloodType::Known);
+        let charge = FrameMeta { class, len, cells, ds_field, marking, in_port, cast };
+        let (dst, src) = (FdbKey::of_number(fields.dst), FdbKey::of_number(fields.src));
         Self { frame, charge, kind, ecn, first_tag, dst, src }
     }
 
@@ -93,24 +93,24 @@ impl Arrival {
 
     /// What it is treated as.
     #[inline]
-    pub fn class(&self) -> Class {
+    pub fn class(&self) -> QosClass {
         self.charge.class
     }
 }
 
 /// All that a look at the frames of one port needs, for whoever takes it on another core.
 #[derive(Debug, Clone)]
-pub struct Looker {
+pub struct FrameParser {
     pub(crate) port: usize,
     pub(crate) classifier: Classifier,
     pub(crate) cell: CellSize,
 }
 
-impl Looker {
+impl FrameParser {
     /// Looks at a frame that came in on the port, as [`crate::Switch::look`] does.
     #[inline]
-    pub fn look(&self, received: Received, bytes: &[u8]) -> Arrival {
-        Arrival::look(received, bytes, self.port, &self.classifier, self.cell)
+    pub fn look(&self, received: RxDesc, bytes: &[u8]) -> RxFrame {
+        RxFrame::look(received, bytes, self.port, &self.classifier, self.cell)
     }
 }
 
@@ -130,16 +130,16 @@ const GROUP: u64 = 1 << 40;
 const LINK_LOCAL: u64 = 0x0180_c200_0000 >> 4;
 
 #[inline]
-fn kind_of(fields: &Fields) -> Kind {
+fn kind_of(fields: &Fields) -> Disposition {
     let bad_source = fields.src & GROUP != 0 || fields.src == 0;
     if fields.ethertype == MAC_CONTROL {
-        Kind::Control
+        Disposition::Control
     } else if bad_source {
-        Kind::Refused(DropReason::BadSource)
+        Disposition::Refused(DropReason::BadSource)
     } else if fields.dst >> 4 == LINK_LOCAL {
-        Kind::Refused(DropReason::Reserved)
+        Disposition::Refused(DropReason::Reserved)
     } else {
-        Kind::Data
+        Disposition::Data
     }
 }
 
@@ -159,12 +159,12 @@ mod tests {
         let host = MacAddr([2, 0, 0, 0, 0, 1]);
         for last in [0x00, 0x01, 0x0e, 0x0f, 0x10, 0xff] {
             let dst = MacAddr([0x01, 0x80, 0xc2, 0, 0, last]);
-            let refused = kind_of(&fields(dst, host)) == Kind::Refused(DropReason::Reserved);
+            let refused = kind_of(&fields(dst, host)) == Disposition::Refused(DropReason::Reserved);
             assert_eq!(refused, dst.is_link_local(), "{dst}");
         }
         for first in 0..=u8::MAX {
             let src = MacAddr([first, 0, 0, 0, 0, 0]);
-            let refused = kind_of(&fields(host, src)) == Kind::Refused(DropReason::BadSource);
+            let refused = kind_of(&fields(host, src)) == Disposition::Refused(DropReason::BadSource);
             assert_eq!(refused, src.is_group() || src.is_zero(), "{src}");
         }
     }

@@ -8,14 +8,14 @@
 //! Source: docs/law.md, "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
 //! suppression. A token bucket, as [`crate::token_bucket`] keeps it, of frames instead of bytes.
 
-use crate::frame::meta::Cast;
-use crate::frame::meta::Charge;
+use crate::frame::meta::FloodType;
+use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::{DropReason, PortSnapshot};
 use crate::monitor::event::Event;
 use crate::settings::FloodLimits;
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};
-use crate::token_bucket::Shaper;
+use crate::token_bucket::TokenBucket;
 use serde::{Deserialize, Serialize};
 
 /// How long a quiet port saves up frames.
@@ -27,7 +27,7 @@ pub const MAX_LIMIT_PPS: u32 = 1_000_000_000;
 
 /// What a port knows of the flooded frames that come in.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct FloodMeter {
+pub struct StormControl {
     kinds: [Kind; 3],
 }
 
@@ -35,25 +35,25 @@ pub struct FloodMeter {
 #[derive(Debug, Serialize, Deserialize)]
 struct Kind {
     received_frames: u64,
-    limit: Option<Shaper>,
-    untold: Untold,
+    limit: Option<TokenBucket>,
+    untold: UnreportedDrops,
     next_event: Instant,
 }
 
 /// Frames that were dropped and that no event has told of.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Untold {
+struct UnreportedDrops {
     frames: u64,
     no_drop_frames: u64,
 }
 
-impl FloodMeter {
+impl StormControl {
     /// Nothing has come in yet.
     pub fn new(limits: &FloodLimits) -> Self {
         let kind = |limit: Option<u32>| Kind {
             received_frames: 0,
-            limit: limit.map(|pps| Shaper::new(Some(rate(pps)), 0)),
-            untold: Untold::default(),
+            limit: limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
+            untold: UnreportedDrops::default(),
             next_event: Instant::default(),
         };
         Self { kinds: limits.map(kind) }
@@ -64,13 +64,18 @@ impl FloodMeter {
         for (kind, limit) in self.kinds.iter_mut().zip(limits) {
             match (&mut kind.limit, limit) {
                 (Some(shaper), Some(pps)) => shaper.set_rate(Some(rate(*pps)), 0),
-                (shaper, limit) => *shaper = limit.map(|pps| Shaper::new(Some(rate(pps)), 0)),
+                (shaper, limit) => *shaper = limit.map(|pps| TokenBucket::new(Some(rate(pps)), 0)),
             }
         }
     }
 
     /// A frame that is to be flooded came in. Why it is not, if it is one too many.
-    pub(crate) fn receive(&mut self, charge: &Charge, is_no_drop: bool, now: Instant) -> Option<DropReason> {
+    pub(crate) fn receive(
+        &mut self,
+        charge: &FrameMeta,
+        is_no_drop: bool,
+        now: Instant,
+    ) -> Option<DropReason> {
         let kind = &mut self.kinds[charge.cast.place()?];
         kind.received_frames += 1;
         let shaper = kind.limit.as_mut()?;
@@ -86,13 +91,13 @@ impl FloodMeter {
     /// What is to be told of drops by `port` now, one kind at a time; `Err`: something is to be told later.
     pub(crate) fn tell(&mut self, port: usize, now: Instant) -> Result<Option<Event>, ()> {
         let mut later = false;
-        for (kind, cast) in self.kinds.iter_mut().zip(Cast::FLOODED) {
+        for (kind, cast) in self.kinds.iter_mut().zip(FloodType::FLOODED) {
             if kind.untold.frames == 0 {
                 continue;
             }
             if now >= kind.next_event {
                 kind.next_event = now + EVENT_NS;
-                let Untold { frames, no_drop_frames } = std::mem::take(&mut kind.untold);
+                let UnreportedDrops { frames, no_drop_frames } = std::mem::take(&mut kind.untold);
                 return Ok(Some(Event::FloodLimit { port, cast, frames, no_drop_frames }));
             }
             later = true;
@@ -117,11 +122,11 @@ fn rate(pps: u32) -> Rate {
 }
 
 /// Why a frame is dropped that is flooded beyond its limit.
-fn drop_reason(cast: Cast) -> DropReason {
+fn drop_reason(cast: FloodType) -> DropReason {
     match cast {
-        Cast::Broadcast => DropReason::BroadcastLimit,
-        Cast::Multicast => DropReason::MulticastLimit,
-        Cast::Known | Cast::UnknownUnicast => DropReason::UnknownUnicastLimit,
+        FloodType::Broadcast => DropReason::BroadcastLimit,
+        FloodType::Multicast => DropReason::MulticastLimit,
+        FloodType::Known | FloodType::UnknownUnicast => DropReason::UnknownUnicastLimit,
     }
 }
 
@@ -131,12 +136,12 @@ mod tests {
 
     const MS: Nanos = 1_000_000;
 
-    fn charge(cast: Cast) -> Charge {
-        Charge { cast, ..Charge::default() }
+    fn charge(cast: FloodType) -> FrameMeta {
+        FrameMeta { cast, ..FrameMeta::default() }
     }
 
     /// Frames that are let through of so many that come at once.
-    fn passed(meter: &mut FloodMeter, cast: Cast, frames: usize, now: Instant) -> usize {
+    fn passed(meter: &mut StormControl, cast: FloodType, frames: usize, now: Instant) -> usize {
         (0..frames).filter(|_| meter.receive(&charge(cast), false, now).is_none()).count()
     }
 
@@ -144,20 +149,24 @@ mod tests {
     #[test]
     fn a_limit_lets_its_rate_through_and_a_burst() {
         for (pps, burst) in [(1, 1), (10, 1), (20, 2), (1000, 100), (123_456, 12_345)] {
-            let mut meter = FloodMeter::new(&[Some(pps), None, None]);
+            let mut meter = StormControl::new(&[Some(pps), None, None]);
             let mut now = Instant(7);
-            assert_eq!(passed(&mut meter, Cast::Broadcast, 20_000, now), burst, "{pps} a second: the burst");
+            assert_eq!(
+                passed(&mut meter, FloodType::Broadcast, 20_000, now),
+                burst,
+                "{pps} a second: the burst"
+            );
             let in_ten_seconds: usize = (0..10_000)
                 .map(|_| {
                     now = now + MS;
-                    passed(&mut meter, Cast::Broadcast, 500, now)
+                    passed(&mut meter, FloodType::Broadcast, 500, now)
                 })
                 .sum();
             let off = in_ten_seconds.abs_diff(10 * pps as usize);
             assert!(off <= 1, "{pps} a second: {in_ten_seconds} in ten"); // times are whole nanoseconds
             now = now + 3600 * 1000 * MS;
             assert_eq!(
-                passed(&mut meter, Cast::Broadcast, 20_000, now),
+                passed(&mut meter, FloodType::Broadcast, 20_000, now),
                 burst,
                 "{pps} a second: after an hour"
             );
@@ -166,8 +175,8 @@ mod tests {
 
     #[test]
     fn kinds_are_apart() {
-        let mut meter = FloodMeter::new(&[Some(10), None, Some(20)]);
-        let at_once = Cast::FLOODED.map(|cast| passed(&mut meter, cast, 50, Instant(0)));
+        let mut meter = StormControl::new(&[Some(10), None, Some(20)]);
+        let at_once = FloodType::FLOODED.map(|cast| passed(&mut meter, cast, 50, Instant(0)));
         assert_eq!(at_once, [1, 50, 2]);
         let mut seen = PortSnapshot::default();
         meter.snapshot(&mut seen);
@@ -177,37 +186,37 @@ mod tests {
             seen.received_unknown_unicast_frames,
         ];
         assert_eq!(received, [50; 3], "also those that were dropped");
-        assert_eq!(meter.receive(&charge(Cast::Known), false, Instant(0)), None);
+        assert_eq!(meter.receive(&charge(FloodType::Known), false, Instant(0)), None);
     }
 
     #[test]
     fn an_event_tells_at_once_and_then_once_a_second() {
-        let mut meter = FloodMeter::new(&[Some(1), Some(1), None]);
+        let mut meter = StormControl::new(&[Some(1), Some(1), None]);
         let told = |cast, frames, no_drop_frames| {
             Ok(Some(Event::FloodLimit { port: 4, cast, frames, no_drop_frames }))
         };
         assert_eq!(meter.tell(4, Instant(0)), Ok(None));
-        passed(&mut meter, Cast::Broadcast, 4, Instant(0));
-        passed(&mut meter, Cast::Multicast, 3, Instant(0));
-        assert_eq!(meter.tell(4, Instant(0)), told(Cast::Broadcast, 3, 0));
-        assert_eq!(meter.tell(4, Instant(0)), told(Cast::Multicast, 2, 0));
+        passed(&mut meter, FloodType::Broadcast, 4, Instant(0));
+        passed(&mut meter, FloodType::Multicast, 3, Instant(0));
+        assert_eq!(meter.tell(4, Instant(0)), told(FloodType::Broadcast, 3, 0));
+        assert_eq!(meter.tell(4, Instant(0)), told(FloodType::Multicast, 2, 0));
         assert_eq!(meter.tell(4, Instant(0)), Ok(None));
-        meter.receive(&charge(Cast::Broadcast), true, Instant(1));
+        meter.receive(&charge(FloodType::Broadcast), true, Instant(1));
         assert_eq!(meter.tell(4, Instant(EVENT_NS - 1)), Err(()), "there is something to tell");
-        assert_eq!(meter.tell(4, Instant(EVENT_NS)), told(Cast::Broadcast, 1, 1));
+        assert_eq!(meter.tell(4, Instant(EVENT_NS)), told(FloodType::Broadcast, 1, 1));
         assert_eq!(meter.tell(4, Instant(9 * EVENT_NS)), Ok(None));
     }
 
     /// What a limit has let through counts under the next one.
     #[test]
     fn another_limit_holds_from_the_next_frame_on() {
-        let mut meter = FloodMeter::new(&[None; 3]);
-        assert_eq!(passed(&mut meter, Cast::Broadcast, 500, Instant(0)), 500);
+        let mut meter = StormControl::new(&[None; 3]);
+        assert_eq!(passed(&mut meter, FloodType::Broadcast, 500, Instant(0)), 500);
         meter.reconfigure(&[Some(100), None, None]);
-        assert_eq!(passed(&mut meter, Cast::Broadcast, 500, Instant(0)), 10);
+        assert_eq!(passed(&mut meter, FloodType::Broadcast, 500, Instant(0)), 10);
         meter.reconfigure(&[Some(1000), None, None]);
-        assert!(passed(&mut meter, Cast::Broadcast, 500, Instant(0)) <= 100);
+        assert!(passed(&mut meter, FloodType::Broadcast, 500, Instant(0)) <= 100);
         meter.reconfigure(&[None; 3]);
-        assert_eq!(passed(&mut meter, Cast::Broadcast, 500, Instant(0)), 500);
+        assert_eq!(passed(&mut meter, FloodType::Broadcast, 500, Instant(0)), 500);
     }
 }

@@ -16,9 +16,9 @@
 //! Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress),
 //! 8.8 (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/law.md, "VLANs".
 
-use crate::forwarding::parsed_frame::{Arrival, Kind};
-use crate::frame::header_edit::TagChange;
-use crate::frame::memory::Memory;
+use crate::forwarding::parsed_frame::{Disposition, RxFrame};
+use crate::frame::header_edit::VlanAction;
+use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::DropReason;
 use crate::settings::{PortSettings, VlanSettings};
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,7 @@ const VIDS: usize = 4096;
 
 /// Which VLANs the ports of a switch have.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Vlans {
+pub struct VlanTable {
     /// By VID: the ports that have it. Nothing of VIDs that are no VLAN's.
     members: Vec<Set64>,
     /// By port: the VLAN of frames without tag, in and out; 0: there is none.
@@ -38,7 +38,7 @@ pub struct Vlans {
     access: Set64,
 }
 
-impl Vlans {
+impl VlanTable {
     /// Those of these ports; `None` if none of them has any.
     pub fn of(ports: &[PortSettings]) -> Option<Box<Self>> {
         if ports.iter().all(|port| port.vlan == VlanSettings::Transparent) {
@@ -74,13 +74,13 @@ impl Vlans {
 
     /// Finds the VLANs of frames that came in: their addresses are of those from then on, or they are refused.
     #[inline(never)] // nothing of it in the way of a switch without VLANs
-    pub fn enter(&self, arrivals: &mut [Arrival]) {
-        for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Kind::Data) {
+    pub fn classify_ingress(&self, arrivals: &mut [RxFrame]) {
+        for arrival in arrivals.iter_mut().filter(|arrival| arrival.kind == Disposition::Data) {
             match self.of_frame(arrival.charge.port(), arrival.first_tag.customer_vid()) {
                 Some(vid) => {
                     (arrival.dst, arrival.src) = (arrival.dst.in_vlan(vid), arrival.src.in_vlan(vid));
                 }
-                None => arrival.kind = Kind::Refused(DropReason::VlanFiltered),
+                None => arrival.kind = Disposition::Refused(DropReason::VlanFiltered),
             }
         }
     }
@@ -88,12 +88,15 @@ impl Vlans {
     /// Where frames go whose ways have been found: to a port that has their VLAN. Learned in a VLAN is no other; a static entry
     /// may be anything.
     #[inline(never)]
-    pub fn stay_inside(&self, arrivals: &mut [Arrival]) {
+    pub fn filter_egress(&self, arrivals: &mut [RxFrame]) {
         for arrival in arrivals {
-            if let Kind::To(out) = arrival.kind {
+            if let Disposition::To(out) = arrival.kind {
                 let has_vlan = self.members(arrival.dst.vid()).contains(out.into());
-                arrival.kind =
-                    if has_vlan { Kind::InVlan(out) } else { Kind::Filtered(arrival.charge.in_port) };
+                arrival.kind = if has_vlan {
+                    Disposition::InVlan(out)
+                } else {
+                    Disposition::Filtered(arrival.charge.in_port)
+                };
             }
         }
     }
@@ -101,20 +104,20 @@ impl Vlans {
     /// What becomes of the tag of a frame that leaves by `out`; notes what is different of it then, and sees to it that it has room. `None`:
     /// memory, which has room for frames of `longest` bytes, has none for it.
     #[inline(never)]
-    pub fn leave<M: Memory>(
+    pub fn egress_action<M: FrameMemory>(
         &self,
         out: usize,
-        arrival: &mut Arrival,
+        arrival: &mut RxFrame,
         longest: u16,
         memory: &mut M,
-    ) -> Option<TagChange> {
-        let Arrival { frame, charge, first_tag, dst, .. } = arrival;
+    ) -> Option<VlanAction> {
+        let RxFrame { frame, charge, first_tag, dst, .. } = arrival;
         let change = self.change(out, dst.vid(), first_tag.customer_vid());
         let len = change.len_after(charge.len);
         if len > longest {
             return None;
         }
-        if change != TagChange::Stays {
+        if change != VlanAction::Keep {
             if !memory.make_room(frame, len.into()) {
                 return None;
             }
@@ -127,14 +130,14 @@ impl Vlans {
 
     /// What becomes of the tag of a frame of this VLAN that came with a C-tag of the other VID, and leaves by `port`.
     #[inline]
-    pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> TagChange {
+    pub fn change(&self, port: usize, vid: u16, customer_vid: Option<u16>) -> VlanAction {
         let leaves_tagged = self.pvids[port] != vid;
         match (customer_vid, leaves_tagged) {
-            (None, false) => TagChange::Stays,
-            (None, true) => TagChange::Pushed(vid),
-            (Some(_), false) => TagChange::Popped,
-            (Some(0), true) => TagChange::Named(vid),
-            (Some(_), true) => TagChange::Stays,
+            (None, false) => VlanAction::Keep,
+            (None, true) => VlanAction::Push(vid),
+            (Some(_), false) => VlanAction::Pop,
+            (Some(0), true) => VlanAction::SetVid(vid),
+            (Some(_), true) => VlanAction::Keep,
         }
     }
 }

@@ -7,7 +7,7 @@
 //! Source: docs/cores.md, "Who does what"; docs/architecture.md, "The way of a frame".
 
 use crate::frame::FrameId;
-use crate::frame::memory::Memory;
+use crate::frame::memory::FrameMemory;
 use crate::sparse_table;
 use serde::{Deserialize, Serialize};
 use wire::ethernet::{self, TAG_BYTES, Tag, VLAN};
@@ -15,9 +15,9 @@ use wire::ip::DsField;
 
 /// What is to be done to a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Edit {
+pub struct HeaderEdit {
     /// … to its tag.
-    pub tag: TagChange,
+    pub tag: VlanAction,
     /// The PCP that its outermost tag has then, the one that is put on among them; `None`: as it is.
     pub pcp: Option<u8>,
     /// The DSCP of its packet then; `None`: as it is.
@@ -30,40 +30,40 @@ pub struct Edit {
 
 /// What becomes of a frame's tag on its way out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum TagChange {
+pub enum VlanAction {
     /// Nothing.
     #[default]
-    Stays,
+    Keep,
     /// It is made this VLAN's: it carried a priority only.
-    Named(u16),
+    SetVid(u16),
     /// A tag of this VLAN is put on.
-    Pushed(u16),
+    Push(u16),
     /// It is taken off.
-    Popped,
+    Pop,
 }
 
-impl sparse_table::Slot for TagChange {
-    const EMPTY: Self = TagChange::Stays;
+impl sparse_table::Slot for VlanAction {
+    const EMPTY: Self = VlanAction::Keep;
 
     fn is_empty(&self) -> bool {
-        *self == TagChange::Stays
+        *self == VlanAction::Keep
     }
 }
 
-impl Edit {
+impl HeaderEdit {
     /// The frame leaves as it is.
     pub const NONE: Self =
-        Self { tag: TagChange::Stays, pcp: None, dscp: None, sets_ce: false, ds_field: None };
+        Self { tag: VlanAction::Keep, pcp: None, dscp: None, sets_ce: false, ds_field: None };
 
     /// The frame leaves as it is.
     #[inline]
     pub fn is_none(&self) -> bool {
-        self.ds_field.is_none() && self.pcp.is_none() && self.tag == TagChange::Stays
+        self.ds_field.is_none() && self.pcp.is_none() && self.tag == VlanAction::Keep
     }
 
     /// Does it to a frame, which is of `len` bytes then.
-    pub fn make<M: Memory>(self, memory: &mut M, frame: &FrameId, len: u16) {
-        if self.tag != TagChange::Stays {
+    pub fn make<M: FrameMemory>(self, memory: &mut M, frame: &FrameId, len: u16) {
+        if self.tag != VlanAction::Keep {
             let longer = len.max(self.tag.len_before(len));
             memory.whole(frame, longer.into(), |bytes| {
                 self.tag.make(self.pcp.unwrap_or(0), bytes);
@@ -86,14 +86,14 @@ impl Edit {
     }
 }
 
-impl TagChange {
+impl VlanAction {
     /// The length of a frame of `len` bytes after it.
     #[inline]
     pub fn len_after(self, len: u16) -> u16 {
         match self {
-            TagChange::Stays | TagChange::Named(_) => len,
-            TagChange::Pushed(_) => len + TAG_BYTES as u16,
-            TagChange::Popped => len - TAG_BYTES as u16,
+            VlanAction::Keep | VlanAction::SetVid(_) => len,
+            VlanAction::Push(_) => len + TAG_BYTES as u16,
+            VlanAction::Pop => len - TAG_BYTES as u16,
         }
     }
 
@@ -101,9 +101,9 @@ impl TagChange {
     #[inline]
     fn len_before(self, len: u16) -> u16 {
         match self {
-            TagChange::Stays | TagChange::Named(_) => len,
-            TagChange::Pushed(_) => len - TAG_BYTES as u16,
-            TagChange::Popped => len + TAG_BYTES as u16,
+            VlanAction::Keep | VlanAction::SetVid(_) => len,
+            VlanAction::Push(_) => len - TAG_BYTES as u16,
+            VlanAction::Pop => len + TAG_BYTES as u16,
         }
     }
 
@@ -111,30 +111,30 @@ impl TagChange {
     /// whichever is more.
     fn make(self, pcp: u8, frame: &mut [u8]) {
         match self {
-            TagChange::Stays => {}
-            TagChange::Named(vid) => ethernet::set_outer_vid(frame, vid),
-            TagChange::Pushed(vid) => ethernet::push_tag(frame, Tag { tpid: VLAN, pcp, dei: false, vid }),
-            TagChange::Popped => ethernet::pop_tag(frame),
+            VlanAction::Keep => {}
+            VlanAction::SetVid(vid) => ethernet::set_outer_vid(frame, vid),
+            VlanAction::Push(vid) => ethernet::push_tag(frame, Tag { tpid: VLAN, pcp, dei: false, vid }),
+            VlanAction::Pop => ethernet::pop_tag(frame),
         }
     }
 }
 
 /// A frame that is to leave a port now.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct TxDesc {
     /// The frame's token.
     pub frame: FrameId,
     /// Bytes from the destination address on, without FCS, as it leaves.
     pub len: u16,
     /// What is still to be done to its bytes.
-    pub edit: Edit,
+    pub edit: HeaderEdit,
 }
 
-impl Outgoing {
+impl TxDesc {
     /// A frame that leaves as it is.
     #[inline]
     pub fn new(frame: FrameId, len: u16) -> Self {
-        Self { frame, len, edit: Edit::NONE }
+        Self { frame, len, edit: HeaderEdit::NONE }
     }
 }
 
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn outgoing_frames_are_small() {
-        assert_eq!(size_of::<crate::Outgoing>(), 16);
+        assert_eq!(size_of::<crate::TxDesc>(), 16);
     }
 
     #[test]
@@ -178,17 +178,27 @@ mod tests {
         let pushed = |pcp| Tag { tpid: VLAN, pcp, dei: false, vid: 9 };
         let came = |tag: Option<Tag>| (tag, Some(10), Some(2), 7);
         for (tag, edit, left) in [
-            (None, Edit::NONE, came(None)),
-            (Some(TAG), Edit { pcp: Some(6), ..Edit::NONE }, came(Some(Tag { pcp: 6, ..TAG }))),
-            (None, Edit { pcp: Some(6), ..Edit::NONE }, came(None)),
-            (Some(TAG), Edit { tag: TagChange::Named(9), ..Edit::NONE }, came(Some(named))),
-            (Some(TAG), Edit { tag: TagChange::Popped, ..Edit::NONE }, came(None)),
-            (None, Edit { tag: TagChange::Pushed(9), pcp: Some(5), ..Edit::NONE }, came(Some(pushed(5)))),
-            (Some(TAG), Edit { sets_ce: true, ..Edit::NONE }, (Some(TAG), Some(10), Some(3), 7)),
-            (None, Edit { dscp: Some(46), ..Edit::NONE }, (None, Some(46), Some(2), 7)),
+            (None, HeaderEdit::NONE, came(None)),
+            (Some(TAG), HeaderEdit { pcp: Some(6), ..HeaderEdit::NONE }, came(Some(Tag { pcp: 6, ..TAG }))),
+            (None, HeaderEdit { pcp: Some(6), ..HeaderEdit::NONE }, came(None)),
+            (Some(TAG), HeaderEdit { tag: VlanAction::SetVid(9), ..HeaderEdit::NONE }, came(Some(named))),
+            (Some(TAG), HeaderEdit { tag: VlanAction::Pop, ..HeaderEdit::NONE }, came(None)),
             (
                 None,
-                Edit { tag: TagChange::Pushed(9), pcp: Some(1), dscp: Some(46), sets_ce: true, ..Edit::NONE },
+                HeaderEdit { tag: VlanAction::Push(9), pcp: Some(5), ..HeaderEdit::NONE },
+                came(Some(pushed(5))),
+            ),
+            (Some(TAG), HeaderEdit { sets_ce: true, ..HeaderEdit::NONE }, (Some(TAG), Some(10), Some(3), 7)),
+            (None, HeaderEdit { dscp: Some(46), ..HeaderEdit::NONE }, (None, Some(46), Some(2), 7)),
+            (
+                None,
+                HeaderEdit {
+                    tag: VlanAction::Push(9),
+                    pcp: Some(1),
+                    dscp: Some(46),
+                    sets_ce: true,
+                    ..HeaderEdit::NONE
+                },
                 (Some(pushed(1)), Some(46), Some(3), 7),
             ),
         ] {
@@ -197,11 +207,11 @@ mod tests {
             let changes_packet = edit.sets_ce || edit.dscp.is_some();
             let at = [vec![0; packet_at.into()], vec![0x45, 0]].concat();
             let ds_field = DsField::find_at(&at, IPV4, packet_at).filter(|_| changes_packet);
-            let edit = Edit { ds_field, ..edit };
+            let edit = HeaderEdit { ds_field, ..edit };
             let len = edit.tag.len_after(64);
             edit.make(&mut memory, &frame, len);
             assert_eq!(words(&memory, &frame, len), left, "{edit:?}");
-            assert_eq!(edit.is_none(), edit == Edit::NONE);
+            assert_eq!(edit.is_none(), edit == HeaderEdit::NONE);
             assert_eq!(edit.tag.len_before(len), 64);
         }
     }

@@ -13,26 +13,26 @@ pub const LONGEST_BYTES: usize = LONGEST_RECEIVED_BYTES + ethernet::TAG_BYTES;
 
 /// What the switch must know of the memory that its frames lie in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrameRoom {
+pub struct MaxFrame {
     /// The longest frame that fits.
     pub longest_bytes: u16,
     /// Bytes of a frame that lie together: a longer one takes several frames of memory.
     pub chunk_bytes: u16,
 }
 
-impl FrameRoom {
+impl MaxFrame {
     /// As much as there can be.
     pub const MOST: Self = Self { longest_bytes: u16::MAX, chunk_bytes: u16::MAX };
 
     /// That of a memory.
-    pub fn of(memory: &impl Memory) -> Self {
+    pub fn of(memory: &impl FrameMemory) -> Self {
         let bytes = |bytes| u16::try_from(bytes).unwrap_or(u16::MAX);
         Self { longest_bytes: bytes(memory.max_len()), chunk_bytes: bytes(memory.chunk_bytes()) }
     }
 }
 
 /// A fixed number of equally large pieces. A frame lies in one, or a long one in several: its headers together, the rest not.
-pub trait Memory {
+pub trait FrameMemory {
     /// Takes a free frame, the one freed last first (it is still in the cache); `None` when all are taken.
     fn alloc(&mut self) -> Option<FrameId>;
     /// Takes a free frame with room for `len` bytes; `None` when there is not as much.
@@ -145,7 +145,7 @@ impl HeapMemory {
     }
 }
 
-impl Memory for HeapMemory {
+impl FrameMemory for HeapMemory {
     #[inline]
     fn alloc(&mut self) -> Option<FrameId> {
         match self.free.pop() {

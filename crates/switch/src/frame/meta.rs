@@ -12,7 +12,7 @@ use crate::settings::DropLevel;
 /// What a frame is treated as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
-pub struct Class {
+pub struct QosClass {
     /// 802.1p priority: the group.
     pub priority: u8,
     /// Local precedence: the queue.
@@ -25,9 +25,9 @@ pub struct Class {
 
 /// A MAC address, and its VLAN where there are any, as one number, which is what the table compares and hashes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Address(pub(crate) u64);
+pub struct FdbKey(pub(crate) u64);
 
-impl Address {
+impl FdbKey {
     /// Set in every address, so that none is like an empty slot.
     pub(crate) const VALID: u64 = 1 << 63;
     /// The bit that group addresses have (IEEE 802-2014 8.2).
@@ -79,7 +79,7 @@ impl Address {
 /// What a frame is to a bridge by its destination.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum Cast {
+pub enum FloodType {
     /// For a station whose port is known.
     #[default]
     Known,
@@ -91,16 +91,17 @@ pub enum Cast {
     UnknownUnicast,
 }
 
-impl Cast {
+impl FloodType {
     /// Those that are flooded, in the order of arrays by [`Cast::place`].
-    pub const FLOODED: [Cast; 3] = [Cast::Broadcast, Cast::Multicast, Cast::UnknownUnicast];
+    pub const FLOODED: [FloodType; 3] =
+        [FloodType::Broadcast, FloodType::Multicast, FloodType::UnknownUnicast];
 
     /// Of a frame to this address, which is flooded.
-    pub fn of_flooded(dst: Address) -> Self {
+    pub fn of_flooded(dst: FdbKey) -> Self {
         match dst {
-            dst if dst.is_broadcast() => Cast::Broadcast,
-            dst if dst.is_group() => Cast::Multicast,
-            _ => Cast::UnknownUnicast,
+            dst if dst.is_broadcast() => FloodType::Broadcast,
+            dst if dst.is_group() => FloodType::Multicast,
+            _ => FloodType::UnknownUnicast,
         }
     }
 
@@ -112,20 +113,20 @@ impl Cast {
     /// In words.
     pub fn words(self) -> &'static str {
         match self {
-            Cast::Known => "known unicast",
-            Cast::Broadcast => "broadcast",
-            Cast::Multicast => "multicast",
-            Cast::UnknownUnicast => "unknown unicast",
+            FloodType::Known => "known unicast",
+            FloodType::Broadcast => "broadcast",
+            FloodType::Multicast => "multicast",
+            FloodType::UnknownUnicast => "unknown unicast",
         }
     }
 
     /// The setting that limits it, in a port's table.
     pub fn setting(self) -> &'static str {
         match self {
-            Cast::Known => "",
-            Cast::Broadcast => "broadcast_limit_pps",
-            Cast::Multicast => "multicast_limit_pps",
-            Cast::UnknownUnicast => "unknown_unicast_limit_pps",
+            FloodType::Known => "",
+            FloodType::Broadcast => "broadcast_limit_pps",
+            FloodType::Multicast => "multicast_limit_pps",
+            FloodType::UnknownUnicast => "unknown_unicast_limit_pps",
         }
     }
 }
@@ -133,7 +134,7 @@ impl Cast {
 /// Whether a frame is marked as having met congestion (CE).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(u8)]
-pub enum Marking {
+pub enum EcnMarking {
     /// It cannot be: its sender does not understand that, or it came with the mark, or its header is cut off.
     #[default]
     No,
@@ -143,20 +144,20 @@ pub enum Marking {
     Due,
 }
 
-impl Marking {
+impl EcnMarking {
     /// Of a frame that came with this codepoint, in a header that is whole or not.
     #[inline]
     pub fn of(ecn: Ecn, is_whole: bool) -> Self {
-        if ecn.is_markable() && is_whole { Marking::Possible } else { Marking::No }
+        if ecn.is_markable() && is_whole { EcnMarking::Possible } else { EcnMarking::No }
     }
 }
 
 /// What is remembered of a frame until its cells are released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C, align(4))]
-pub struct Charge {
+pub struct FrameMeta {
     /// What it is treated as: its priority group, its queue, its drop level.
-    pub class: Class,
+    pub class: QosClass,
     /// Bytes without FCS.
     pub len: u16,
     /// Cells charged, at ingress and at egress.
@@ -164,21 +165,21 @@ pub struct Charge {
     /// Where its differentiated services field is, if it has one: marks and rewriting look no further.
     pub ds_field: Option<DsField>,
     /// Whether it is marked as having met congestion when it leaves.
-    pub marking: Marking,
+    pub marking: EcnMarking,
     /// Port it came in on.
     pub in_port: u8,
     /// What it is by its destination; of a frame that came in, once its way has been found.
-    pub cast: Cast,
+    pub cast: FloodType,
 }
 
-impl Default for Charge {
+impl Default for FrameMeta {
     /// Of no frame.
     fn default() -> Self {
-        Charge::NONE
+        FrameMeta::NONE
     }
 }
 
-impl Charge {
+impl FrameMeta {
     /// In place of the port that a frame came in on: the switch does not have this frame.
     pub(crate) const ABSENT: u8 = 255;
     /// … or made it itself (PFC); it has no cells.
@@ -186,13 +187,13 @@ impl Charge {
 
     /// Of no frame.
     pub(crate) const NONE: Self = Self {
-        class: Class { priority: 0, queue: 0, drop_level: DropLevel::Green, flooded: false },
+        class: QosClass { priority: 0, queue: 0, drop_level: DropLevel::Green, flooded: false },
         len: 0,
         cells: 0,
         ds_field: None,
-        marking: Marking::No,
+        marking: EcnMarking::No,
         in_port: Self::ABSENT,
-        cast: Cast::Known,
+        cast: FloodType::Known,
     };
 
     /// Its queue's number.

@@ -29,7 +29,7 @@ impl FrameId {
 
 /// A frame that came in on a port.
 #[derive(Debug)]
-pub struct Received {
+pub struct RxDesc {
     /// The frame's token.
     pub frame: FrameId,
     /// Bytes from the destination address on, without FCS.

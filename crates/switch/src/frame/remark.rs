@@ -8,13 +8,13 @@
 //! frames leave with that priority.
 //! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/law.md, "Rewriting".
 
-use crate::frame::header_edit::Edit;
-use crate::frame::meta::Charge;
+use crate::frame::header_edit::HeaderEdit;
+use crate::frame::meta::FrameMeta;
 use crate::settings::{PRIORITIES, RewriteSettings};
 use wire::bitset::Set8;
 
 /// Adds to the edit of a frame that leaves what it is marked with.
-pub fn rewrite(settings: &RewriteSettings, charge: &Charge, edit: &mut Edit) {
+pub fn rewrite(settings: &RewriteSettings, charge: &FrameMeta, edit: &mut HeaderEdit) {
     if let Some(dot1p) = settings.dot1p {
         edit.pcp = Some(dot1p[charge.queue()]);
     }
@@ -33,8 +33,8 @@ pub fn queues_by_priority(settings: &RewriteSettings) -> Option<[Set8; PRIORITIE
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::frame::memory::{HeapMemory, Memory};
-    use crate::frame::meta::Class;
+    use crate::frame::memory::{FrameMemory, HeapMemory};
+    use crate::frame::meta::QosClass;
     use wire::ethernet::{Header, IPV4, Tag, VLAN, write_header};
     use wire::ip::{self, DsField};
     use wire::mac::MacAddr;
@@ -52,11 +52,11 @@ mod tests {
             let at = write_header(came, MacAddr([2; 6]), MacAddr([4; 6]), Some(tag), IPV4);
             came[at..at + 2].copy_from_slice(&[0x45, 10 << 2 | 1]);
             let ds_field = DsField::find_at(came, IPV4, at as u8);
-            let class = Class { queue: 5, ..Charge::default().class };
-            let mut edit = Edit::NONE;
+            let class = QosClass { queue: 5, ..FrameMeta::default().class };
+            let mut edit = HeaderEdit::NONE;
             rewrite(
                 &RewriteSettings { dot1p, dscp },
-                &Charge { class, ds_field, ..Charge::default() },
+                &FrameMeta { class, ds_field, ..FrameMeta::default() },
                 &mut edit,
             );
             assert_eq!(edit.is_none(), dot1p.is_none() && dscp.is_none());

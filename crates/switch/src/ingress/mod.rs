@@ -9,16 +9,16 @@ pub mod priority_group;
 
 use crate::buffer::pool::Pools;
 use crate::forwarding::classifier::Classifier;
-use crate::forwarding::parsed_frame::Arrival;
-use crate::forwarding::storm_control::FloodMeter;
-use crate::frame::meta::Charge;
-use crate::ingress::priority_group::{Area, Change, Group};
-use crate::monitor::counters::{Count, DropReason, GroupSnapshot, PfcCount, PortSnapshot};
-use crate::monitor::event::{AlarmPlace, Event, Events};
-use crate::monitor::watermark::Mark;
-use crate::pfc::link_pause::{LINK, Protection};
-use crate::pfc::rx_backlog::RxRings;
-use crate::pfc::tx::{PfcSender, Timing, Told};
+use crate::forwarding::parsed_frame::RxFrame;
+use crate::forwarding::storm_control::StormControl;
+use crate::frame::meta::FrameMeta;
+use crate::ingress::priority_group::{BufferRegion, PriorityGroup, XoffTransition};
+use crate::monitor::counters::{DropReason, FrameCount, GroupSnapshot, PfcCount, PortSnapshot};
+use crate::monitor::event::{AlarmSource, Event, Events};
+use crate::monitor::watermark::WatermarkReset;
+use crate::pfc::link_pause::{FlowControlMode, LINK};
+use crate::pfc::rx_backlog::RxBacklog;
+use crate::pfc::tx::{PauseFrame, PfcSender, PfcTiming};
 use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
 };
@@ -32,26 +32,26 @@ use wire::pause;
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
 pub struct Ingress {
-    groups: [Group; PRIORITIES],
+    groups: [PriorityGroup; PRIORITIES],
     classifier: Classifier,
     /// Groups that must be examined each turn, as others move their threshold.
     watched: Set8,
     /// PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
     /// Priorities of which the neighbour is told nothing: the watchdog drops them, or PFC is off for them.
-    untold: Set8,
+    pfc_suppressed: Set8,
     /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
-    unprotected: Set8,
-    rx_rings: RxRings,
+    pfc_disabled: Set8,
+    rx_rings: RxBacklog,
     pfc: PfcSender,
     /// Where PFC frames come from.
     mac: MacAddr,
     /// Of the received frames those of drop level 1 and 2.
     coloured: [u64; 2],
     /// Frames that no bridge forwards. All others are counted by their group.
-    refused: Count,
-    drops: [Count; DropReason::ALL.len()],
-    flooded: FloodMeter,
+    refused: FrameCount,
+    drops: [FrameCount; DropReason::ALL.len()],
+    flooded: StormControl,
 }
 
 impl Ingress {
@@ -60,20 +60,20 @@ impl Ingress {
         Self {
             groups: std::array::from_fn(|p| {
                 let (protection, of_group) = protection(settings, Set8::EMPTY, p);
-                Group::new(of_group, protection, usage_percent)
+                PriorityGroup::new(of_group, protection, usage_percent)
             }),
             classifier: Classifier::new(&settings.classify),
             watched: Set8::EMPTY,
             sends_pfc: settings.pfc.tx || settings.flow_control.sends(),
-            untold: Set8::EMPTY,
-            unprotected: Set8::EMPTY,
-            rx_rings: RxRings::default(),
-            pfc: PfcSender::new(Timing::of(settings)),
+            pfc_suppressed: Set8::EMPTY,
+            pfc_disabled: Set8::EMPTY,
+            rx_rings: RxBacklog::default(),
+            pfc: PfcSender::new(PfcTiming::of(settings)),
             mac,
             coloured: [0; 2],
-            refused: Count::default(),
+            refused: FrameCount::default(),
             drops: Default::default(),
-            flooded: FloodMeter::new(&settings.flood_limits_pps),
+            flooded: StormControl::new(&settings.flood_limits_pps),
         }
     }
 
@@ -85,7 +85,7 @@ impl Ingress {
 
     /// Counts a data frame that came in. True: it came in spite of XOFF.
     #[inline]
-    pub fn receive(&mut self, arrival: &Arrival) -> bool {
+    pub fn receive(&mut self, arrival: &RxFrame) -> bool {
         let priority = arrival.charge.priority();
         let group = &mut self.groups[priority];
         group.count_received(arrival.charge.len);
@@ -105,14 +105,14 @@ impl Ingress {
 
     /// Counts a frame that came in and that no bridge forwards.
     #[cold]
-    pub fn refuse(&mut self, reason: DropReason, len: u16) {
+    pub fn count_invalid(&mut self, reason: DropReason, len: u16) {
         self.refused.add(len);
         self.count_drop(reason, len);
     }
 
     /// Counts a frame that is to be flooded. False: it is one more than a limit allows, counted, and must be dropped.
     #[cold]
-    pub fn floods(&mut self, charge: &Charge, now: Instant) -> bool {
+    pub fn check_storm_control(&mut self, charge: &FrameMeta, now: Instant) -> bool {
         let group = &mut self.groups[charge.priority()];
         let Some(reason) = self.flooded.receive(charge, group.is_no_drop(), now) else { return true };
         group.count_flood_limited(charge.len);
@@ -133,7 +133,7 @@ impl Ingress {
 
     /// Where a frame of `cells` would be charged, or why it must drop.
     #[inline]
-    pub fn admit(&self, charge: &Charge, pools: &Pools) -> Result<Area, DropReason> {
+    pub fn admit(&self, charge: &FrameMeta, pools: &Pools) -> Result<BufferRegion, DropReason> {
         let group = &self.groups[charge.priority()];
         match group.admit(charge.cells(), pools) {
             Some(area) => Ok(area),
@@ -155,7 +155,7 @@ impl Ingress {
 
     /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
     #[cold]
-    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
+    pub fn count_buffer_drop(&mut self, reason: DropReason, charge: &FrameMeta) -> bool {
         self.count_drop(reason, charge.len);
         let group = &mut self.groups[charge.priority()];
         if reason == DropReason::Watchdog {
@@ -173,22 +173,22 @@ impl Ingress {
 
     /// A frame fits what is reserved for its group, and no pool or threshold has a say in it.
     #[inline]
-    pub fn has_own(&self, charge: &Charge) -> bool {
-        self.groups[charge.priority()].has_own(charge.cells())
+    pub fn has_own(&self, charge: &FrameMeta) -> bool {
+        self.groups[charge.priority()].fits_reserved(charge.cells())
     }
 
     /// Charges such a frame. True: the group must be examined.
     #[inline]
-    pub fn charge_own(&mut self, charge: &Charge) -> bool {
+    pub fn charge_reserved(&mut self, charge: &FrameMeta) -> bool {
         let group = &mut self.groups[charge.priority()];
-        group.charge_own(charge.cells());
+        group.charge_reserved(charge.cells());
         // Nobody could foresee which group comes next, so nothing is left out.
         group.is_protected() & self.watched.contains(charge.priority())
     }
 
     /// Charges a frame where `admit` said. True: the group must be examined.
     #[inline]
-    pub fn charge(&mut self, charge: &Charge, area: Area, pools: &mut Pools) -> bool {
+    pub fn charge(&mut self, charge: &FrameMeta, area: BufferRegion, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
         // As long as a group holds no more than its own it is in XON, unless it is watched.
         let is_beyond_own = group.charge(charge.cells(), area, pools);
@@ -197,7 +197,7 @@ impl Ingress {
 
     /// Releases a frame that has left the switch. True: the group must be examined, since less use can end an XOFF.
     #[inline]
-    pub fn release(&mut self, charge: &Charge, pools: &mut Pools) -> bool {
+    pub fn release(&mut self, charge: &FrameMeta, pools: &mut Pools) -> bool {
         let group = &mut self.groups[charge.priority()];
         group.release(charge.cells(), pools);
         group.is_xoff()
@@ -205,14 +205,14 @@ impl Ingress {
 
     /// Compares a group with its threshold, and notes what the neighbour must be told.
     #[inline]
-    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
+    pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
         let group = &mut self.groups[priority & 7];
         let change = group.examine(self.rx_rings.is_long(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
-            && self.tells(priority)
+            && self.advertises(priority)
         {
-            self.tell(priority, change == Change::Xoff);
+            self.tell(priority, change == XoffTransition::Xoff);
         }
         change
     }
@@ -220,20 +220,20 @@ impl Ingress {
     /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.
     fn tell(&mut self, priority: usize, xoff: bool) {
         if self.pfc.is_of_link() {
-            self.pfc.set(LINK, self.groups.iter().any(Group::is_xoff));
+            self.pfc.set(LINK, self.groups.iter().any(PriorityGroup::is_xoff));
         } else {
             self.pfc.set(priority, xoff);
         }
     }
 
     /// The neighbour is told of a priority's XOFF.
-    fn tells(&self, priority: usize) -> bool {
-        self.sends_pfc && !self.untold.contains(priority)
+    fn advertises(&self, priority: usize) -> bool {
+        self.sends_pfc && !self.pfc_suppressed.contains(priority)
     }
 
     /// What the watchdog wants: `dropping` groups take nothing, and PFC is off for `off`. True: something is different now, and the
     /// groups must be examined.
-    pub(crate) fn obey_watchdog(
+    pub(crate) fn apply_watchdog(
         &mut self,
         (dropping, off): (Set8, Set8),
         settings: &PortSettings,
@@ -241,25 +241,25 @@ impl Ingress {
         pools: &mut Pools,
     ) -> bool {
         let untold = dropping.with(off);
-        if (untold, off) == (self.untold, self.unprotected) {
+        if (untold, off) == (self.pfc_suppressed, self.pfc_disabled) {
             return false;
         }
-        self.untold = untold;
+        self.pfc_suppressed = untold;
         for (p, group) in self.groups.iter_mut().enumerate() {
             group.set_dropping(dropping.contains(p));
-            if off.contains(p) != self.unprotected.contains(p) {
-                group.withdraw(pools);
+            if off.contains(p) != self.pfc_disabled.contains(p) {
+                group.release_shared(pools);
                 let (protection, of_group) = protection(settings, off, p);
                 group.reconfigure(of_group, protection, usage_percent, pools);
             }
         }
-        self.unprotected = off;
+        self.pfc_disabled = off;
         true
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.
     #[inline]
-    pub fn rx_rings(&mut self) -> &mut RxRings {
+    pub fn rx_rings(&mut self) -> &mut RxBacklog {
         &mut self.rx_rings
     }
 
@@ -303,8 +303,8 @@ impl Ingress {
     }
 
     /// The neighbour is gone: whoever comes has been told nothing.
-    pub(crate) fn forget_neighbour(&mut self) {
-        self.pfc.forget_neighbour();
+    pub(crate) fn reset_peer(&mut self) {
+        self.pfc.reset_peer();
     }
 
     /// A PFC frame has left.
@@ -318,8 +318,8 @@ impl Ingress {
     }
 
     /// A guard sent these PFC frames for us, the last one at `at`.
-    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
-        self.pfc.told_by_guard(frames, at);
+    pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
+        self.pfc.record_guard_pfc(frames, at);
     }
 
     /// How soon the neighbour must be told again of an XOFF that lasts; nothing where it is told nothing.
@@ -330,36 +330,37 @@ impl Ingress {
     /// Writes the PFC, or PAUSE, frame that is due.
     pub fn send_pfc(&mut self, frame: &mut [u8; pause::FRAME_BYTES], now: Instant) {
         match self.pfc.send(now) {
-            Told::Pfc(pfc) => pfc.encode(self.mac, frame),
-            Told::Pause(pause) => pause.encode(self.mac, frame),
+            PauseFrame::Pfc(pfc) => pfc.encode(self.mac, frame),
+            PauseFrame::Pause(pause) => pause.encode(self.mac, frame),
         }
     }
 
     /// Takes the place of another port, of whose frames some may still wait elsewhere.
-    pub(crate) fn succeed(&mut self, earlier: &Ingress) {
+    pub(crate) fn inherit_usage(&mut self, earlier: &Ingress) {
         self.groups.iter_mut().zip(&earlier.groups).for_each(|(group, earlier)| group.succeed(earlier));
     }
 
     /// Other settings are coming: gives the groups' shared cells back until `reconfigure` takes them again.
     pub(crate) fn withdraw(&self, pools: &mut Pools) {
-        self.groups.iter().for_each(|group| group.withdraw(pools));
+        self.groups.iter().for_each(|group| group.release_shared(pools));
     }
 
     /// Other settings; the groups must be examined after.
     pub(crate) fn reconfigure(&mut self, settings: &PortSettings, usage_percent: u8, pools: &mut Pools) {
         self.classifier = Classifier::new(&settings.classify);
         self.sends_pfc = settings.pfc.tx || settings.flow_control.sends();
-        self.pfc.reconfigure(Timing::of(settings));
+        self.pfc.reconfigure(PfcTiming::of(settings));
         self.flooded.reconfigure(&settings.flood_limits_pps);
         for (p, group) in self.groups.iter_mut().enumerate() {
-            let (protection, of_group) = protection(settings, self.unprotected, p);
+            let (protection, of_group) = protection(settings, self.pfc_disabled, p);
             group.reconfigure(of_group, protection, usage_percent, pools);
         }
     }
 
     /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
-    pub(crate) fn tell_again(&mut self) {
-        let is_xoff: [bool; PRIORITIES] = std::array::from_fn(|p| self.tells(p) && self.groups[p].is_xoff());
+    pub(crate) fn readvertise(&mut self) {
+        let is_xoff: [bool; PRIORITIES] =
+            std::array::from_fn(|p| self.advertises(p) && self.groups[p].is_xoff());
         let of_link = self.pfc.is_of_link();
         let any = is_xoff.contains(&true);
         for (p, is_xoff) in is_xoff.into_iter().enumerate() {
@@ -376,7 +377,7 @@ impl Ingress {
     }
 
     /// Tells what alarms there are.
-    pub(crate) fn tell_alarms(
+    pub(crate) fn report_alarms(
         &mut self,
         port: usize,
         alarms: &AlarmSettings,
@@ -387,23 +388,23 @@ impl Ingress {
             let (used, headroom, drops, dropped) = group.alarms();
             for (kind, watch) in [(AlarmKind::Ingress, used), (AlarmKind::Headroom, headroom)] {
                 if let Some(interval_ns) = alarms.interval_ns(kind)
-                    && let Some(telling) = watch.tell(now, interval_ns)
+                    && let Some(telling) = watch.poll(now, interval_ns)
                 {
                     events
-                        .push(now, Event::Alarm { place: AlarmPlace::Port { port, kind, number }, telling });
+                        .push(now, Event::Alarm { place: AlarmSource::Port { port, kind, number }, telling });
                 }
             }
             if let Some(interval_ns) = alarms.interval_ns(AlarmKind::Drop)
-                && let Some(dropped) = drops.tell(dropped, now, interval_ns)
+                && let Some(dropped) = drops.poll(dropped, now, interval_ns)
             {
-                let place = AlarmPlace::Port { port, kind: AlarmKind::Ingress, number };
+                let place = AlarmSource::Port { port, kind: AlarmKind::Ingress, number };
                 events.push(now, Event::DropAlarm { place, dropped });
             }
         }
     }
 
     /// One watermark of every group begins anew.
-    pub(crate) fn mark_watermarks(&mut self, mark: Mark) {
+    pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.groups.iter_mut().for_each(|group| group.mark(mark));
     }
 
@@ -424,7 +425,7 @@ impl Ingress {
 
     /// A group's watermarks since they were last read begin anew.
     pub(crate) fn mark_group(&mut self, priority: usize) {
-        self.groups[priority].mark(Mark::Read);
+        self.groups[priority].mark(WatermarkReset::Read);
     }
 
     /// Fills in what this half counts.
@@ -437,7 +438,7 @@ impl Ingress {
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
-        out.input_dropped = Count::sum(&self.drops);
+        out.input_dropped = FrameCount::sum(&self.drops);
         self.flooded.snapshot(out);
         out.pfc_sent = self.pfc.count();
         out.pfc_guard_frames = self.pfc.guard_frames();
@@ -447,11 +448,11 @@ impl Ingress {
 }
 
 /// How the neighbour is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
-fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (Protection, GroupSettings) {
+fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
     let group = settings.groups[priority];
     if off.contains(priority) {
         return (
-            Protection::None,
+            FlowControlMode::None,
             GroupSettings {
                 pool: group.pool,
                 reserved_cells: group.reserved_cells,
@@ -460,11 +461,11 @@ fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (Protectio
         );
     }
     let protection = if settings.pfc.no_drop & (1 << priority) != 0 {
-        Protection::Pfc
+        FlowControlMode::Pfc
     } else if settings.flow_control.sends() {
-        Protection::Pause
+        FlowControlMode::Pause
     } else {
-        Protection::None
+        FlowControlMode::None
     };
     (protection, group)
 }

@@ -21,18 +21,18 @@
 //! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
 
 use crate::buffer::pool::{Pool, Pools};
-use crate::buffer::threshold::Limit;
-use crate::monitor::alarm::{DropWatch, Watch};
-use crate::monitor::counters::{Count, GroupSnapshot};
-use crate::monitor::usage_violation::Usage;
-use crate::monitor::watermark::{Mark, Peak, Watermarks};
-use crate::pfc::link_pause::Protection;
+use crate::buffer::threshold::CompiledThreshold;
+use crate::monitor::alarm::{DropAlarm, UsageAlarm};
+use crate::monitor::counters::{FrameCount, GroupSnapshot};
+use crate::monitor::usage_violation::UsageViolations;
+use crate::monitor::watermark::{Peak, WatermarkReset, Watermarks};
+use crate::pfc::link_pause::FlowControlMode;
 use crate::settings::{GroupSettings, Threshold};
 use serde::{Deserialize, Serialize};
 
 /// Where a frame's cells are charged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Area {
+pub enum BufferRegion {
     /// To what is reserved, then to the shared pool.
     ReservedAndShared,
     /// To the headroom pool.
@@ -41,7 +41,7 @@ pub enum Area {
 
 /// A change that the neighbour must be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Change {
+pub enum XoffTransition {
     /// Stop.
     Xoff,
     /// Go on.
@@ -51,38 +51,38 @@ pub enum Change {
 /// One priority group. What the way of a frame touches is one cache line: 64 ports have 512 groups.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C, align(64))]
-pub struct Group {
-    received: Count,
+pub struct PriorityGroup {
+    received: FrameCount,
     /// Cells outside headroom.
     used_cells: u32,
     /// Up to this use a frame is charged to what is reserved, and no usage threshold is near: no pool has a say in it.
-    own_cells: u32,
+    fast_path_cells: u32,
     headroom_cells: u32,
     peaks: Peaks,
-    protection: Protection,
+    protection: FlowControlMode,
     xoff: bool,
     /// Frames were dropped since headroom was last empty: the event has been told.
-    losing: bool,
+    in_drop_episode: bool,
     /// Service pool of the shared cells.
     pool: u8,
     reserved_cells: u32,
-    xoff_limit: Limit,
-    rest: Box<Rest>,
+    xoff_limit: CompiledThreshold,
+    rest: Box<ColdState>,
 }
 
 /// What few frames touch.
 #[derive(Debug, Serialize, Deserialize)]
-struct Rest {
-    usage: Usage,
-    alarm: Watch,
-    headroom_alarm: Watch,
-    drop_alarm: DropWatch,
+struct ColdState {
+    usage: UsageViolations,
+    alarm: UsageAlarm,
+    headroom_alarm: UsageAlarm,
+    drop_alarm: DropAlarm,
     settings: GroupSettings,
     /// The watchdog drops whatever comes.
     dropping: bool,
-    storm_dropped: Count,
-    flood_limited: Count,
-    dropped: Count,
+    storm_dropped: FrameCount,
+    flood_limited: FrameCount,
+    dropped: FrameCount,
     xoff_episodes: u64,
     watermarks: [Watermarks; 3],
 }
@@ -95,31 +95,31 @@ struct Peaks {
     total: Peak,
 }
 
-impl Group {
+impl PriorityGroup {
     /// An empty group; above `usage_percent` of what it may hold outside headroom is a violation.
-    pub fn new(settings: GroupSettings, protection: Protection, usage_percent: u8) -> Self {
+    pub fn new(settings: GroupSettings, protection: FlowControlMode, usage_percent: u8) -> Self {
         let mut group = Self {
-            received: Count::default(),
+            received: FrameCount::default(),
             used_cells: 0,
-            own_cells: 0,
+            fast_path_cells: 0,
             headroom_cells: 0,
             peaks: Peaks::default(),
             protection,
             xoff: false,
-            losing: false,
+            in_drop_episode: false,
             pool: settings.pool & 3,
             reserved_cells: settings.reserved_cells,
-            xoff_limit: Limit::of(settings.xoff),
-            rest: Box::new(Rest {
-                usage: Usage::new(usage_percent),
-                alarm: Watch::default(),
-                headroom_alarm: Watch::new(100),
-                drop_alarm: DropWatch::default(),
+            xoff_limit: CompiledThreshold::of(settings.xoff),
+            rest: Box::new(ColdState {
+                usage: UsageViolations::new(usage_percent),
+                alarm: UsageAlarm::default(),
+                headroom_alarm: UsageAlarm::new(100),
+                drop_alarm: DropAlarm::default(),
                 settings,
                 dropping: false,
-                storm_dropped: Count::default(),
-                flood_limited: Count::default(),
-                dropped: Count::default(),
+                storm_dropped: FrameCount::default(),
+                flood_limited: FrameCount::default(),
+                dropped: FrameCount::default(),
                 xoff_episodes: 0,
                 watermarks: Default::default(),
             }),
@@ -132,9 +132,9 @@ impl Group {
     /// the watchdog drops, nothing at all.
     fn set_own_cells(&mut self) {
         let none = self.headroom_cells > 0 || self.rest.dropping;
-        let Rest { usage, alarm, .. } = &*self.rest;
-        let unnoted = usage.unnoted_cells(self.reserved_cells).min(alarm.unnoted_cells(self.reserved_cells));
-        self.own_cells = if none { 0 } else { unnoted };
+        let ColdState { usage, alarm, .. } = &*self.rest;
+        let unnoted = usage.alarm_floor(self.reserved_cells).min(alarm.alarm_floor(self.reserved_cells));
+        self.fast_path_cells = if none { 0 } else { unnoted };
     }
 
     /// From now on the watchdog drops whatever comes, or does so no more.
@@ -170,13 +170,13 @@ impl Group {
 
     /// PFC protects this group.
     pub fn is_no_drop(&self) -> bool {
-        self.protection == Protection::Pfc
+        self.protection == FlowControlMode::Pfc
     }
 
     /// Its neighbour is told to stop when it fills, by PFC or by PAUSE.
     #[inline]
     pub fn is_protected(&self) -> bool {
-        self.protection != Protection::None
+        self.protection != FlowControlMode::None
     }
 
     /// The neighbour is told to stop.
@@ -220,27 +220,27 @@ impl Group {
 
     /// Where a frame of `cells` would be charged; `None`: there is no room.
     #[inline]
-    pub fn admit(&self, cells: u32, pools: &Pools) -> Option<Area> {
-        if self.has_own(cells) {
-            return Some(Area::ReservedAndShared);
+    pub fn admit(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
+        if self.fits_reserved(cells) {
+            return Some(BufferRegion::ReservedAndShared);
         }
         self.admit_to_pools(cells, pools)
     }
 
     /// A frame of `cells` fits what is reserved, and nothing else has a say in it.
     #[inline]
-    pub fn has_own(&self, cells: u32) -> bool {
-        self.used_cells + cells <= self.own_cells
+    pub fn fits_reserved(&self, cells: u32) -> bool {
+        self.used_cells + cells <= self.fast_path_cells
     }
 
     /// Charges such a frame.
     #[inline]
-    pub fn charge_own(&mut self, cells: u32) {
+    pub fn charge_reserved(&mut self, cells: u32) {
         self.used_cells += cells;
         self.peaks.total.lift(self.used_cells); // nothing is in headroom
     }
 
-    fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<Area> {
+    fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.rest.dropping {
             return None;
         }
@@ -249,25 +249,25 @@ impl Group {
             let free_cells = self.pool(pools).free_cells();
             let fits = after - self.shared_cells() <= free_cells;
             if fits && after <= self.xoff_limit.cells(free_cells) {
-                return Some(Area::ReservedAndShared);
+                return Some(BufferRegion::ReservedAndShared);
             }
         }
         let fits = self.is_protected()
             && self.headroom_cells + cells <= self.rest.settings.headroom_cells
             && cells <= pools.headroom.free_cells();
-        fits.then_some(Area::Headroom)
+        fits.then_some(BufferRegion::Headroom)
     }
 
     /// Charges a frame of `cells` where `admit` said. True: not to what is reserved alone.
     #[inline]
-    pub fn charge(&mut self, cells: u32, area: Area, pools: &mut Pools) -> bool {
+    pub fn charge(&mut self, cells: u32, area: BufferRegion, pools: &mut Pools) -> bool {
         match area {
-            Area::ReservedAndShared if self.has_own(cells) => {
-                self.charge_own(cells);
+            BufferRegion::ReservedAndShared if self.fits_reserved(cells) => {
+                self.charge_reserved(cells);
                 return false;
             }
-            Area::ReservedAndShared => self.charge_to_shared(cells, pools),
-            Area::Headroom => self.charge_to_headroom(cells, pools),
+            BufferRegion::ReservedAndShared => self.charge_to_shared(cells, pools),
+            BufferRegion::Headroom => self.charge_to_headroom(cells, pools),
         }
         true
     }
@@ -288,7 +288,7 @@ impl Group {
         pools.headroom.take(cells);
         self.peaks.headroom.lift(self.headroom_cells);
         self.peaks.total.lift(self.cells());
-        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
+        self.rest.headroom_alarm.update(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
     }
 
@@ -296,7 +296,7 @@ impl Group {
     #[inline]
     pub fn release(&mut self, cells: u32, pools: &mut Pools) {
         // What is not in use outside headroom is in it.
-        if self.used_cells <= self.own_cells && cells <= self.used_cells {
+        if self.used_cells <= self.fast_path_cells && cells <= self.used_cells {
             self.used_cells -= cells;
         } else {
             self.release_to_pools(cells, pools);
@@ -323,8 +323,8 @@ impl Group {
         let from_headroom = cells.min(self.headroom_cells);
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
-        self.losing &= self.headroom_cells > 0;
-        self.rest.headroom_alarm.note(self.headroom_cells, self.rest.settings.headroom_cells);
+        self.in_drop_episode &= self.headroom_cells > 0;
+        self.rest.headroom_alarm.update(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
         from_headroom
     }
@@ -332,20 +332,20 @@ impl Group {
     fn note_usage(&mut self, pools: &Pools) {
         let allowed = self.reserved_cells.saturating_add(self.threshold_cells(pools));
         self.rest.usage.note(self.used_cells, allowed);
-        self.rest.alarm.note(self.used_cells, allowed);
+        self.rest.alarm.update(self.used_cells, allowed);
         self.set_own_cells();
     }
 
     /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
     pub fn count_drop(&mut self, len: u16) -> bool {
         self.rest.dropped.add(len);
-        self.is_no_drop() && !std::mem::replace(&mut self.losing, true)
+        self.is_no_drop() && !std::mem::replace(&mut self.in_drop_episode, true)
     }
 
     /// Compares use with the thresholds, and says what, if anything, the neighbour must be told. Where RX rings are long, a
     /// protected group is in XOFF whatever it holds.
     #[inline]
-    pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<Change> {
+    pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
         let pool = self.pool(pools);
         let threshold = self.xoff_limit.cells(pool.free_cells());
         let shared = self.shared_cells();
@@ -355,14 +355,14 @@ impl Group {
             if over {
                 self.xoff = true;
                 self.rest.xoff_episodes += 1;
-                return Some(Change::Xoff);
+                return Some(XoffTransition::Xoff);
             }
             let offset = self.rest.settings.xon_offset_cells;
             let low = shared <= self.rest.settings.resume_cells.max(threshold.saturating_sub(offset));
             let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
             if (low && pool_is_low) || !self.is_protected() {
                 self.xoff = false;
-                return Some(Change::Xon);
+                return Some(XoffTransition::Xon);
             }
         }
         None
@@ -375,14 +375,14 @@ impl Group {
     }
 
     /// Takes the place of an earlier group, and what that still holds with it; `reconfigure` charges it to the pool.
-    pub(crate) fn succeed(&mut self, earlier: &Group) {
+    pub(crate) fn succeed(&mut self, earlier: &PriorityGroup) {
         (self.used_cells, self.headroom_cells) = (earlier.used_cells, earlier.headroom_cells);
         self.peaks.total.lift(self.cells());
         self.peaks.headroom.lift(self.headroom_cells);
     }
 
     /// Other settings are coming: gives the shared cells back until `reconfigure` takes them again.
-    pub(crate) fn withdraw(&self, pools: &mut Pools) {
+    pub(crate) fn release_shared(&self, pools: &mut Pools) {
         self.pool_mut(pools).give(self.shared_cells());
     }
 
@@ -390,14 +390,14 @@ impl Group {
     pub(crate) fn reconfigure(
         &mut self,
         settings: GroupSettings,
-        protection: Protection,
+        protection: FlowControlMode,
         usage_percent: u8,
         pools: &mut Pools,
     ) {
         (self.rest.settings, self.protection) = (settings, protection);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
-        self.xoff_limit = Limit::of(settings.xoff);
-        self.losing &= self.is_no_drop();
+        self.xoff_limit = CompiledThreshold::of(settings.xoff);
+        self.in_drop_episode &= self.is_no_drop();
         self.rest.usage.set_percent(usage_percent);
         self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());
@@ -408,19 +408,19 @@ impl Group {
     pub(crate) fn set_alarms(&mut self, percent: u8, headroom_percent: u8) {
         self.rest.alarm.set_percent(percent);
         self.rest.headroom_alarm.set_percent(headroom_percent);
-        self.rest.headroom_alarm.forget();
-        self.rest.drop_alarm.forget(self.rest.dropped);
+        self.rest.headroom_alarm.reset();
+        self.rest.drop_alarm.reset(self.rest.dropped);
         self.set_own_cells();
     }
 
     /// The alarms of its use, of its headroom, and of what it drops, of which there has been so much.
-    pub(crate) fn alarms(&mut self) -> (&mut Watch, &mut Watch, &mut DropWatch, Count) {
-        let Rest { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
+    pub(crate) fn alarms(&mut self) -> (&mut UsageAlarm, &mut UsageAlarm, &mut DropAlarm, FrameCount) {
+        let ColdState { alarm, headroom_alarm, drop_alarm, dropped, .. } = &mut *self.rest;
         (alarm, headroom_alarm, drop_alarm, *dropped)
     }
 
     /// One watermark begins anew.
-    pub(crate) fn mark(&mut self, mark: Mark) {
+    pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;
         for (watermarks, (cells, peak)) in

@@ -16,8 +16,8 @@
 //! Crossings are noted where cells are charged, each of them; what there is to tell is looked for every [`LOOK_NS`].
 //! Source: docs/law.md, "Alarms"; docs/sources.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
 
-use crate::monitor::counters::Count;
-use crate::monitor::event::Telling;
+use crate::monitor::counters::FrameCount;
+use crate::monitor::event::AlarmReport;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -26,7 +26,7 @@ pub const LOOK_NS: Nanos = 10_000_000;
 
 /// The alarm of one place.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct Watch {
+pub struct UsageAlarm {
     /// Percent of what is allowed; 0: no alarm.
     percent: u8,
     above: bool,
@@ -41,7 +41,7 @@ pub struct Watch {
     next: Instant,
 }
 
-impl Watch {
+impl UsageAlarm {
     /// At `percent` of what is allowed; 0: no alarm.
     pub fn new(percent: u8) -> Self {
         Self { percent, ..Self::default() }
@@ -57,7 +57,7 @@ impl Watch {
 
     /// Of `allowed` cells as many as may be in use with nothing to note. None while use is above: it must be noted when it falls.
     #[inline]
-    pub fn unnoted_cells(&self, allowed: u32) -> u32 {
+    pub fn alarm_floor(&self, allowed: u32) -> u32 {
         match self.percent {
             0 => u32::MAX,
             _ if self.above => 0,
@@ -72,7 +72,7 @@ impl Watch {
     }
 
     /// `used` of `allowed` cells are in use now.
-    pub fn note(&mut self, used: u32, allowed: u32) {
+    pub fn update(&mut self, used: u32, allowed: u32) {
         if self.percent == 0 {
             return;
         }
@@ -92,12 +92,12 @@ impl Watch {
     }
 
     /// What must be told at `now`, if anything.
-    pub fn tell(&mut self, now: Instant, interval_ns: Nanos) -> Option<Telling> {
+    pub fn poll(&mut self, now: Instant, interval_ns: Nanos) -> Option<AlarmReport> {
         let is_news = self.crossings > 0 || (self.raised && !self.above);
         if !is_news || now < self.next {
             return None;
         }
-        let telling = Telling {
+        let telling = AlarmReport {
             raised: self.crossings > 0,
             most: self.most,
             crossings: self.crossings,
@@ -109,33 +109,33 @@ impl Watch {
     }
 
     /// What was crossed until now no alarm tells of: it was off.
-    pub fn forget(&mut self) {
+    pub fn reset(&mut self) {
         (self.raised, self.crossings, self.most) = (false, 0, (0, 0));
     }
 }
 
 /// The drop alarm of one queue, or of one priority at ingress.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
-pub struct DropWatch {
+pub struct DropAlarm {
     /// What alarms have told of.
-    told: Count,
+    told: FrameCount,
     /// No alarm before.
     next: Instant,
 }
 
-impl DropWatch {
+impl DropAlarm {
     /// What must be told at `now` of `dropped` frames, if anything.
-    pub fn tell(&mut self, dropped: Count, now: Instant, interval_ns: Nanos) -> Option<Count> {
+    pub fn poll(&mut self, dropped: FrameCount, now: Instant, interval_ns: Nanos) -> Option<FrameCount> {
         if dropped.frames == self.told.frames || now < self.next {
             return None;
         }
         self.next = now + interval_ns;
         let told = std::mem::replace(&mut self.told, dropped);
-        Some(Count { frames: dropped.frames - told.frames, bytes: dropped.bytes - told.bytes })
+        Some(FrameCount { frames: dropped.frames - told.frames, bytes: dropped.bytes - told.bytes })
     }
 
     /// What was dropped until now no alarm tells of: it was off.
-    pub fn forget(&mut self, dropped: Count) {
+    pub fn reset(&mut self, dropped: FrameCount) {
         self.told = dropped;
     }
 }
@@ -149,10 +149,10 @@ mod tests {
     /// Each state and what it answers: use of 10 cells at 70 %, a time in seconds, and what is told.
     #[test]
     fn the_transition_table() {
-        let mut watch = Watch::new(70);
+        let mut watch = UsageAlarm::new(70);
         let raised =
-            |most, crossings| Some(Telling { raised: true, most: (most, 10), crossings, percent: 70 });
-        let cleared = Some(Telling { raised: false, most: (0, 0), crossings: 0, percent: 70 });
+            |most, crossings| Some(AlarmReport { raised: true, most: (most, 10), crossings, percent: 70 });
+        let cleared = Some(AlarmReport { raised: false, most: (0, 0), crossings: 0, percent: 70 });
         for (step, (at_s, uses, expected)) in [
             (0, &[0, 6][..], None),          // quiet: below
             (1, &[7], raised(7, 1)),         // crossed: at once
@@ -170,13 +170,13 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            uses.iter().for_each(|&used| watch.note(used, 10));
-            assert_eq!(watch.tell(Instant(at_s * 1_000_000_000), INTERVAL_NS), expected, "step {step}");
+            uses.iter().for_each(|&used| watch.update(used, 10));
+            assert_eq!(watch.poll(Instant(at_s * 1_000_000_000), INTERVAL_NS), expected, "step {step}");
         }
         assert_eq!(watch.crossings(), 6, "since the start");
         watch.set_percent(0);
-        watch.note(10, 10);
-        assert_eq!((watch.tell(Instant::NEVER, 0), watch.unnoted_cells(10)), (None, u32::MAX), "off");
+        watch.update(10, 10);
+        assert_eq!((watch.poll(Instant::NEVER, 0), watch.alarm_floor(10)), (None, u32::MAX), "off");
     }
 
     #[test]
@@ -189,23 +189,23 @@ mod tests {
             (100, 0, 0),
             (50, u32::MAX, 2_147_483_647),
         ] {
-            let mut watch = Watch::new(percent);
-            assert_eq!(watch.unnoted_cells(allowed), unnoted, "{percent} % of {allowed}");
-            watch.note(unnoted, allowed);
+            let mut watch = UsageAlarm::new(percent);
+            assert_eq!(watch.alarm_floor(allowed), unnoted, "{percent} % of {allowed}");
+            watch.update(unnoted, allowed);
             assert!(!watch.is_above(), "{percent} % of {allowed}");
-            watch.note(unnoted + 1, allowed);
+            watch.update(unnoted + 1, allowed);
             assert!(watch.is_above(), "{percent} % of {allowed}");
-            assert_eq!(watch.unnoted_cells(allowed), 0, "while it is above all is noted");
+            assert_eq!(watch.alarm_floor(allowed), 0, "while it is above all is noted");
         }
     }
 
     #[test]
     fn drops_are_told_once_an_interval_with_their_number() {
-        let mut watch = DropWatch::default();
-        let count = |frames| Count { frames, bytes: frames * 64 };
-        watch.forget(count(3));
+        let mut watch = DropAlarm::default();
+        let count = |frames| FrameCount { frames, bytes: frames * 64 };
+        watch.reset(count(3));
         let mut tell = |at_s: u64, frames| {
-            watch.tell(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
+            watch.poll(count(frames), Instant(at_s * 1_000_000_000), INTERVAL_NS).map(|count| count.frames)
         };
         let told = [(1, 3), (2, 4), (3, 9), (6, 9), (7, 10), (12, 10), (13, 11), (30, 11)];
         let told = told.map(|(at_s, frames)| tell(at_s, frames));

@@ -5,8 +5,8 @@
 //! (`event/description.rs`), and nowhere else.
 //! Source: docs/events.md.
 
-use crate::frame::meta::Cast;
-use crate::monitor::counters::Count;
+use crate::frame::meta::FloodType;
+use crate::monitor::counters::FrameCount;
 use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ pub enum Event {
         /// Port number.
         port: usize,
         /// The kind.
-        cast: Cast,
+        cast: FloodType,
         /// Frames dropped since the last such event.
         frames: u64,
         /// Those of no-drop priorities among them.
@@ -155,16 +155,16 @@ pub enum Event {
     /// The use of a place came to its alarm threshold, or is down again.
     Alarm {
         /// Where.
-        place: AlarmPlace,
+        place: AlarmSource,
         /// What there is to say.
-        telling: Telling,
+        telling: AlarmReport,
     },
     /// Frames were dropped, and somebody wants to know.
     DropAlarm {
         /// Where: at ingress or egress.
-        place: AlarmPlace,
+        place: AlarmSource,
         /// What was dropped since the last alarm.
-        dropped: Count,
+        dropped: FrameCount,
     },
     /// Sources of frames were not learned, since the bridge table is full (one event a second at most).
     BridgeFull {
@@ -187,7 +187,7 @@ impl Event {
 
 /// What an alarm is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum AlarmPlace {
+pub enum AlarmSource {
     /// A part of a port: a priority (at ingress, in headroom) or a queue (at egress).
     Port {
         /// Port number.
@@ -241,7 +241,7 @@ impl Events {
 
 /// What an alarm says of a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Telling {
+pub struct AlarmReport {
     /// Use came to the threshold; false: it is down again.
     pub raised: bool,
     /// The most cells in use, and how many were allowed then.
@@ -267,7 +267,7 @@ mod tests {
         ] {
             assert!(loss.is_no_drop_loss(), "{loss:?}");
         }
-        let limited = Event::FloodLimit { port: 0, cast: Cast::Broadcast, frames: 5, no_drop_frames: 5 };
+        let limited = Event::FloodLimit { port: 0, cast: FloodType::Broadcast, frames: 5, no_drop_frames: 5 };
         for other in [
             kernel_lost(0, 5),
             limited,

@@ -2,9 +2,9 @@
 //!
 //! Source: docs/events.md; the lines of the watchdog are those of docs/sources.md, "H3C reference" (PFC deadlock detection).
 
-use crate::monitor::counters::Count;
-use crate::monitor::event::Telling;
-use crate::monitor::event::{AlarmPlace, Event};
+use crate::monitor::counters::FrameCount;
+use crate::monitor::event::AlarmReport;
+use crate::monitor::event::{AlarmSource, Event};
 use crate::settings::AlarmKind;
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ impl Severity {
 
 /// How an event reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Description {
+pub struct EventRecord {
     /// Its name for programs.
     pub kind: &'static str,
     /// How much it matters.
@@ -58,7 +58,7 @@ pub struct Description {
     pub message: String,
 }
 
-impl Description {
+impl EventRecord {
     /// Of an event that belongs to no port.
     pub fn new(kind: &'static str, severity: Severity, message: impl Into<String>) -> Self {
         Self {
@@ -91,30 +91,30 @@ impl Description {
 
 impl Event {
     /// How it reads.
-    pub fn describe(self) -> Description {
+    pub fn describe(self) -> EventRecord {
         match self {
-            Event::XoffBegan { port, priority } => Description::new(
+            Event::XoffBegan { port, priority } => EventRecord::new(
                 "xoff_began",
                 Severity::Debug,
                 format!("XOFF: the neighbour is told to stop priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::XoffEnded { port, priority } => Description::new(
+            Event::XoffEnded { port, priority } => EventRecord::new(
                 "xoff_ended",
                 Severity::Debug,
                 format!("XON: the neighbour may go on with priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::NoDropLost { port, priority } => Description::new(
+            Event::NoDropLost { port, priority } => EventRecord::new(
                 "no_drop_lost",
                 Severity::Error,
                 format!("frames of no-drop priority {priority} are lost: headroom is exhausted; give it more"),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::KernelDropped { port, frames } => Description::new(
+            Event::KernelDropped { port, frames } => EventRecord::new(
                 "kernel_dropped",
                 Severity::Error,
                 format!(
@@ -124,7 +124,7 @@ impl Event {
             )
             .of_port(port)
             .with("frames", frames),
-            Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => Description::new(
+            Event::KernelLost { port, frames, no_drop_frames, pfc_frames } => EventRecord::new(
                 "kernel_lost",
                 Severity::Error,
                 format!(
@@ -137,7 +137,7 @@ impl Event {
             .with("frames", frames)
             .with("no_drop_frames", no_drop_frames)
             .with("pfc_frames", pfc_frames),
-            Event::StrayFrames { port, frames } => Description::new(
+            Event::StrayFrames { port, frames } => EventRecord::new(
                 "stray_frames",
                 Severity::Error,
                 format!(
@@ -147,7 +147,7 @@ impl Event {
             )
             .of_port(port)
             .with("frames", frames),
-            Event::MtuExceeded { port, frames } => Description::new(
+            Event::MtuExceeded { port, frames } => EventRecord::new(
                 "mtu_exceeded",
                 Severity::Error,
                 format!(
@@ -157,14 +157,14 @@ impl Event {
             )
             .of_port(port)
             .with("frames", frames),
-            Event::AddressLimit { port } => Description::new(
+            Event::AddressLimit { port } => EventRecord::new(
                 "address_limit",
                 Severity::Warning,
                 "the port has as many addresses as it may have: further ones are not learned, and frames to them are \
                  flooded; raise bridge.max_entries_per_port",
             )
             .of_port(port),
-            Event::FloodLimit { port, cast, frames, no_drop_frames } => Description::new(
+            Event::FloodLimit { port, cast, frames, no_drop_frames } => EventRecord::new(
                 "flood_limit",
                 Severity::Warning,
                 format!(
@@ -176,28 +176,28 @@ impl Event {
             .of_port(port)
             .with("frames", frames)
             .with("no_drop_frames", no_drop_frames),
-            Event::StormBegan { port, priority } => Description::new(
+            Event::StormBegan { port, priority } => EventRecord::new(
                 "storm_began",
                 Severity::Warning,
                 format!("PFC Deadlock Recovery Event Begin.Port is {PORT}."),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::StormEnded { port, priority } => Description::new(
+            Event::StormEnded { port, priority } => EventRecord::new(
                 "storm_ended",
                 Severity::Warning,
                 format!("PFC Deadlock Recovery Event End.Port is {PORT}."),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::RecoveryPending { port, priority } => Description::new(
+            Event::RecoveryPending { port, priority } => EventRecord::new(
                 "recovery_pending",
                 Severity::Warning,
                 format!("Please recover PFC deadlock.Port is {PORT}."),
             )
             .of_port(port)
             .of_priority(priority),
-            Event::StormLimitReached { port, priority, local_precedence, times } => Description::new(
+            Event::StormLimitReached { port, priority, local_precedence, times } => EventRecord::new(
                 "storm_limit_reached",
                 Severity::Warning,
                 format!(
@@ -212,23 +212,23 @@ impl Event {
                 let way = if sent { "sent" } else { "received" };
                 let message = format!("early warning: {pps} PFC frames a second of priority {priority} are {way}");
                 let kind = if sent { "pfc_sent_warning" } else { "pfc_received_warning" };
-                Description::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
+                EventRecord::new(kind, Severity::Warning, message).of_port(port).of_priority(priority).with("pps", pps)
             }
             Event::EarlyWarningCleared { port, priority, sent, pps } => {
                 let way = if sent { "sent" } else { "received" };
                 let message =
                     format!("early warning is over: {pps} PFC frames a second of priority {priority} are {way}");
                 let kind = if sent { "pfc_sent_warning_cleared" } else { "pfc_received_warning_cleared" };
-                Description::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
+                EventRecord::new(kind, Severity::Info, message).of_port(port).of_priority(priority).with("pps", pps)
             }
             Event::PortDown { port } => {
-                Description::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
+                EventRecord::new("port_down", Severity::Warning, "the port carries no frames any more").of_port(port)
             }
             Event::PortUp { port } => {
-                Description::new("port_up", Severity::Info, "the port carries frames again").of_port(port)
+                EventRecord::new("port_up", Severity::Info, "the port carries frames again").of_port(port)
             }
             Event::Alarm { place, telling } => describe_alarm(place, telling),
-            Event::DropAlarm { place, dropped: Count { frames, bytes } } => {
+            Event::DropAlarm { place, dropped: FrameCount { frames, bytes } } => {
                 let message = format!("{}: {frames} frames were dropped", place.words());
                 place
                     .describe("drop_alarm", Severity::Warning, message)
@@ -236,7 +236,7 @@ impl Event {
                     .with("frames", frames)
                     .with("bytes", bytes)
             }
-            Event::BridgeFull { frames } => Description::new(
+            Event::BridgeFull { frames } => EventRecord::new(
                 "bridge_full",
                 Severity::Warning,
                 format!(
@@ -249,8 +249,8 @@ impl Event {
     }
 }
 
-fn describe_alarm(place: AlarmPlace, telling: Telling) -> Description {
-    let Telling { raised, most: (cells, allowed), crossings, percent } = telling;
+fn describe_alarm(place: AlarmSource, telling: AlarmReport) -> EventRecord {
+    let AlarmReport { raised, most: (cells, allowed), crossings, percent } = telling;
     let words = place.words();
     if !raised {
         let message = format!("{words}: use is down again from {percent} % of what is allowed");
@@ -269,7 +269,7 @@ fn describe_alarm(place: AlarmPlace, telling: Telling) -> Description {
         .with("crossings", crossings.into())
 }
 
-impl AlarmPlace {
+impl AlarmSource {
     /// In words, which do not name the port.
     fn words(self) -> String {
         match self {
@@ -283,11 +283,11 @@ impl AlarmPlace {
     }
 
     /// The beginning of a description.
-    fn describe(self, kind: &'static str, severity: Severity, message: String) -> Description {
-        let event = Description::new(kind, severity, message);
+    fn describe(self, kind: &'static str, severity: Severity, message: String) -> EventRecord {
+        let event = EventRecord::new(kind, severity, message);
         match self {
             Self::Port { port, kind: AlarmKind::Egress, number } => {
-                Description { queue: Some(number), ..event.of_port(port) }
+                EventRecord { queue: Some(number), ..event.of_port(port) }
             }
             Self::Port { port, number, .. } => event.of_port(port).of_priority(number),
             Self::Pool { number, .. } => event.with("pool", number as u64),

@@ -14,26 +14,26 @@ const EVENT_NS: Nanos = 1_000_000_000;
 
 /// What the kernel lost at one port.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct KernelLosses {
+pub struct KernelTxLoss {
     /// Data frames of no-drop priorities, in all.
     no_drop_frames: u64,
     /// PFC and PAUSE frames, in all.
     pfc_frames: u64,
     /// What no event has told of.
-    untold: Untold,
+    untold: UnreportedLoss,
     next_event: Instant,
 }
 
 /// Frames since an event.
 #[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
-struct Untold {
+struct UnreportedLoss {
     /// Data frames, and those of no-drop priorities among them.
     frames: u64,
     no_drop_frames: u64,
     pfc_frames: u64,
 }
 
-impl KernelLosses {
+impl KernelTxLoss {
     /// A data frame.
     pub(crate) fn note(&mut self, is_no_drop: bool) {
         self.no_drop_frames += u64::from(is_no_drop);
@@ -59,7 +59,7 @@ impl KernelLosses {
 
     /// Tells what no event has told of yet, if it is time for one. True: there will be more to tell.
     pub(crate) fn tell(&mut self, port: usize, now: Instant, events: &mut Events) -> bool {
-        let Untold { frames, no_drop_frames, pfc_frames } = self.untold;
+        let UnreportedLoss { frames, no_drop_frames, pfc_frames } = self.untold;
         if frames + pfc_frames == 0 {
             return false;
         }
@@ -67,7 +67,7 @@ impl KernelLosses {
             return true;
         }
         events.push(now, Event::KernelLost { port, frames, no_drop_frames, pfc_frames });
-        (self.untold, self.next_event) = (Untold::default(), now + EVENT_NS);
+        (self.untold, self.next_event) = (UnreportedLoss::default(), now + EVENT_NS);
         false
     }
 }

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 
 /// The violations of one queue or group.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct Usage {
+pub struct UsageViolations {
     percent: u8,
     above: bool,
     violations: u32,
 }
 
-impl Usage {
+impl UsageViolations {
     /// No violation yet; `percent` from 1 to 100.
     pub fn new(percent: u8) -> Self {
         Self { percent, above: false, violations: 0 }
@@ -35,7 +35,7 @@ impl Usage {
 
     /// Of `own` cells, reserved or guaranteed, as many as may be in use with nothing to note, whatever the threshold: what is
     /// allowed is never less than they are. None while use is above.
-    pub fn unnoted_cells(&self, own: u32) -> u32 {
+    pub fn alarm_floor(&self, own: u32) -> u32 {
         if self.above { 0 } else { (u64::from(own) * u64::from(self.percent) / 100) as u32 }
     }
 
@@ -64,7 +64,7 @@ mod tests {
     /// Used cells of 200 allowed at 70 %, and the violations after each step.
     #[test]
     fn counts_each_rise_above_the_threshold_once() {
-        let mut usage = Usage::new(70);
+        let mut usage = UsageViolations::new(70);
         for (used, violations) in [(0, 0), (140, 0), (141, 1), (200, 1), (141, 1), (140, 1), (141, 2), (0, 2)]
         {
             usage.note(used, 200);
@@ -73,11 +73,11 @@ mod tests {
         // A threshold that shrinks makes the same use a violation; none is possible without limit.
         usage.note(50, 60);
         assert_eq!(usage.violations(), 3);
-        assert_eq!(Usage::new(70).unnoted_cells(17), 11, "70 % of 17, rounded down");
-        let mut above = Usage::new(70);
+        assert_eq!(UsageViolations::new(70).alarm_floor(17), 11, "70 % of 17, rounded down");
+        let mut above = UsageViolations::new(70);
         above.note(8, 10);
-        assert_eq!(above.unnoted_cells(17), 0);
-        let mut all = Usage::new(100);
+        assert_eq!(above.alarm_floor(17), 0);
+        let mut all = UsageViolations::new(100);
         all.note(u32::MAX, u32::MAX);
         assert_eq!(all.violations(), 0);
     }

@@ -23,7 +23,7 @@ impl Peak {
 
 /// Where a watermark begins anew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Mark {
+pub enum WatermarkReset {
     /// Somebody has read the watermarks.
     Read,
     /// A user has cleared them.
@@ -32,7 +32,7 @@ pub enum Mark {
 
 /// A level and its watermarks, in cells.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Level {
+pub struct Occupancy {
     /// Now.
     pub cells: u32,
     /// The most since the last read.
@@ -53,8 +53,8 @@ pub struct Watermarks {
 
 impl Watermarks {
     /// The level `cells` with its watermarks.
-    pub fn level(&self, cells: u32, peak: Peak) -> Level {
-        Level {
+    pub fn level(&self, cells: u32, peak: Peak) -> Occupancy {
+        Occupancy {
             cells,
             peak_read_cells: self.read_cells.max(peak.0),
             peak_clear_cells: self.clear_cells.max(peak.0),
@@ -63,13 +63,17 @@ impl Watermarks {
     }
 
     /// One watermark begins anew at the level `cells`.
-    pub fn mark(&mut self, mark: Mark, cells: u32, peak: &mut Peak) {
+    pub fn mark(&mut self, mark: WatermarkReset, cells: u32, peak: &mut Peak) {
         let level = self.level(cells, *peak);
         *peak = Peak(cells);
-        let Level { peak_read_cells, peak_clear_cells, peak_cells, .. } = level;
+        let Occupancy { peak_read_cells, peak_clear_cells, peak_cells, .. } = level;
         *self = match mark {
-            Mark::Read => Self { read_cells: cells, clear_cells: peak_clear_cells, start_cells: peak_cells },
-            Mark::Clear => Self { read_cells: peak_read_cells, clear_cells: cells, start_cells: peak_cells },
+            WatermarkReset::Read => {
+                Self { read_cells: cells, clear_cells: peak_clear_cells, start_cells: peak_cells }
+            }
+            WatermarkReset::Clear => {
+                Self { read_cells: peak_read_cells, clear_cells: cells, start_cells: peak_cells }
+            }
         };
     }
 }
@@ -80,29 +84,29 @@ mod tests {
 
     enum Step {
         To(u32),
-        Mark(Mark),
+        Reset(WatermarkReset),
     }
 
     /// What happens, then the level and the three watermarks (read, clear, start) after it.
     #[test]
     fn each_watermark_begins_at_its_own_mark() {
-        use Step::{Mark, To};
+        use Step::{Reset, To};
         let (mut marks, mut peak, mut cells) = (Watermarks::default(), Peak::default(), 0);
         for (n, (step, expected)) in [
             (To(7), (7, 7, 7, 7)),
             (To(2), (2, 7, 7, 7)),
-            (Mark(super::Mark::Read), (2, 2, 7, 7)),
+            (Reset(super::WatermarkReset::Read), (2, 2, 7, 7)),
             (To(5), (5, 5, 7, 7)),
             (To(1), (1, 5, 7, 7)),
-            (Mark(super::Mark::Clear), (1, 5, 1, 7)),
+            (Reset(super::WatermarkReset::Clear), (1, 5, 1, 7)),
             (To(3), (3, 5, 3, 7)),
             (To(0), (0, 5, 3, 7)),
-            (Mark(super::Mark::Read), (0, 0, 3, 7)),
+            (Reset(super::WatermarkReset::Read), (0, 0, 3, 7)),
             (To(9), (9, 9, 9, 9)),
-            (Mark(super::Mark::Clear), (9, 9, 9, 9)),
+            (Reset(super::WatermarkReset::Clear), (9, 9, 9, 9)),
             (To(0), (0, 9, 9, 9)),
-            (Mark(super::Mark::Clear), (0, 9, 0, 9)),
-            (Mark(super::Mark::Read), (0, 0, 0, 9)),
+            (Reset(super::WatermarkReset::Clear), (0, 9, 0, 9)),
+            (Reset(super::WatermarkReset::Read), (0, 0, 0, 9)),
         ]
         .into_iter()
         .enumerate()
@@ -112,7 +116,7 @@ mod tests {
                     cells = level;
                     peak.lift(level);
                 }
-                Mark(mark) => marks.mark(mark, cells, &mut peak),
+                Reset(mark) => marks.mark(mark, cells, &mut peak),
             }
             let level = marks.level(cells, peak);
             let seen = (level.cells, level.peak_read_cells, level.peak_clear_cells, level.peak_cells);

@@ -13,7 +13,7 @@
 //! Source: docs/law.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/sources.md, "Huawei PFC" and "Inspur white paper"
 //! (PAUSE of a whole link, and why PFC came after it).
 
-use crate::pfc::rx::Pauses;
+use crate::pfc::rx::PfcRxState;
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
@@ -24,7 +24,7 @@ pub(crate) const LINK: usize = 0;
 
 /// How a neighbour is told to stop frames of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Protection {
+pub enum FlowControlMode {
     /// It is not.
     None,
     /// By PAUSE of the whole link; what is lost all the same is no broken promise.
@@ -35,12 +35,12 @@ pub enum Protection {
 
 /// The pause of a whole link: that of one priority which stands for all.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct LinkPause(Pauses);
+pub struct LinkPause(PfcRxState);
 
 impl LinkPause {
     /// No pause; quanta are counted at `speed_bps`.
     pub fn new(speed_bps: u64) -> Self {
-        Self(Pauses::new(Set8::of(LINK), speed_bps))
+        Self(PfcRxState::new(Set8::of(LINK), speed_bps))
     }
 
     /// A PAUSE frame came in.

@@ -31,22 +31,27 @@ pub(crate) struct Rate {
 
 /// What a second made of a rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum WarningTransition {
     Rising,
     Clearing,
 }
 
 impl Rate {
     /// A second, which took `nanos`, is over with this many frames in all.
-    pub(crate) fn count(&mut self, frames: u64, threshold: Option<u32>, nanos: Nanos) -> Option<Turn> {
+    pub(crate) fn count(
+        &mut self,
+        frames: u64,
+        threshold: Option<u32>,
+        nanos: Nanos,
+    ) -> Option<WarningTransition> {
         let new = u128::from(frames - self.frames) * u128::from(SECOND);
         (self.frames, self.pps) = (frames, (new / u128::from(nanos.max(1))) as u64);
         let threshold = threshold.map_or(u64::MAX, u64::from);
         let was = self.warns;
         self.warns = self.pps >= threshold || (was && 5 * u128::from(self.pps) >= 4 * u128::from(threshold));
         match (was, self.warns) {
-            (false, true) => Some(Turn::Rising),
-            (true, false) => Some(Turn::Clearing),
+            (false, true) => Some(WarningTransition::Rising),
+            (true, false) => Some(WarningTransition::Clearing),
             _ => None,
         }
     }
@@ -59,7 +64,7 @@ impl PfcRates {
     }
 
     /// Another port has this place: no frame yet.
-    pub(crate) fn begin_anew(&mut self, port: usize) {
+    pub(crate) fn reset_port(&mut self, port: usize) {
         if self.ports.len() <= port {
             self.ports.resize(port + 1, Default::default());
         }
@@ -97,13 +102,13 @@ mod tests {
         let mut frames = 0;
         for (new, turn, warns) in [
             (99, None, false),
-            (100, Some(Turn::Rising), true),
+            (100, Some(WarningTransition::Rising), true),
             (1000, None, true),
             (80, None, true),
-            (79, Some(Turn::Clearing), false),
+            (79, Some(WarningTransition::Clearing), false),
             (99, None, false),
-            (100, Some(Turn::Rising), true),
-            (0, Some(Turn::Clearing), false),
+            (100, Some(WarningTransition::Rising), true),
+            (0, Some(WarningTransition::Clearing), false),
         ] {
             frames += new;
             assert_eq!((rate.count(frames, Some(100), SECOND), rate.warns), (turn, warns), "{new} frames");
@@ -113,7 +118,7 @@ mod tests {
         assert_eq!(rate.count(frames, None, SECOND), None, "nobody wants to be warned");
         assert_eq!(
             rate.count(frames + 150, Some(100), 3 * SECOND / 2),
-            Some(Turn::Rising),
+            Some(WarningTransition::Rising),
             "of 1.5 s: 100 a second"
         );
     }

@@ -29,34 +29,34 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
 /// The pauses that a port's neighbour asked for.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
-pub struct Pauses {
+pub struct PfcRxState {
     /// The earliest of `until` among the paused.
     next_end: Instant,
     /// Priorities that are paused.
     paused: Set8,
     /// Priorities that are obeyed: no-drop, and reception enabled.
-    honoured: Set8,
+    honored: Set8,
     speed_bps: u64,
     until: [Instant; PRIORITIES],
     since: [Instant; PRIORITIES],
     /// When the last XOFF came, obeyed or not.
-    heard_at: [Instant; PRIORITIES],
+    last_xoff_at: [Instant; PRIORITIES],
     episodes: [u64; PRIORITIES],
     paused_ns: [Nanos; PRIORITIES],
     count: PfcCount,
 }
 
-impl Pauses {
+impl PfcRxState {
     /// No pause; `honoured` priorities may be paused, quanta are counted at `speed_bps`.
     pub fn new(honoured: Set8, speed_bps: u64) -> Self {
         Self {
-            honoured,
+            honored: honoured,
             speed_bps,
             paused: Set8::EMPTY,
             until: [Instant::NEVER; PRIORITIES],
             next_end: Instant::NEVER,
             since: [Instant::default(); PRIORITIES],
-            heard_at: [Instant::default(); PRIORITIES],
+            last_xoff_at: [Instant::default(); PRIORITIES],
             episodes: [0; PRIORITIES],
             paused_ns: [0; PRIORITIES],
             count: PfcCount::default(),
@@ -72,9 +72,9 @@ impl Pauses {
             let counter = if quanta == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
             if quanta != 0 {
-                self.heard_at[p] = now;
+                self.last_xoff_at[p] = now;
             }
-            if !self.honoured.contains(p) {
+            if !self.honored.contains(p) {
                 continue;
             }
             if quanta == 0 {
@@ -106,8 +106,8 @@ impl Pauses {
     }
 
     /// When the last XOFF for a priority came.
-    pub fn heard_at(&self, priority: usize) -> Instant {
-        self.heard_at[priority]
+    pub fn last_xoff_at(&self, priority: usize) -> Instant {
+        self.last_xoff_at[priority]
     }
 
     /// When the next pause ends by itself; [`Instant::NEVER`] when none is on.
@@ -121,7 +121,7 @@ impl Pauses {
         for p in Set8::ALL.without(honoured) {
             self.end(p, now);
         }
-        (self.honoured, self.speed_bps) = (honoured, speed_bps);
+        (self.honored, self.speed_bps) = (honoured, speed_bps);
         self.find_next_end();
     }
 
@@ -193,7 +193,7 @@ mod tests {
     #[test]
     fn every_state_answers_every_input() {
         for (before, quanta, after) in [(0, 100, true), (0, 0, false), (100, 100, true), (100, 0, false)] {
-            let mut pauses = Pauses::new(Set8::of(3), SPEED);
+            let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
             pauses.apply(&pfc(1 << 3, before), Instant(0));
             pauses.apply(&pfc(1 << 3, quanta), Instant(10));
             assert_eq!(!pauses.paused(Instant(11)).is_empty(), after, "{before} then {quanta}");
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn ends_to_the_nanosecond_and_a_refresh_prolongs() {
-        let mut pauses = Pauses::new(Set8::of(3), SPEED);
+        let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
         pauses.apply(&pfc(1 << 3, 100), Instant(0)); // 100 quanta: 5120 ns
         assert_eq!((pauses.paused(Instant(5119)), pauses.next_end()), (Set8::of(3), Instant(5120)));
         pauses.apply(&pfc(1 << 3, 100), Instant(5000));
@@ -218,14 +218,14 @@ mod tests {
     #[test]
     fn a_pause_that_ended_by_itself_is_no_longer_for_being_looked_at_late() {
         let late = Instant(1_000_000);
-        let ways: [fn(&mut Pauses, Instant); 4] = [
+        let ways: [fn(&mut PfcRxState, Instant); 4] = [
             |pauses, now| _ = pauses.paused(now),
             |pauses, now| pauses.clear(now),
             |pauses, now| pauses.reconfigure(Set8::EMPTY, SPEED, now),
             |pauses, now| pauses.apply(&pfc(1 << 3, 0), now),
         ];
         for (number, way) in ways.into_iter().enumerate() {
-            let mut pauses = Pauses::new(Set8::of(3), SPEED);
+            let mut pauses = PfcRxState::new(Set8::of(3), SPEED);
             pauses.apply(&pfc(1 << 3, 100), Instant(0));
             way(&mut pauses, late);
             assert_eq!(pauses.history(late).1[3], 5120, "way {number}");
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
         for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
-            let mut pauses = Pauses::new(Set8::from_bits(honoured), SPEED);
+            let mut pauses = PfcRxState::new(Set8::from_bits(honoured), SPEED);
             pauses.apply(&pfc(enable, 1000), Instant(0));
             assert_eq!(
                 pauses.paused(Instant(1)),

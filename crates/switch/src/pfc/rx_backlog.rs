@@ -25,7 +25,7 @@ const EVENT_NS: Nanos = 1_000_000_000;
 
 /// What waits in a port's RX rings, and what never got there.
 #[derive(Debug, Default, Serialize, Deserialize)]
-pub struct RxRings {
+pub struct RxBacklog {
     is_long: bool,
     /// Times that it became long.
     episodes: u64,
@@ -34,7 +34,7 @@ pub struct RxRings {
     next_event: Instant,
 }
 
-impl RxRings {
+impl RxBacklog {
     /// So many frames still wait after a batch was taken. True: whether that is long has changed.
     #[inline]
     pub fn observe(&mut self, waiting: u32) -> bool {
@@ -84,7 +84,7 @@ mod tests {
             (true, XON_FRAMES, false),
             (true, 0, false),
         ] {
-            let mut rings = RxRings { is_long: before, ..RxRings::default() };
+            let mut rings = RxBacklog { is_long: before, ..RxBacklog::default() };
             assert_eq!(rings.observe(waiting), before != after, "{waiting} frames, long before: {before}");
             assert_eq!((rings.is_long(), rings.episodes()), (after, u64::from(after && !before)));
         }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_flood_of_drops_is_one_event_a_second() {
-        let mut rings = RxRings::default();
+        let mut rings = RxBacklog::default();
         let at = |ms: u64| Instant(5_000_000_000 + ms * 1_000_000);
         let told: Vec<_> = [(0, 0), (0, 7), (10, 5), (999, 1), (1000, 1), (1500, 0), (2600, 0), (2700, 2)]
             .map(|(ms, frames)| rings.kernel_dropped(frames, at(ms)))

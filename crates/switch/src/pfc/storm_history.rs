@@ -12,8 +12,8 @@
 use std::collections::VecDeque;
 
 use crate::monitor::counters::{PrioritySnapshot, StormSnapshot, StormTraffic};
-use crate::pfc::watchdog::Watch;
-use crate::settings::{PRIORITIES, PortSettings, StormAction};
+use crate::pfc::watchdog::PriorityWatchdog;
+use crate::settings::{PRIORITIES, PfcWdAction, PortSettings};
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
@@ -23,7 +23,7 @@ pub const HISTORY: usize = 16;
 
 /// The watchdogs of a port's priorities, and what they have seen.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Watchdog {
+pub struct PortWatchdog {
     pub(crate) priorities: Box<[Priority; PRIORITIES]>,
     /// Some priority is watched, or something is in force.
     is_on: bool,
@@ -33,7 +33,7 @@ pub struct Watchdog {
 /// A priority's watchdog, and what was counted of its storms.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Priority {
-    watch: Watch,
+    watch: PriorityWatchdog,
     storms: u64,
     restored: u64,
     /// What had passed when the running storm began.
@@ -43,11 +43,11 @@ pub(crate) struct Priority {
     pub(crate) last: StormTraffic,
 }
 
-impl Watchdog {
+impl PortWatchdog {
     /// The watchdogs of a port with these settings.
     pub fn new(settings: &PortSettings) -> Self {
         let of = |p| Priority {
-            watch: Watch::new(settings.watchdog_of(p)),
+            watch: PriorityWatchdog::new(settings.watchdog_of(p)),
             storms: 0,
             restored: 0,
             before: StormTraffic::default(),
@@ -77,19 +77,19 @@ impl Watchdog {
     }
 
     /// The watchdog of a priority.
-    pub fn of(&mut self, priority: usize) -> &mut Watch {
+    pub fn of(&mut self, priority: usize) -> &mut PriorityWatchdog {
         &mut self.priorities[priority].watch
     }
 
     /// Priorities whose pauses are ignored, that are dropped, and for which PFC is off.
     pub fn in_force(&self) -> (Set8, Set8, Set8) {
-        let those = |of: &dyn Fn(&Watch) -> bool| -> Set8 {
+        let those = |of: &dyn Fn(&PriorityWatchdog) -> bool| -> Set8 {
             (0..PRIORITIES).filter(|&p| of(&self.priorities[p].watch)).collect()
         };
         (
-            those(&|watch| watch.action() == Some(StormAction::Forward)),
-            those(&|watch| watch.action() == Some(StormAction::Drop)),
-            those(&Watch::is_off),
+            those(&|watch| watch.action() == Some(PfcWdAction::Forward)),
+            those(&|watch| watch.action() == Some(PfcWdAction::Drop)),
+            those(&PriorityWatchdog::is_off),
         )
     }
 
@@ -126,7 +126,7 @@ impl Watchdog {
         let Priority { watch, storms, restored, .. } = &self.priorities[priority];
         out.watched = watch.is_watched();
         out.stormed = watch.is_stormed();
-        out.recovery_pending = watch.waits_for_hand();
+        out.recovery_pending = watch.needs_manual_recovery();
         out.limit_reached = watch.is_off();
         (out.storms, out.storms_restored) = (*storms, *restored);
     }

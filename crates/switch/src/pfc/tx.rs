@@ -35,7 +35,7 @@ const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
 /// What of a port's settings its PFC goes by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Timing {
+pub struct PfcTiming {
     pause_quanta: u16,
     /// PAUSE, not PFC.
     of_link: bool,
@@ -43,7 +43,7 @@ pub struct Timing {
     response_ns: Nanos,
 }
 
-impl Timing {
+impl PfcTiming {
     /// The timing of a port with these settings.
     pub fn of(settings: &PortSettings) -> Self {
         let fastest_bps = settings.pause_speed_bps().max(settings.link_speed_bps.unwrap_or(0));
@@ -63,7 +63,7 @@ impl Timing {
 
 /// What a frame that is due says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum PauseFrame {
     /// Priority by priority.
     Pfc(Pfc),
     /// Of the whole link.
@@ -73,7 +73,7 @@ pub enum Told {
 /// The PFC, or PAUSE, that one port sends.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PfcSender {
-    timing: Timing,
+    timing: PfcTiming,
     /// Priorities that are in XOFF.
     xoff: Set8,
     /// Those that the neighbour was last told of.
@@ -101,7 +101,7 @@ pub struct PfcSender {
 
 impl PfcSender {
     /// Nothing in XOFF.
-    pub fn new(timing: Timing) -> Self {
+    pub fn new(timing: PfcTiming) -> Self {
         Self {
             timing,
             xoff: Set8::EMPTY,
@@ -121,7 +121,7 @@ impl PfcSender {
     }
 
     /// Another pause time, or speed; the neighbour is told at once if it is pausing.
-    pub fn reconfigure(&mut self, timing: Timing) {
+    pub fn reconfigure(&mut self, timing: PfcTiming) {
         if timing != self.timing && !self.announced.is_empty() {
             self.repeat_at = Instant::default();
         }
@@ -132,7 +132,7 @@ impl PfcSender {
     }
 
     /// The neighbour is gone: another has been told nothing, and what is in XOFF is told it at once.
-    pub fn forget_neighbour(&mut self) {
+    pub fn reset_peer(&mut self) {
         (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
         self.announced_of_link = self.timing.of_link;
         (self.repeat_at, self.refresh_ns) = (Instant::NEVER, self.timing.refresh_ns);
@@ -172,7 +172,7 @@ impl PfcSender {
     }
 
     /// Somebody else sent these PFC frames for us, the last one at `at`; it may have gone by settings that are no longer in force.
-    pub fn told_by_guard(&mut self, frames: &PfcCount, at: Instant) {
+    pub fn record_guard_pfc(&mut self, frames: &PfcCount, at: Instant) {
         self.count.add(frames);
         self.guard_frames += frames.frames;
         if self.announced_of_link && self.says_something() {
@@ -210,7 +210,7 @@ impl PfcSender {
     }
 
     /// The frame that is due: the caller sends it now, and says when it has left.
-    pub fn send(&mut self, now: Instant) -> Told {
+    pub fn send(&mut self, now: Instant) -> PauseFrame {
         if self.announced_of_link != self.timing.of_link {
             return self.take_back(now);
         }
@@ -220,7 +220,7 @@ impl PfcSender {
 
     /// The other kind of frames is sent from now on: what was told by the old kind ends by it.
     #[cold]
-    fn take_back(&mut self, now: Instant) -> Told {
+    fn take_back(&mut self, now: Instant) -> PauseFrame {
         let xoff = std::mem::take(&mut self.xoff);
         let pfc = self.next(now);
         let told = self.tell(pfc);
@@ -230,10 +230,10 @@ impl PfcSender {
     }
 
     /// Counts a frame, and says it in its kind.
-    fn tell(&mut self, pfc: Pfc) -> Told {
+    fn tell(&mut self, pfc: Pfc) -> PauseFrame {
         if self.announced_of_link {
             self.pause_frames += 1;
-            return Told::Pause(Pause { quanta: pfc.quanta[LINK] });
+            return PauseFrame::Pause(Pause { quanta: pfc.quanta[LINK] });
         }
         self.count.frames += 1;
         for p in Set8::from_bits(pfc.enable) {
@@ -241,7 +241,7 @@ impl PfcSender {
                 if pfc.quanta[p] == 0 { &mut self.count.xon_frames } else { &mut self.count.xoff_frames };
             counter[p] += 1;
         }
-        Told::Pfc(pfc)
+        PauseFrame::Pfc(pfc)
     }
 
     fn next(&mut self, now: Instant) -> Pfc {

@@ -25,13 +25,13 @@
 
 use std::collections::VecDeque;
 
-use crate::settings::{Restore, StormAction, WatchdogSettings};
+use crate::settings::{PfcWdAction, Restoration, WatchdogSettings};
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// What the owner sees of a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
+pub struct PauseObservation {
     /// Since when the neighbour has had it paused without a break; `None`: it has not.
     pub paused_since: Option<Instant>,
     /// Frames wait for it.
@@ -77,7 +77,7 @@ enum State {
 
 /// The watchdog of one priority of a port.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct Watch {
+pub struct PriorityWatchdog {
     /// `None`: it is not watched.
     settings: Option<WatchdogSettings>,
     state: State,
@@ -85,7 +85,7 @@ pub struct Watch {
     begins: VecDeque<Instant>,
 }
 
-impl Watch {
+impl PriorityWatchdog {
     /// Calm.
     pub fn new(settings: Option<WatchdogSettings>) -> Self {
         let mut watch = Self { settings: None, state: State::Calm, begins: VecDeque::new() };
@@ -116,7 +116,7 @@ impl Watch {
     }
 
     /// What is in force because it is stormed.
-    pub fn action(&self) -> Option<StormAction> {
+    pub fn action(&self) -> Option<PfcWdAction> {
         matches!(self.state, State::Storm { .. }).then_some(self.settings?.action)
     }
 
@@ -126,8 +126,8 @@ impl Watch {
     }
 
     /// It is stormed until somebody restores it.
-    pub fn waits_for_hand(&self) -> bool {
-        self.is_stormed() && self.settings.is_some_and(|settings| settings.restore == Restore::ByHand)
+    pub fn needs_manual_recovery(&self) -> bool {
+        self.is_stormed() && self.settings.is_some_and(|settings| settings.restore == Restoration::ByHand)
     }
 
     /// PFC is off, since there were too many storms.
@@ -136,7 +136,7 @@ impl Watch {
     }
 
     /// The owner must look each turn: what is paused is stuck as soon as something waits.
-    pub fn awaits(&self, seen: Seen) -> bool {
+    pub fn awaits(&self, seen: PauseObservation) -> bool {
         self.settings.is_some() && self.state == State::Calm && seen.paused_since.is_some()
     }
 
@@ -149,16 +149,16 @@ impl Watch {
             State::Calm | State::Off => Instant::NEVER,
             State::Stuck { since, .. } => past(since, settings.detection_ns),
             State::Storm { began, interval } => match settings.restore {
-                Restore::After(nanos) => past(began, nanos),
-                Restore::QuietInterval => past(interval, settings.detection_ns),
-                Restore::Quiet(nanos) => past(began.max(heard_at), nanos),
-                Restore::ByHand => Instant::NEVER,
+                Restoration::After(nanos) => past(began, nanos),
+                Restoration::QuietInterval => past(interval, settings.detection_ns),
+                Restoration::Quiet(nanos) => past(began.max(heard_at), nanos),
+                Restoration::ByHand => Instant::NEVER,
             },
         }
     }
 
     /// Looks at what is there at `now`.
-    pub fn look(&mut self, seen: Seen, now: Instant) -> Option<Change> {
+    pub fn look(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
         let Some(settings) = self.settings else {
             let was_stormed = self.is_stormed();
             self.state = State::Calm;
@@ -187,8 +187,8 @@ impl Watch {
     }
 
     /// Restores it by hand, if that is what it waits for.
-    pub fn recover(&mut self, seen: Seen, now: Instant) -> Option<Change> {
-        let waited = self.waits_for_hand();
+    pub fn recover(&mut self, seen: PauseObservation, now: Instant) -> Option<Change> {
+        let waited = self.needs_manual_recovery();
         if waited {
             self.state = Self::unstormed(seen, now);
         }
@@ -196,7 +196,7 @@ impl Watch {
     }
 
     /// PFC is no longer off, and storms are counted anew. False: it was not off.
-    pub fn lift(&mut self, seen: Seen, now: Instant) -> bool {
+    pub fn lift(&mut self, seen: PauseObservation, now: Instant) -> bool {
         let was_off = self.is_off();
         if was_off {
             self.state = Self::unstormed(seen, now);
@@ -206,9 +206,11 @@ impl Watch {
     }
 
     /// Calm, or stuck from now on.
-    fn unstormed(seen: Seen, now: Instant) -> State {
+    fn unstormed(seen: PauseObservation, now: Instant) -> State {
         match seen {
-            Seen { paused_since: Some(pause), waits: true, .. } => State::Stuck { pause, since: now },
+            PauseObservation { paused_since: Some(pause), waits: true, .. } => {
+                State::Stuck { pause, since: now }
+            }
             _ => State::Calm,
         }
     }

@@ -6,9 +6,9 @@
 
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
-use crate::frame::meta::Charge;
+use crate::frame::meta::FrameMeta;
 use crate::ingress::Ingress;
-use crate::ingress::priority_group::Area;
+use crate::ingress::priority_group::BufferRegion;
 use crate::monitor::counters::DropReason;
 
 /// Whether a frame fits the line that it is to leave by and has room at both ends, and which area of ingress takes it.
@@ -16,9 +16,9 @@ use crate::monitor::counters::DropReason;
 pub(crate) fn admit(
     ingress: &Ingress,
     egress: &Egress,
-    charge: &Charge,
+    charge: &FrameMeta,
     pools: &Pools,
-) -> Result<Area, DropReason> {
+) -> Result<BufferRegion, DropReason> {
     if charge.len > egress.longest_bytes() {
         return Err(DropReason::MtuExceeded);
     }
@@ -30,9 +30,9 @@ pub(crate) fn admit(
 pub(crate) fn admit_cells(
     ingress: &Ingress,
     egress: &Egress,
-    charge: &Charge,
+    charge: &FrameMeta,
     pools: &Pools,
-) -> Result<Area, DropReason> {
+) -> Result<BufferRegion, DropReason> {
     let area = ingress.admit(charge, pools)?;
-    if egress.admit(charge, pools) { Ok(area) } else { Err(egress.refusal(charge)) }
+    if egress.admit(charge, pools) { Ok(area) } else { Err(egress.drop_reason(charge)) }
 }

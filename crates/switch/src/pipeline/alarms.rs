@@ -3,7 +3,7 @@
 //! The rule of one alarm is in [`crate::monitor::alarm`].
 
 use crate::monitor::alarm::LOOK_NS;
-use crate::monitor::event::{AlarmPlace, Event};
+use crate::monitor::event::{AlarmSource, Event};
 use crate::pipeline::Switch;
 use crate::settings::AlarmKind;
 use crate::time::Instant;
@@ -32,22 +32,22 @@ impl Switch {
 
     /// Looks for what there is to tell.
     #[cold]
-    pub(crate) fn look_at_alarms(&mut self, now: Instant) {
+    pub(crate) fn poll_alarms(&mut self, now: Instant) {
         self.next_alarms = now + LOOK_NS;
         let Self { events, pools, settings, .. } = self;
         let alarms = &settings.alarms;
         for port in 0..self.ingress.len() {
-            self.ingress[port].tell_alarms(port, alarms, now, events);
-            self.egress[port].tell_alarms(port, alarms, now, events);
+            self.ingress[port].report_alarms(port, alarms, now, events);
+            self.egress[port].report_alarms(port, alarms, now, events);
         }
         let ingress = pools.ingress.iter_mut().enumerate().map(|(n, pool)| (AlarmKind::Ingress, n, pool));
         let egress = pools.egress.iter_mut().enumerate().map(|(n, pool)| (AlarmKind::Egress, n, pool));
         let headroom = [(AlarmKind::Headroom, 0, &mut pools.headroom)];
         for (kind, number, pool) in ingress.chain(egress).chain(headroom) {
             if let Some(interval_ns) = alarms.interval_ns(kind)
-                && let Some(telling) = pool.alarm().tell(now, interval_ns)
+                && let Some(telling) = pool.alarm().poll(now, interval_ns)
             {
-                events.push(now, Event::Alarm { place: AlarmPlace::Pool { kind, number }, telling });
+                events.push(now, Event::Alarm { place: AlarmSource::Pool { kind, number }, telling });
             }
         }
     }

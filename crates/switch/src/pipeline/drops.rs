@@ -5,10 +5,10 @@
 //! in an episode is an event, and so are frames that are too long.
 //! Source: docs/law.md, "Drops".
 
-use crate::forwarding::parsed_frame::Arrival;
+use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;
-use crate::frame::memory::Memory;
-use crate::frame::meta::Charge;
+use crate::frame::memory::FrameMemory;
+use crate::frame::meta::FrameMeta;
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
@@ -19,7 +19,7 @@ impl Switch {
     /// A frame whose destination is where it came from, or on a port that is down: addresses learned there are forgotten
     /// with it, static ones are not.
     #[cold]
-    pub(crate) fn filter<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, memory: &mut M) {
+    pub(crate) fn filter<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, memory: &mut M) {
         let (port, len) = (arrival.charge.port(), arrival.charge.len);
         if out == port {
             self.ingress[port].count_drop(DropReason::Filtered, len);
@@ -31,9 +31,9 @@ impl Switch {
 
     /// Drops a frame that was not admitted.
     #[cold]
-    pub(crate) fn refuse<M: Memory>(
+    pub(crate) fn refuse<M: FrameMemory>(
         &mut self,
-        (frame, charge): (FrameId, &Charge),
+        (frame, charge): (FrameId, &FrameMeta),
         out: usize,
         reason: DropReason,
         now: Instant,
@@ -45,7 +45,7 @@ impl Switch {
 
     /// Counts a frame that was not admitted where an operator looks for it: at the queue that was full, or else at the
     /// group.
-    pub(crate) fn count_refusal(&mut self, charge: &Charge, out: usize, reason: DropReason, now: Instant) {
+    pub(crate) fn count_refusal(&mut self, charge: &FrameMeta, out: usize, reason: DropReason, now: Instant) {
         let (port, priority) = (charge.port(), charge.priority());
         let at_egress = match reason {
             DropReason::TailDrop | DropReason::Wred | DropReason::MtuExceeded => true,
@@ -55,28 +55,28 @@ impl Switch {
         if at_egress {
             self.egress[out].refuse(reason, charge, now);
             if reason == DropReason::MtuExceeded
-                && let Some(frames) = self.egress[out].untold_too_long(now)
+                && let Some(frames) = self.egress[out].take_mtu_drops(now)
             {
                 self.events.push(now, Event::MtuExceeded { port: out, frames });
             }
-        } else if self.ingress[port].drop_full(reason, charge) {
+        } else if self.ingress[port].count_buffer_drop(reason, charge) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
     }
 
     /// The kernel is done with a frame that `transmit` gave out for `port`, and has lost it.
     #[cold]
-    pub fn kernel_lost<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.finish(&frame) {
+    pub fn kernel_lost<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.complete(&frame) {
             let is_no_drop = self.ingress[charge.port()].is_no_drop(charge.priority());
             self.egress[port].kernel_lost(&charge, is_no_drop, &mut self.pools);
             self.release(&charge, now);
         } else {
             self.ingress[port].pfc_lost();
             self.egress[port].kernel_lost_pfc();
-            self.add_work(self.up.and(Set64::of(port))); // it is told again
+            self.mark_pfc_pending(self.up.and(Set64::of(port))); // it is told again
         }
         memory.free(frame);
-        self.untold.set(port, true);
+        self.unreported_drops.set(port, true);
     }
 }

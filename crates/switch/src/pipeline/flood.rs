@@ -5,10 +5,10 @@
 //! for a port that has no room, and what one port refuses the others get all the same.
 //! Source: IEEE 802.1Q-2022 8.6.1, 8.8; docs/law.md, "Bridging" and "Flood limits".
 
-use crate::forwarding::parsed_frame::Arrival;
-use crate::frame::header_edit::TagChange;
-use crate::frame::memory::Memory;
-use crate::frame::meta::Cast;
+use crate::forwarding::parsed_frame::RxFrame;
+use crate::frame::header_edit::VlanAction;
+use crate::frame::memory::FrameMemory;
+use crate::frame::meta::FloodType;
 use crate::monitor::counters::DropReason;
 use crate::pipeline::Switch;
 use crate::pipeline::admission::{admit, admit_cells};
@@ -18,15 +18,15 @@ use wire::bitset::Set64;
 impl Switch {
     /// To every other port that is up, if no limit is in the way; each but the last gets a copy.
     #[cold]
-    pub(crate) fn flood<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn flood<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        arrival.charge.cast = Cast::of_flooded(arrival.dst);
-        if !self.ingress[port].floods(&arrival.charge, now) {
-            self.untold.set(port, true);
+        arrival.charge.cast = FloodType::of_flooded(arrival.dst);
+        if !self.ingress[port].check_storm_control(&arrival.charge, now) {
+            self.unreported_drops.set(port, true);
             return memory.free(arrival.take_frame());
         }
         let map = match arrival.charge.cast {
-            Cast::UnknownUnicast => &self.unknown_unicast_to_queue,
+            FloodType::UnknownUnicast => &self.unknown_unicast_to_queue,
             _ => &self.multicast_to_queue,
         };
         if let Some(map) = map {
@@ -47,7 +47,7 @@ impl Switch {
             match (room, memory.alloc_for(usize::from(arrival.charge.len))) {
                 (Ok(_), Some(frame)) => {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
-                    self.forward_one(&mut Arrival { frame, ..*arrival }, out, now, memory);
+                    self.forward_one(&mut RxFrame { frame, ..*arrival }, out, now, memory);
                 }
                 (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
                 (Err(reason), copy) => {
@@ -61,16 +61,16 @@ impl Switch {
 
     /// To one port with the tag that its VLAN has there, or as it is where there are no VLANs.
     #[cold]
-    pub(crate) fn forward_one<M: Memory>(
+    pub(crate) fn forward_one<M: FrameMemory>(
         &mut self,
-        arrival: &mut Arrival,
+        arrival: &mut RxFrame,
         out: usize,
         now: Instant,
         memory: &mut M,
     ) {
         let tag = match &self.vlans {
-            Some(vlans) => vlans.leave(out, arrival, self.frame_room.longest_bytes, memory),
-            None => Some(TagChange::Stays),
+            Some(vlans) => vlans.egress_action(out, arrival, self.max_frame.longest_bytes, memory),
+            None => Some(VlanAction::Keep),
         };
         let Some(tag) = tag else {
             let frame = arrival.take_frame();
@@ -78,7 +78,7 @@ impl Switch {
         };
         let number = arrival.frame.index();
         let waits = self.forward_by_pools(arrival, out, now, memory);
-        if waits && tag != TagChange::Stays {
+        if waits && tag != VlanAction::Keep {
             self.egress[out].change_tag(number, tag, &mut self.store);
         }
     }

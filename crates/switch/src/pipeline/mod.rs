@@ -25,15 +25,15 @@ mod timers;
 use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
-use crate::egress::frame_queue::Store;
-use crate::egress::wred::Verdict;
-use crate::forwarding::fdb::Bridge;
-use crate::forwarding::parsed_frame::{Arrival, Kind, Looker};
-use crate::forwarding::vlan::Vlans;
-use crate::frame::header_edit::Outgoing;
-use crate::frame::memory::{FrameRoom, Memory};
-use crate::frame::meta::Charge;
-use crate::frame::{FrameId, Received};
+use crate::egress::frame_queue::FrameQueues;
+use crate::egress::wred::WredAction;
+use crate::forwarding::fdb::Fdb;
+use crate::forwarding::parsed_frame::{Disposition, FrameParser, RxFrame};
+use crate::forwarding::vlan::VlanTable;
+use crate::frame::header_edit::TxDesc;
+use crate::frame::memory::{FrameMemory, MaxFrame};
+use crate::frame::meta::FrameMeta;
+use crate::frame::{FrameId, RxDesc};
 use crate::ingress::Ingress;
 use crate::monitor::counters::{DropReason, RemovedPorts};
 use crate::monitor::event::Events;
@@ -50,13 +50,13 @@ pub struct Switch {
     pub(crate) ingress: Vec<Ingress>,
     pub(crate) egress: Vec<Egress>,
     pub(crate) pools: Pools,
-    pub(crate) store: Store,
+    pub(crate) store: FrameQueues,
     pub(crate) cell: CellSize,
-    pub(crate) bridge: Bridge,
+    pub(crate) bridge: Fdb,
     /// Which VLANs the ports have, if any.
-    pub(crate) vlans: Option<Box<Vlans>>,
+    pub(crate) vlans: Option<Box<VlanTable>>,
     /// What memory has room for.
-    pub(crate) frame_room: FrameRoom,
+    pub(crate) max_frame: MaxFrame,
     /// Queues of unicast frames to unknown destinations, by priority.
     pub(crate) unknown_unicast_to_queue: Option<[u8; PRIORITIES]>,
     /// … and of frames to group addresses.
@@ -64,26 +64,26 @@ pub struct Switch {
     /// Ports that carry frames.
     pub(crate) up: Set64,
     /// Ports that may have something to send: frames that wait, or PFC.
-    pub(crate) work: Set64,
+    pub(crate) tx_pending: Set64,
     /// Ports that may have PFC to send.
-    pub(crate) telling: Set64,
+    pub(crate) pfc_pending: Set64,
     /// Ports whose work was added to since the owner last asked.
-    pub(crate) fresh: Set64,
+    pub(crate) newly_pending: Set64,
     /// Ports some group of which must be examined each turn.
-    pub(crate) watched: Set64,
+    pub(crate) pfc_recheck: Set64,
     pub(crate) events: Events,
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
     /// Ports of which there is something to tell: drops by flood limits, frames that the kernel lost.
-    pub(crate) untold: Set64,
+    pub(crate) unreported_drops: Set64,
     /// When a watchdog must look, or PFC frames are counted up.
-    pub(crate) due_at: Instant,
+    pub(crate) next_timer: Instant,
     /// Ports whose watchdog must look each turn.
-    pub(crate) awaiting: Set64,
+    pub(crate) watchdog_pending: Set64,
     pub(crate) pfc_rates: PfcRates,
     /// When this turn began, and the one before; nothing where nobody says so, and frames come in when they are received.
-    pub(crate) turns: [Option<Instant>; 2],
+    pub(crate) iteration_starts: [Option<Instant>; 2],
     /// What ports counted whose place others have now.
     pub(crate) removed: RemovedPorts,
     /// What is set now.
@@ -93,29 +93,29 @@ pub struct Switch {
 impl Switch {
     /// Looks at a frame that came in on `port`: the only time that its headers are read.
     #[inline]
-    pub fn look(&self, port: usize, received: Received, bytes: &[u8]) -> Arrival {
-        Arrival::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
+    pub fn look(&self, port: usize, received: RxDesc, bytes: &[u8]) -> RxFrame {
+        RxFrame::look(received, bytes, port, self.ingress[port].classifier(), self.cell)
     }
 
     /// What a look at the frames of `port` needs, until other settings are in force.
-    pub fn looker(&self, port: usize) -> Looker {
-        Looker { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
+    pub fn looker(&self, port: usize) -> FrameParser {
+        FrameParser { port, classifier: self.ingress[port].classifier().clone(), cell: self.cell }
     }
 
     /// A frame came in on `port`: looked at and received at once.
     #[inline]
-    pub fn receive<M: Memory>(&mut self, port: usize, received: Received, now: Instant, memory: &mut M) {
+    pub fn receive<M: FrameMemory>(&mut self, port: usize, received: RxDesc, now: Instant, memory: &mut M) {
         let bytes = memory.bytes(&received.frame, usize::from(received.len));
         let mut arrival = self.look(port, received, bytes);
-        self.find_ways(std::slice::from_mut(&mut arrival), now);
+        self.resolve_batch(std::slice::from_mut(&mut arrival), now);
         self.take(&mut arrival, now, memory);
     }
 
     /// Frames came in, in this order. Each is queued, flooded, obeyed (PFC) or dropped; nothing is left to the caller. The
     /// ways of all are found first: what one look-up waits for does not hold up the next.
     #[inline(never)] // a stage of its own, with all registers
-    pub fn receive_all<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
-        self.find_ways(arrivals, now);
+    pub fn receive_all<M: FrameMemory>(&mut self, arrivals: &mut Vec<RxFrame>, now: Instant, memory: &mut M) {
+        self.resolve_batch(arrivals, now);
         // Where they are: moved, each would be put together and read again before it is written.
         for arrival in &mut *arrivals {
             self.take(arrival, now, memory);
@@ -124,54 +124,56 @@ impl Switch {
     }
 
     #[inline(never)]
-    fn find_ways(&mut self, arrivals: &mut [Arrival], now: Instant) {
+    fn resolve_batch(&mut self, arrivals: &mut [RxFrame], now: Instant) {
         if let Some(vlans) = &self.vlans {
-            vlans.enter(arrivals);
+            vlans.classify_ingress(arrivals);
         }
         for arrival in &mut *arrivals {
-            self.find_way(arrival, now);
+            self.resolve(arrival, now);
         }
         if let Some(vlans) = &self.vlans {
-            vlans.stay_inside(arrivals);
+            vlans.filter_egress(arrivals);
         }
     }
 
     /// Counts a data frame, learns where it came from, and looks up where it goes.
     #[inline]
-    fn find_way(&mut self, arrival: &mut Arrival, now: Instant) {
-        if arrival.kind != Kind::Data {
+    fn resolve(&mut self, arrival: &mut RxFrame, now: Instant) {
+        if arrival.kind != Disposition::Data {
             return;
         }
         let port = arrival.charge.port();
         if self.ingress[port].receive(arrival) {
-            self.insist(port, arrival.charge.priority(), now);
+            self.resend_xoff(port, arrival.charge.priority(), now);
         }
         self.bridge.learn(arrival.src, port, now);
         if !arrival.dst.is_group()
             && let Some(out) = self.bridge.look_up(arrival.dst, now)
         {
             let goes = out != port && self.up.contains(out);
-            arrival.kind = if goes { Kind::To(out as u8) } else { Kind::Filtered(out as u8) };
+            arrival.kind = if goes { Disposition::To(out as u8) } else { Disposition::Filtered(out as u8) };
         }
     }
 
     #[inline]
-    fn take<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+    fn take<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         match arrival.kind {
-            Kind::To(out) => self.forward(arrival, out.into(), now, memory),
-            _ => self.take_other(arrival, now, memory),
+            Disposition::To(out) => self.forward(arrival, out.into(), now, memory),
+            _ => self.dispatch_slow(arrival, now, memory),
         }
     }
 
     #[inline(never)]
-    fn take_other<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+    fn dispatch_slow<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         match arrival.kind {
-            Kind::To(out) | Kind::InVlan(out) => self.forward_one(arrival, out.into(), now, memory),
-            Kind::Filtered(out) => self.filter(arrival, out.into(), memory),
-            Kind::Data => self.flood(arrival, now, memory),
-            Kind::Control => self.obey(arrival, now, memory),
-            Kind::Refused(reason) => {
-                self.ingress[arrival.charge.port()].refuse(reason, arrival.charge.len);
+            Disposition::To(out) | Disposition::InVlan(out) => {
+                self.forward_one(arrival, out.into(), now, memory)
+            }
+            Disposition::Filtered(out) => self.filter(arrival, out.into(), memory),
+            Disposition::Data => self.flood(arrival, now, memory),
+            Disposition::Control => self.honor(arrival, now, memory),
+            Disposition::Refused(reason) => {
+                self.ingress[arrival.charge.port()].count_invalid(reason, arrival.charge.len);
                 memory.free(arrival.take_frame());
             }
         }
@@ -179,26 +181,26 @@ impl Switch {
 
     /// To one port. Where both ends have cells of their own for it, and its queue no WRED, nothing is left to decide.
     #[inline(always)] // the end of `take`
-    fn forward<M: Memory>(&mut self, arrival: &mut Arrival, out: usize, now: Instant, memory: &mut M) {
+    fn forward<M: FrameMemory>(&mut self, arrival: &mut RxFrame, out: usize, now: Instant, memory: &mut M) {
         let charge = &arrival.charge;
         let (ingress, egress) = (&mut self.ingress[charge.port()], &mut self.egress[out]);
         if !ingress.has_own(charge) || !egress.has_own(charge) {
             self.forward_by_pools(arrival, out, now, memory);
             return;
         }
-        let must_examine = ingress.charge_own(charge);
+        let must_examine = ingress.charge_reserved(charge);
         egress.enqueue_own(std::mem::replace(&mut arrival.frame, FrameId::TAKEN), charge, &mut self.store);
-        self.add_data(out);
+        self.mark_data_pending(out);
         if must_examine {
-            self.examine(arrival.charge.port(), arrival.charge.priority(), now);
+            self.update_xoff(arrival.charge.port(), arrival.charge.priority(), now);
         }
     }
 
     /// To one port: admitted at both ends, judged by WRED, charged and queued; or refused, and false.
     #[inline(never)]
-    pub(crate) fn forward_by_pools<M: Memory>(
+    pub(crate) fn forward_by_pools<M: FrameMemory>(
         &mut self,
-        arrival: &mut Arrival,
+        arrival: &mut RxFrame,
         out: usize,
         now: Instant,
         memory: &mut M,
@@ -215,19 +217,19 @@ impl Switch {
                 return false;
             }
         };
-        match egress.judge(charge, arrival.ecn, now) {
-            Verdict::Pass => {}
-            Verdict::Mark => egress.mark(charge),
-            Verdict::Drop => {
+        match egress.wred_decide(charge, arrival.ecn, now) {
+            WredAction::Pass => {}
+            WredAction::Mark => egress.mark(charge),
+            WredAction::Drop => {
                 self.refuse((frame, charge), out, DropReason::Wred, now, memory);
                 return false;
             }
         }
         let must_examine = ingress.charge(charge, area, &mut self.pools);
         egress.enqueue(frame, charge, &mut self.store, &mut self.pools);
-        self.add_data(out);
+        self.mark_data_pending(out);
         if must_examine {
-            self.examine(port, priority, now);
+            self.update_xoff(port, priority, now);
         }
         true
     }
@@ -235,36 +237,36 @@ impl Switch {
     /// What leaves `port` now, at most `room` frames, appended to `out`: a PFC frame that is due first, then data. True: some of them are to
     /// be edited before they are sent ([`Outgoing::edit`]).
     #[inline(never)]
-    pub fn transmit<M: Memory>(
+    pub fn transmit<M: FrameMemory>(
         &mut self,
         port: usize,
         room: usize,
         now: Instant,
         memory: &mut M,
-        out: &mut Vec<Outgoing>,
+        out: &mut Vec<TxDesc>,
     ) -> bool {
         let before = out.len();
-        if room > 0 && self.telling.contains(port) {
+        if room > 0 && self.pfc_pending.contains(port) {
             self.transmit_pfc(port, now, memory, out);
         }
         let room = room - (out.len() - before);
         let egress = &mut self.egress[port];
         let has_edits = egress.send(room, now, &mut self.store, out);
-        if !egress.is_backlogged() && !self.may_tell(port) {
-            self.work.set(port, false);
+        if !egress.is_backlogged() && !self.has_pfc_pending(port) {
+            self.tx_pending.set(port, false);
         }
         has_edits
     }
 
     /// A frame that `transmit` gave out for `port` has left. (If the kernel lost it: [`Switch::kernel_lost`].)
     #[inline]
-    pub fn complete<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+    pub fn complete<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         self.complete_all(port, std::iter::once(frame), now, memory);
     }
 
     /// Frames that `transmit` gave out for `port` have left, in this order.
     #[inline(never)]
-    pub fn complete_all<M: Memory>(
+    pub fn complete_all<M: FrameMemory>(
         &mut self,
         port: usize,
         mut frames: impl Iterator<Item = FrameId>,
@@ -273,21 +275,21 @@ impl Switch {
     ) {
         // Where it is: an iterator that was just put together word by word and is moved in larger pieces waits for its stores.
         while let Some(charge) = self.complete_some(port, &mut frames, memory) {
-            self.examine(charge.port(), charge.priority(), now);
+            self.update_xoff(charge.port(), charge.priority(), now);
         }
     }
 
     /// Completes frames up to one whose group must be examined: that is given.
     #[inline]
-    fn complete_some<M: Memory>(
+    fn complete_some<M: FrameMemory>(
         &mut self,
         port: usize,
         frames: &mut impl Iterator<Item = FrameId>,
         memory: &mut M,
-    ) -> Option<Charge> {
+    ) -> Option<FrameMeta> {
         let egress = &mut self.egress[port];
         for frame in frames {
-            let charge = self.store.finish(&frame);
+            let charge = self.store.complete(&frame);
             memory.free(frame);
             let Some(charge) = charge else {
                 self.ingress[port].pfc_sent();
@@ -303,11 +305,11 @@ impl Switch {
 
     /// Gives a frame's cells back to its group; its queue has given back its own.
     #[inline]
-    pub(crate) fn release(&mut self, charge: &Charge, now: Instant) {
+    pub(crate) fn release(&mut self, charge: &FrameMeta, now: Instant) {
         let port = charge.port();
         // Thresholds that others have lowered meanwhile are the tick's.
         if self.ingress[port].release(charge, &mut self.pools) {
-            self.examine(port, charge.priority(), now);
+            self.update_xoff(port, charge.priority(), now);
         }
     }
 }

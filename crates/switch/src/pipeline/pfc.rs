@@ -6,10 +6,10 @@
 //! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the neighbour is told
 //! that of [`crate::pfc::tx`].
 
-use crate::forwarding::parsed_frame::Arrival;
-use crate::frame::header_edit::Outgoing;
-use crate::frame::memory::Memory;
-use crate::ingress::priority_group::Change;
+use crate::forwarding::parsed_frame::RxFrame;
+use crate::frame::header_edit::TxDesc;
+use crate::frame::memory::FrameMemory;
+use crate::ingress::priority_group::XoffTransition;
 use crate::monitor::counters::PfcCount;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
@@ -21,15 +21,15 @@ use wire::pause;
 impl Switch {
     /// Examines a group after its use, or its threshold, may have changed.
     #[inline]
-    pub(crate) fn examine(&mut self, port: usize, priority: usize, now: Instant) {
+    pub(crate) fn update_xoff(&mut self, port: usize, priority: usize, now: Instant) {
         let ingress = &mut self.ingress[port];
         let change = ingress.examine(priority, &self.pools);
-        self.watched.set(port, !ingress.watched().is_empty());
+        self.pfc_recheck.set(port, !ingress.watched().is_empty());
         if let Some(change) = change {
-            self.add_work(self.up.and(Set64::of(port)));
+            self.mark_pfc_pending(self.up.and(Set64::of(port)));
             let event = match change {
-                Change::Xoff => Event::XoffBegan { port, priority },
-                Change::Xon => Event::XoffEnded { port, priority },
+                XoffTransition::Xoff => Event::XoffBegan { port, priority },
+                XoffTransition::Xon => Event::XoffEnded { port, priority },
             };
             self.events.push(now, event);
         }
@@ -37,29 +37,29 @@ impl Switch {
 
     /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
     #[inline]
-    pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
+    pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
         if self.ingress[port].rx_rings().observe(waiting) {
-            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
+            (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
         }
     }
 
     /// Whether `port` has, or will have, PFC to send if nothing else happens.
     #[inline]
-    pub(crate) fn may_tell(&mut self, port: usize) -> bool {
-        if self.telling.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
-            self.telling.set(port, false);
+    pub(crate) fn has_pfc_pending(&mut self, port: usize) -> bool {
+        if self.pfc_pending.contains(port) && self.ingress[port].pfc_deadline() == Instant::NEVER {
+            self.pfc_pending.set(port, false);
         }
-        self.telling.contains(port)
+        self.pfc_pending.contains(port)
     }
 
     /// The PFC frame that `port` must send now, if there is one, appended to `out`.
     #[cold]
-    pub fn transmit_pfc<M: Memory>(
+    pub fn transmit_pfc<M: FrameMemory>(
         &mut self,
         port: usize,
         now: Instant,
         memory: &mut M,
-        out: &mut Vec<Outgoing>,
+        out: &mut Vec<TxDesc>,
     ) {
         if !self.up.contains(port) || !self.ingress[port].pfc_is_due(now) {
             return;
@@ -68,15 +68,15 @@ impl Switch {
         let Some(frame) = memory.alloc() else { return };
         let bytes = memory.bytes_mut(&frame, pause::FRAME_BYTES).first_chunk_mut();
         self.ingress[port].send_pfc(bytes.expect("60 bytes were asked for"), now);
-        self.store.lend_own(&frame);
-        out.push(Outgoing::new(frame, pause::FRAME_BYTES as u16));
+        self.store.push_control(&frame);
+        out.push(TxDesc::new(frame, pause::FRAME_BYTES as u16));
     }
 
     /// A frame came in spite of XOFF. It may have come as soon as the turn before began.
     #[cold]
-    pub(crate) fn insist(&mut self, port: usize, priority: usize, now: Instant) {
-        if self.ingress[port].insist(priority, self.turns[1].unwrap_or(now)) {
-            self.add_work(Set64::of(port));
+    pub(crate) fn resend_xoff(&mut self, port: usize, priority: usize, now: Instant) {
+        if self.ingress[port].insist(priority, self.iteration_starts[1].unwrap_or(now)) {
+            self.mark_pfc_pending(Set64::of(port));
         }
     }
 
@@ -88,21 +88,21 @@ impl Switch {
 
     /// A guard sent these PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
     /// what its neighbour was told, whether or not they would be sent by today's settings.
-    pub fn told_by_guard(&mut self, port: usize, frames: &PfcCount, at: Instant) {
-        self.ingress[port].told_by_guard(frames, at);
-        self.add_work(self.up.and(Set64::of(port)));
+    pub fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
+        self.ingress[port].record_guard_pfc(frames, at);
+        self.mark_pfc_pending(self.up.and(Set64::of(port)));
     }
 
     /// A MAC control frame (PFC, PAUSE) ends here: it is never bridged and never counted as data.
     #[cold]
-    pub(crate) fn obey<M: Memory>(&mut self, arrival: &mut Arrival, now: Instant, memory: &mut M) {
+    pub(crate) fn honor<M: FrameMemory>(&mut self, arrival: &mut RxFrame, now: Instant, memory: &mut M) {
         let port = arrival.charge.port();
-        if self.egress[port].obey(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
-            self.add_work(Set64::of(port));
+        if self.egress[port].honor(memory.bytes(&arrival.frame, usize::from(arrival.charge.len)), now) {
+            self.mark_pfc_pending(Set64::of(port));
         }
         memory.free(arrival.take_frame());
         // The tick looks, once for all frames of the turn.
         let is_watched = self.egress[port].watchdog().is_on();
-        self.awaiting.set(port, is_watched);
+        self.watchdog_pending.set(port, is_watched);
     }
 }

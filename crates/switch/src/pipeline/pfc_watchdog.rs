@@ -4,77 +4,77 @@
 //! The state machine of one priority is in [`crate::pfc::watchdog`], the storms it found in
 //! [`crate::pfc::storm_history`].
 
-use crate::frame::memory::Memory;
+use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::{DropReason, PortSnapshot, StormSnapshot, StormTraffic};
 use crate::monitor::event::Event;
-use crate::pfc::rate_monitor::{SECOND, Turn, frames, threshold};
+use crate::pfc::rate_monitor::{SECOND, WarningTransition, frames, threshold};
 use crate::pfc::storm_history::Priority;
 use crate::pfc::watchdog::Change;
 use crate::pipeline::Switch;
-use crate::settings::{PRIORITIES, StormAction, SwitchSettings};
+use crate::settings::{PRIORITIES, PfcWdAction, SwitchSettings};
 use crate::time::Instant;
 use wire::bitset::{Set8, Set64};
 
 impl Switch {
     /// Lets all watchdogs look that have something to look at, and counts PFC frames up, if it is time.
     #[cold]
-    pub(crate) fn look_around<M: Memory>(&mut self, now: Instant, memory: &mut M) {
-        for port in self.awaiting {
+    pub(crate) fn poll_watchdogs<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
+        for port in self.watchdog_pending {
             self.watch(port, now, memory);
         }
-        if now < self.due_at {
+        if now < self.next_timer {
             return;
         }
         self.count_pfc(now);
-        self.due_at = self.pfc_rates.due_at();
+        self.next_timer = self.pfc_rates.due_at();
         for port in 0..self.egress.len() {
             self.watch(port, now, memory);
         }
     }
 
     /// Lets the watchdog of a port look, and does what it says.
-    pub(crate) fn watch<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+    pub(crate) fn watch<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.egress[port].watchdog().is_on() {
             return;
         }
         for priority in 0..PRIORITIES {
             if let Some(change) = self.egress[port].look(priority, now) {
-                self.tell_storm(port, priority, change, now);
+                self.record_storm(port, priority, change, now);
             }
         }
-        self.obey_watchdog(port, now, memory);
+        self.apply_watchdog(port, now, memory);
     }
 
     /// What the watchdog of a port wants is so from now on.
-    fn obey_watchdog<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        let (in_force, changed) = self.egress[port].obey_watchdog();
+    fn apply_watchdog<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        let (in_force, changed) = self.egress[port].apply_watchdog();
         let (settings, percent) = (&self.settings.ports[port], self.settings.usage_percent);
-        let different = self.ingress[port].obey_watchdog(in_force, settings, percent, &mut self.pools);
+        let different = self.ingress[port].apply_watchdog(in_force, settings, percent, &mut self.pools);
         let dropping = self.egress[port].dropping();
         if !dropping.is_empty() {
             self.flush_queues(port, (dropping, DropReason::Watchdog), now, memory);
         }
         if different {
-            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
-            self.ingress[port].tell_again();
+            (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
+            self.ingress[port].readvertise();
         }
         if different || changed {
-            self.add_work(self.up.and(Set64::of(port)));
+            self.mark_pfc_pending(self.up.and(Set64::of(port)));
         }
         self.egress[port].watchdog().note_whether_on();
-        self.awaiting.set(port, self.egress[port].awaits(now));
-        self.due_at = self.due_at.min(self.egress[port].watchdog_deadline());
+        self.watchdog_pending.set(port, self.egress[port].awaits(now));
+        self.next_timer = self.next_timer.min(self.egress[port].watchdog_deadline());
     }
 
     /// Counts what the watchdog has found, and tells of it.
-    fn tell_storm(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
+    fn record_storm(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
         let passed = self.storm_traffic(port, priority);
         let action = self.settings.ports[port].watchdog_of(priority).map(|settings| settings.action);
         let storm = |stuck_ns, limit_reached: bool| StormSnapshot {
             priority: priority as u8,
             began_ns: now.0,
             stuck_ns,
-            drops: action == Some(StormAction::Drop) && !limit_reached,
+            drops: action == Some(PfcWdAction::Drop) && !limit_reached,
             limit_reached,
             ..StormSnapshot::default()
         };
@@ -83,7 +83,7 @@ impl Switch {
         match change {
             Change::Began { stuck_ns } => {
                 watchdog.begin(priority, storm(stuck_ns, false), passed);
-                let pending = watchdog.of(priority).waits_for_hand();
+                let pending = watchdog.of(priority).needs_manual_recovery();
                 self.events.push(now, Event::StormBegan { port, priority });
                 if pending {
                     self.events.push(now, Event::RecoveryPending { port, priority });
@@ -111,21 +111,21 @@ impl Switch {
     }
 
     /// Restores by hand what waits for it on a port. Gives how many priorities that were.
-    pub fn recover_storms<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) -> usize {
+    pub fn recover_storms<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) -> usize {
         let mut recovered = 0;
         for priority in 0..PRIORITIES {
             let seen = self.egress[port].seen(priority, now);
             if let Some(change) = self.egress[port].watchdog().of(priority).recover(seen, now) {
-                self.tell_storm(port, priority, change, now);
+                self.record_storm(port, priority, change, now);
                 recovered += 1;
             }
         }
-        self.obey_watchdog(port, now, memory);
+        self.apply_watchdog(port, now, memory);
         recovered
     }
 
     /// Turns PFC on again for priorities of a port that had too many storms. Gives how many those were.
-    pub fn lift_storm_limit<M: Memory>(
+    pub fn lift_storm_limit<M: FrameMemory>(
         &mut self,
         port: usize,
         priorities: Set8,
@@ -137,20 +137,20 @@ impl Switch {
             let seen = self.egress[port].seen(priority, now);
             lifted += usize::from(self.egress[port].watchdog().of(priority).lift(seen, now));
         }
-        self.obey_watchdog(port, now, memory);
+        self.apply_watchdog(port, now, memory);
         lifted
     }
 
     /// The first port of which a storm waits to be restored by hand, and whose watchdog would be another by these settings: that may not
     /// be before it is restored.
-    pub fn recovery_in_the_way(&mut self, settings: &SwitchSettings) -> Option<usize> {
+    pub fn pending_recovery(&mut self, settings: &SwitchSettings) -> Option<usize> {
         (0..settings.ports.len()).find(|&port| {
             if self.is_vacant(port) || settings.ports[port].is_vacant() {
                 return false; // nobody waits for a port that is not there
             }
             let changes = self.settings.ports[port].watchdog != settings.ports[port].watchdog;
             let watchdog = self.egress[port].watchdog();
-            changes && (0..PRIORITIES).any(|priority| watchdog.of(priority).waits_for_hand())
+            changes && (0..PRIORITIES).any(|priority| watchdog.of(priority).needs_manual_recovery())
         })
     }
 
@@ -187,8 +187,10 @@ impl Switch {
                     let turn = rate.count(frames(&count, priority), threshold(warning, sent), nanos);
                     let pps = rate.pps;
                     let event = match turn {
-                        Some(Turn::Rising) => Event::EarlyWarning { port, priority, sent, pps },
-                        Some(Turn::Clearing) => Event::EarlyWarningCleared { port, priority, sent, pps },
+                        Some(WarningTransition::Rising) => Event::EarlyWarning { port, priority, sent, pps },
+                        Some(WarningTransition::Clearing) => {
+                            Event::EarlyWarningCleared { port, priority, sent, pps }
+                        }
                         None => continue,
                     };
                     self.events.push(now, event);

@@ -45,7 +45,7 @@ impl Switch {
     }
 
     /// Puts the ports at their places that settings add. What groups and queues hold of the pools has been withdrawn.
-    pub(crate) fn settle_places(&mut self, settings: &SwitchSettings, now: Instant) {
+    pub(crate) fn assign_slots(&mut self, settings: &SwitchSettings, now: Instant) {
         let removed = self.removed_by(settings).find(|&port| self.up.contains(port));
         assert!(removed.is_none(), "a port goes down before it is removed: {removed:?}");
         let limits: Vec<EgressLimits> = EgressLimits::of(settings).collect();
@@ -56,20 +56,20 @@ impl Switch {
             let mut ingress = Ingress::new(of_port, settings.usage_percent, MacAddr::default());
             let egress = Egress::new(of_port, &limits[port], settings.seed.wrapping_add(port as u64));
             if port < self.places() {
-                self.keep_counts(port, now);
-                ingress.succeed(&self.ingress[port]);
+                self.archive_counters(port, now);
+                ingress.inherit_usage(&self.ingress[port]);
                 (self.ingress[port], self.egress[port]) = (ingress, egress);
             } else {
                 self.ingress.push(ingress);
                 self.egress.push(egress);
             }
-            self.bridge.begin_anew(port);
-            self.pfc_rates.begin_anew(port);
+            self.bridge.reset_port(port);
+            self.pfc_rates.reset_port(port);
         }
     }
 
     /// Notes what the port counted that has left this place.
-    fn keep_counts(&mut self, port: usize, now: Instant) {
+    fn archive_counters(&mut self, port: usize, now: Instant) {
         assert!(self.egress[port].is_empty(), "a place is taken once nothing waits there");
         let mut counted = PortSnapshot::default();
         self.ingress[port].snapshot(&self.pools, &mut counted);

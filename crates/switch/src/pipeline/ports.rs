@@ -5,10 +5,10 @@
 //! left. Whoever is there when it comes up again is told what is in XOFF.
 //! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
 
-use crate::fifo_set::Fifos;
-use crate::forwarding::parsed_frame::{Arrival, Kind};
+use crate::fifo_set::FifoSet;
+use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::FrameId;
-use crate::frame::memory::Memory;
+use crate::frame::memory::FrameMemory;
 use crate::monitor::counters::DropReason;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
@@ -18,17 +18,17 @@ use wire::mac::MacAddr;
 
 impl Switch {
     /// A port no longer carries frames: what waits for it is dropped and counted, its addresses are forgotten.
-    pub fn port_down<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+    pub fn port_down<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
         if !self.up.contains(port) {
             return;
         }
         self.up.set(port, false);
-        self.work.set(port, false);
-        self.telling.set(port, false);
+        self.tx_pending.set(port, false);
+        self.pfc_pending.set(port, false);
         self.bridge.forget_port(port);
         self.egress[port].clear_pauses(now);
-        self.ingress[port].forget_neighbour();
-        self.observe_rx_rings(port, 0, now);
+        self.ingress[port].reset_peer();
+        self.observe_rx_backlog(port, 0, now);
         self.flush(port, now, memory);
         self.watch(port, now, memory);
         self.events.push(now, Event::PortDown { port });
@@ -43,27 +43,27 @@ impl Switch {
         if let Some(mac) = mac {
             self.ingress[port].set_mac(mac);
         }
-        self.add_work(Set64::of(port)); // PFC to tell
+        self.mark_pfc_pending(Set64::of(port)); // PFC to tell
         self.events.push(now, Event::PortUp { port });
     }
 
     /// Drops what waits for a port.
-    pub fn flush<M: Memory>(&mut self, port: usize, now: Instant, memory: &mut M) {
-        self.flush_queues(port, (Fifos::ALL, DropReason::PortDown), now, memory);
+    pub fn flush<M: FrameMemory>(&mut self, port: usize, now: Instant, memory: &mut M) {
+        self.flush_queues(port, (FifoSet::ALL, DropReason::PortDown), now, memory);
     }
 
     /// Drops what waits in some FIFOs of a port.
-    pub(crate) fn flush_queues<M: Memory>(
+    pub(crate) fn flush_queues<M: FrameMemory>(
         &mut self,
         port: usize,
-        what: (Fifos, DropReason),
+        what: (FifoSet, DropReason),
         now: Instant,
         memory: &mut M,
     ) {
         loop {
-            let flushed = self.egress[port].flush_one(what, &mut self.store, &mut self.pools, now);
+            let flushed = self.egress[port].flush_head(what, &mut self.store, &mut self.pools, now);
             let Some((frame, charge)) = flushed else { return };
-            self.store.finish(&frame);
+            self.store.complete(&frame);
             self.release(&charge, now);
             memory.free(frame);
         }
@@ -83,8 +83,8 @@ impl Switch {
     }
 
     /// A frame that `transmit` gave out for `port` will never leave: the port was closed.
-    pub fn unsent<M: Memory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
-        if let Some(charge) = self.store.finish(&frame) {
+    pub fn unsent<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
+        if let Some(charge) = self.store.complete(&frame) {
             self.egress[port].unsent(&charge, &mut self.pools);
             self.release(&charge, now);
         } else {
@@ -98,18 +98,24 @@ impl Switch {
     pub fn stop(&mut self) {
         for port in self.up {
             self.ingress[port].stop();
-            self.add_work(Set64::of(port));
+            self.mark_pfc_pending(Set64::of(port));
         }
     }
 
     /// The switch is about to end: of the frames that came in only control frames are obeyed, data are dropped and
     /// counted.
-    pub fn obey_only<M: Memory>(&mut self, arrivals: &mut Vec<Arrival>, now: Instant, memory: &mut M) {
+    pub fn drain_control<M: FrameMemory>(
+        &mut self,
+        arrivals: &mut Vec<RxFrame>,
+        now: Instant,
+        memory: &mut M,
+    ) {
         for mut arrival in arrivals.drain(..) {
             match arrival.kind {
-                Kind::Control => self.obey(&mut arrival, now, memory),
+                Disposition::Control => self.honor(&mut arrival, now, memory),
                 _ => {
-                    self.ingress[arrival.charge.port()].refuse(DropReason::PortDown, arrival.charge.len);
+                    self.ingress[arrival.charge.port()]
+                        .count_invalid(DropReason::PortDown, arrival.charge.len);
                     memory.free(arrival.take_frame());
                 }
             }

@@ -12,11 +12,11 @@
 use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;
 use crate::egress::Egress;
-use crate::egress::frame_queue::Store;
+use crate::egress::frame_queue::FrameQueues;
 use crate::egress::queue_limits::EgressLimits;
-use crate::forwarding::fdb::Bridge;
-use crate::forwarding::vlan::Vlans;
-use crate::frame::memory::FrameRoom;
+use crate::forwarding::fdb::Fdb;
+use crate::forwarding::vlan::VlanTable;
+use crate::frame::memory::MaxFrame;
 use crate::ingress::Ingress;
 use crate::monitor::counters::RemovedPorts;
 use crate::monitor::event::Events;
@@ -45,26 +45,26 @@ impl Switch {
                 .map(|((port, limits), n)| Egress::new(port, &limits, settings.seed.wrapping_add(n)))
                 .collect(),
             pools: Pools::new(&settings.buffer),
-            store: Store::new(memory_frames),
+            store: FrameQueues::new(memory_frames),
             cell: CellSize::new(settings.buffer.cell_bytes),
-            bridge: Bridge::new(&settings.bridge),
-            vlans: Vlans::of(&settings.ports),
-            frame_room: FrameRoom::MOST,
+            bridge: Fdb::new(&settings.bridge),
+            vlans: VlanTable::of(&settings.ports),
+            max_frame: MaxFrame::MOST,
             unknown_unicast_to_queue: settings.bridge.unknown_unicast_to_queue,
             multicast_to_queue: settings.bridge.multicast_to_queue,
             up: present.collect(),
-            work: Set64::EMPTY,
-            telling: Set64::EMPTY,
-            fresh: Set64::EMPTY,
-            watched: Set64::EMPTY,
+            tx_pending: Set64::EMPTY,
+            pfc_pending: Set64::EMPTY,
+            newly_pending: Set64::EMPTY,
+            pfc_recheck: Set64::EMPTY,
             events: Events::new(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
-            untold: Set64::EMPTY,
-            due_at: Instant::default(),
-            awaiting: Set64::EMPTY,
+            unreported_drops: Set64::EMPTY,
+            next_timer: Instant::default(),
+            watchdog_pending: Set64::EMPTY,
             pfc_rates: PfcRates::new(count),
-            turns: [None; 2],
+            iteration_starts: [None; 2],
             removed: RemovedPorts::default(),
             settings: settings.clone(),
         };
@@ -75,13 +75,13 @@ impl Switch {
     }
 
     /// Says how long a frame may be that memory has room for: one that is to get a tag must fit with it.
-    pub fn set_frame_room(&mut self, room: FrameRoom) {
-        self.frame_room = room;
+    pub fn set_frame_room(&mut self, room: MaxFrame) {
+        self.max_frame = room;
     }
 
     /// What memory has room for.
-    pub fn frame_room(&self) -> FrameRoom {
-        self.frame_room
+    pub fn frame_room(&self) -> MaxFrame {
+        self.max_frame
     }
 
     /// Other settings from now on.
@@ -96,7 +96,7 @@ impl Switch {
         let adds_ports = self.added_by(settings).next().is_some();
         self.ingress.iter().for_each(|ingress| ingress.withdraw(&mut self.pools));
         self.egress.iter().for_each(|egress| egress.withdraw(&mut self.pools));
-        self.settle_places(settings, now);
+        self.assign_slots(settings, now);
         self.pools.resize(&settings.buffer);
         for (ingress, port) in self.ingress.iter_mut().zip(&settings.ports) {
             ingress.reconfigure(port, settings.usage_percent, &mut self.pools);
@@ -110,25 +110,25 @@ impl Switch {
         self.unknown_unicast_to_queue = settings.bridge.unknown_unicast_to_queue;
         self.multicast_to_queue = settings.bridge.multicast_to_queue;
         for port in 0..settings.ports.len() {
-            (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
-            self.ingress[port].tell_again();
+            (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
+            self.ingress[port].readvertise();
         }
         self.set_static_addresses(&settings.ports);
         let other_alarms = adds_ports
             || self.settings.alarms != settings.alarms
             || self.settings.ports.iter().zip(&settings.ports).any(|(old, new)| old.alarms != new.alarms);
         self.settings.clone_from(settings);
-        self.due_at = Instant::default(); // watchdogs look at what they are told now
+        self.next_timer = Instant::default(); // watchdogs look at what they are told now
         if other_alarms {
             self.set_alarms();
         }
         // PFC to tell, or a pause that has ended
-        (self.work, self.telling) = (self.work.with(self.up), self.telling.with(self.up));
+        (self.tx_pending, self.pfc_pending) = (self.tx_pending.with(self.up), self.pfc_pending.with(self.up));
     }
 
     /// Where a port has other VLANs than before, what was learned was of those it had.
     fn apply_vlans(&mut self, ports: &[PortSettings]) {
-        self.vlans = Vlans::of(ports);
+        self.vlans = VlanTable::of(ports);
         self.make_room_for_tags();
         let stays = |(old, new): &(&PortSettings, &PortSettings)| !old.is_vacant() && !new.is_vacant();
         let mut staying = self.settings.ports.iter().zip(ports).filter(stays);

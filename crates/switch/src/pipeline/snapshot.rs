@@ -1,10 +1,10 @@
 //! What the owner of a switch asks of it, beside the way of a frame: snapshots, watermarks, which port has something to do.
 
 use crate::buffer::pool::Pool;
-use crate::frame::meta::Address;
+use crate::frame::meta::FdbKey;
 use crate::monitor::counters::{GroupSnapshot, PortSnapshot, Snapshot};
 use crate::monitor::event::Event;
-use crate::monitor::watermark::Mark;
+use crate::monitor::watermark::WatermarkReset;
 use crate::pipeline::Switch;
 use crate::settings::{POOLS, PortSettings, StaticAddress, SwitchSettings, VlanSettings};
 use crate::time::Instant;
@@ -15,21 +15,21 @@ impl Switch {
     /// Ports that may have something to send, as a mask.
     #[inline]
     pub fn ports_with_work(&self) -> u64 {
-        self.work.bits()
+        self.tx_pending.bits()
     }
 
     /// Ports that must send a PFC frame now.
     #[inline]
     pub fn ports_with_pfc(&self, now: Instant) -> Set64 {
         let is_due = |port: &usize| self.ingress[*port].pfc_is_due(now);
-        self.work.and(self.telling).into_iter().filter(is_due).collect()
+        self.tx_pending.and(self.pfc_pending).into_iter().filter(is_due).collect()
     }
 
     /// Ports, as a mask, whose work was added to since the last call: only these have anything to send that they had not
     /// before, unless a time has come that [`Switch::deadline_of`] gave.
     #[inline]
-    pub fn take_fresh(&mut self) -> u64 {
-        std::mem::take(&mut self.fresh).bits()
+    pub fn take_newly_pending(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_pending).bits()
     }
 
     /// An entry of the bridge table that stays as it is, whatever is learned, and however long it is not seen.
@@ -49,7 +49,7 @@ impl Switch {
 
     /// An entry of the bridge table as if a frame from `mac` had come in on `port` at `now`.
     pub fn set_learned(&mut self, mac: MacAddr, port: usize, now: Instant) {
-        self.bridge.learn(Address::of(mac), port, now);
+        self.bridge.learn(FdbKey::of(mac), port, now);
     }
 
     /// The settings that are in force.
@@ -93,7 +93,7 @@ impl Switch {
     }
 
     /// One watermark of every group, queue and pool begins anew.
-    pub fn mark_watermarks(&mut self, mark: Mark) {
+    pub fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
         self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
         self.pools.mark(mark);
@@ -155,6 +155,6 @@ fn snapshot_vlans(vlan: &VlanSettings, out: &mut PortSnapshot) {
 }
 
 /// What the bridge table calls an address.
-fn entry_of(address: &StaticAddress) -> Address {
-    Address::of(address.mac).in_vlan(address.vid)
+fn entry_of(address: &StaticAddress) -> FdbKey {
+    FdbKey::of(address.mac).in_vlan(address.vid)
 }

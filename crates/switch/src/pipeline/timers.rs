@@ -4,7 +4,7 @@
 //! pause, a line or a rate that is free again, watchdogs, thresholds that others moved, aging, alarms, and events that were held back.
 //! Source: docs/architecture.md, "The way of a frame".
 
-use crate::frame::memory::Memory;
+use crate::frame::memory::FrameMemory;
 use crate::monitor::event::Event;
 use crate::pipeline::Switch;
 use crate::time::Instant;
@@ -13,46 +13,46 @@ use wire::bitset::Set64;
 impl Switch {
     /// Frames wait for a port.
     #[inline]
-    pub(crate) fn add_data(&mut self, port: usize) {
-        self.work = self.work.with(Set64::of(port));
-        self.fresh = self.fresh.with(Set64::of(port));
+    pub(crate) fn mark_data_pending(&mut self, port: usize) {
+        self.tx_pending = self.tx_pending.with(Set64::of(port));
+        self.newly_pending = self.newly_pending.with(Set64::of(port));
     }
 
     /// Ports have PFC to send, or what waits for them has been set free.
     #[inline]
-    pub(crate) fn add_work(&mut self, ports: Set64) {
-        self.work = self.work.with(ports);
-        self.fresh = self.fresh.with(ports);
-        self.telling = self.telling.with(ports);
+    pub(crate) fn mark_pfc_pending(&mut self, ports: Set64) {
+        self.tx_pending = self.tx_pending.with(ports);
+        self.newly_pending = self.newly_pending.with(ports);
+        self.pfc_pending = self.pfc_pending.with(ports);
     }
 
     /// A turn begins, in which everything is taken that has come in.
     #[inline]
     pub fn begin_turn(&mut self, now: Instant) {
-        self.turns = [Some(now), self.turns[0]];
+        self.iteration_starts = [Some(now), self.iteration_starts[0]];
     }
 
     /// What is due at `now` though no frame moved: dynamic thresholds that others moved, watchdogs, aging. Once a turn.
-    pub fn tick<M: Memory>(&mut self, now: Instant, memory: &mut M) {
-        if now >= self.due_at || !self.awaiting.is_empty() {
-            self.look_around(now, memory);
+    pub fn tick<M: FrameMemory>(&mut self, now: Instant, memory: &mut M) {
+        if now >= self.next_timer || !self.watchdog_pending.is_empty() {
+            self.poll_watchdogs(now, memory);
         }
-        for port in self.watched {
+        for port in self.pfc_recheck {
             for priority in self.ingress[port].watched() {
-                self.examine(port, priority, now);
+                self.update_xoff(port, priority, now);
             }
         }
         self.bridge.age(now);
         for port in self.bridge.take_limited() {
             self.events.push(now, Event::AddressLimit { port });
         }
-        for port in self.untold {
+        for port in self.unreported_drops {
             let of_limits = self.ingress[port].tell_flood_limits(port, now, &mut self.events);
             let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
-            self.untold.set(port, of_limits || of_kernel);
+            self.unreported_drops.set(port, of_limits || of_kernel);
         }
         if now >= self.next_alarms {
-            self.look_at_alarms(now);
+            self.poll_alarms(now);
         }
         if let Some(frames) = self.bridge.untold_full(now) {
             self.events.push(now, Event::BridgeFull { frames });
@@ -62,18 +62,18 @@ impl Switch {
     /// Whether [`Switch::tick`] has something to look at when frames move: thresholds that move with what others hold, paused queues
     /// that a watchdog waits for.
     pub fn is_watching(&self) -> bool {
-        !self.watched.is_empty() || !self.awaiting.is_empty()
+        !self.pfc_recheck.is_empty() || !self.watchdog_pending.is_empty()
     }
 
     /// When `transmit` or `tick` next has something to do if no frame moves before; [`Instant::NEVER`]: nothing.
     pub fn next_deadline(&mut self, now: Instant) -> Instant {
-        let of_ports = self.work.into_iter().map(|port| self.deadline_of(port, now)).min();
+        let of_ports = self.tx_pending.into_iter().map(|port| self.deadline_of(port, now)).min();
         of_ports.unwrap_or(Instant::NEVER).min(self.due_at())
     }
 
     /// When `transmit` next has something to do for `port` if no frame moves before; [`Instant::NEVER`]: nothing.
     pub fn deadline_of(&mut self, port: usize, now: Instant) -> Instant {
-        if !self.work.contains(port) {
+        if !self.tx_pending.contains(port) {
             return Instant::NEVER;
         }
         self.ingress[port].pfc_wake_at().min(self.egress[port].next_deadline(now))
@@ -81,6 +81,6 @@ impl Switch {
 
     /// When [`Switch::tick`] has something to do though no frame moves; [`Instant::NEVER`]: nothing.
     pub fn due_at(&self) -> Instant {
-        if self.settings.wants_waking() { self.due_at } else { Instant::NEVER }
+        if self.settings.wants_waking() { self.next_timer } else { Instant::NEVER }
     }
 }

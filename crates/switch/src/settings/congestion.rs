@@ -14,23 +14,29 @@ pub struct WredSettings {
     /// ECN-capable frames are marked instead of dropped.
     pub ecn: bool,
     /// When they are.
-    pub mark_at: MarkAt,
+    pub mark_at: EcnMarkPoint,
     /// On a no-drop queue with ECN, frames that are not capable drop.
     pub drop_not_ect: bool,
     /// By drop level: green, yellow, red.
-    pub curves: [Curve; 3],
+    pub curves: [WredProfile; 3],
 }
 
 impl Default for WredSettings {
     fn default() -> Self {
-        let curve = Curve { low_cells: 100, high_cells: 1000, probability_percent: 10 };
-        Self { exponent: 9, ecn: false, mark_at: MarkAt::Enqueue, drop_not_ect: false, curves: [curve; 3] }
+        let curve = WredProfile { low_cells: 100, high_cells: 1000, probability_percent: 10 };
+        Self {
+            exponent: 9,
+            ecn: false,
+            mark_at: EcnMarkPoint::Enqueue,
+            drop_not_ect: false,
+            curves: [curve; 3],
+        }
     }
 }
 
 /// When a frame is marked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum MarkAt {
+pub enum EcnMarkPoint {
     /// When it joins the queue.
     Enqueue,
     /// When it leaves it.
@@ -39,7 +45,7 @@ pub enum MarkAt {
 
 /// The line by which frames of one drop level are picked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Curve {
+pub struct WredProfile {
     /// Up to here none.
     pub low_cells: u32,
     /// Above this all; at least `low_cells`.
@@ -76,14 +82,14 @@ pub struct SchedulerGroup {
     /// Share among the groups of the rank; at least 1.
     pub weight: u32,
     /// How its queues share what it gets.
-    pub inside: Inside,
+    pub inside: GroupDiscipline,
     /// The rate that it keeps; `None`: no limit of its own.
     pub rate: Option<Rate>,
 }
 
 /// How the queues of a group share what it gets; weights are by queue and at least 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Inside {
+pub enum GroupDiscipline {
     /// The highest number first.
     Strict,
     /// In proportion to the weights, counted in bytes.
@@ -94,7 +100,7 @@ pub enum Inside {
 
 impl SchedulerGroup {
     /// A group without queues yet, and without a rate.
-    pub fn new(name: impl Into<String>, rank: u8, weight: u32, inside: Inside) -> Self {
+    pub fn new(name: impl Into<String>, rank: u8, weight: u32, inside: GroupDiscipline) -> Self {
         Self { name: name.into(), queues: 0, rank, weight, inside, rate: None }
     }
 
@@ -106,9 +112,9 @@ impl SchedulerGroup {
 
 impl ScheduleSettings {
     /// The SP group before WRR group 1 before WRR group 2, by masks of queues; a group without queues is left out.
-    pub fn sp_wrr(sp: u8, wrr1: u8, wrr2: u8, weighted: Inside) -> Self {
+    pub fn sp_wrr(sp: u8, wrr1: u8, wrr2: u8, weighted: GroupDiscipline) -> Self {
         let groups = [
-            SchedulerGroup::new("sp", 0, 1, Inside::Strict).of(sp),
+            SchedulerGroup::new("sp", 0, 1, GroupDiscipline::Strict).of(sp),
             SchedulerGroup::new("wrr1", 1, 1, weighted).of(wrr1),
             SchedulerGroup::new("wrr2", 2, 1, weighted).of(wrr2),
         ];
@@ -118,12 +124,12 @@ impl ScheduleSettings {
     /// The ETS of docs/sources.md, "Huawei DCB" (table 10-12): group 0 (LAN) of queues 0, 1, 2, 4, 5 and group 1 (SAN)
     /// of queue 3 with half of the bandwidth each; group 15 (IPC) of queues 6 and 7 before both.
     pub fn default_ets() -> Self {
-        let weighted = Inside::WeightedByBytes([1; PRIORITIES]);
+        let weighted = GroupDiscipline::WeightedByBytes([1; PRIORITIES]);
         Self {
             groups: vec![
                 SchedulerGroup::new("pg0", 1, 50, weighted).of(0b0011_0111),
                 SchedulerGroup::new("pg1", 1, 50, weighted).of(0b0000_1000),
-                SchedulerGroup::new("pg15", 0, 1, Inside::Strict).of(0b1100_0000),
+                SchedulerGroup::new("pg15", 0, 1, GroupDiscipline::Strict).of(0b1100_0000),
             ],
         }
     }
@@ -132,6 +138,6 @@ impl ScheduleSettings {
 impl Default for ScheduleSettings {
     /// All queues in WRR group 1, by bytes, with [`DEFAULT_WEIGHTS`].
     fn default() -> Self {
-        Self::sp_wrr(0, 0xff, 0, Inside::WeightedByBytes(DEFAULT_WEIGHTS))
+        Self::sp_wrr(0, 0xff, 0, GroupDiscipline::WeightedByBytes(DEFAULT_WEIGHTS))
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// What is done about a priority that is stormed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum StormAction {
+pub enum PfcWdAction {
     /// Its pauses are ignored, so that what waits leaves.
     Forward,
     /// What waits is dropped, and so is what comes for its queue or from its group; no PFC is sent for it.
@@ -14,7 +14,7 @@ pub enum StormAction {
 
 /// When that ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Restore {
+pub enum Restoration {
     /// After so many nanoseconds, whether or not XOFF still comes.
     After(Nanos),
     /// At the end of the first of intervals, each as long as the detection time, in which no XOFF came.
@@ -40,9 +40,9 @@ pub struct WatchdogSettings {
     /// A priority that is stuck for longer is stormed.
     pub detection_ns: Nanos,
     /// What is done then.
-    pub action: StormAction,
+    pub action: PfcWdAction,
     /// When it ends.
-    pub restore: Restore,
+    pub restore: Restoration,
     /// How often that may happen; `None`: as often as it does.
     pub limit: Option<StormLimit>,
 }

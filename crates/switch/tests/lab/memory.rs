@@ -1,7 +1,7 @@
 //! Memory of which only the first bytes of a frame lie together, as those of a jumbo frame do: what the switch reads or writes
 //! beyond them without asking for the whole frame is not there.
 
-use switch::{FrameId, HeapMemory, Memory};
+use switch::{FrameId, FrameMemory, HeapMemory};
 
 /// Bytes that lie together: room for the longest headers that the switch reads, and no more.
 pub const CHUNK_BYTES: usize = 160;
@@ -26,7 +26,7 @@ impl ChunkedMemory {
     }
 }
 
-impl Memory for ChunkedMemory {
+impl FrameMemory for ChunkedMemory {
     fn alloc(&mut self) -> Option<FrameId> {
         self.0.alloc()
     }

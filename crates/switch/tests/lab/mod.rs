@@ -8,7 +8,7 @@ use switch::settings::{
     Alpha, BridgeSettings, BufferSettings, GroupSettings, PRIORITIES, PortSettings, QueueSettings,
     SwitchSettings, Threshold,
 };
-use switch::{Instant, Memory, Outgoing, Received, Snapshot, Switch, frames_needed};
+use switch::{FrameMemory, Instant, RxDesc, Snapshot, Switch, TxDesc, frames_needed};
 use wire::ethernet::{EXPERIMENTAL, Header, MAC_CONTROL, Tag, write_header};
 use wire::mac::MacAddr;
 use wire::pause::{self, Control, Pfc};
@@ -82,7 +82,7 @@ pub struct Lab {
     /// Frames of the memory.
     pub frames: usize,
     pub now: Instant,
-    pub with_kernel: Vec<Vec<Outgoing>>,
+    pub with_kernel: Vec<Vec<TxDesc>>,
     pub sent: u64,
     pub sequence: u64,
     /// PFC frames seen to leave each port since they were last taken.
@@ -144,14 +144,14 @@ impl Lab {
         self.sequence += 1;
         bytes[at..at + 8].copy_from_slice(&self.sequence.to_be_bytes());
         bytes[at + 8..at + 10].copy_from_slice(&[port as u8, priority]);
-        self.switch.receive(port, Received { frame, len }, self.now, &mut self.memory);
+        self.switch.receive(port, RxDesc { frame, len }, self.now, &mut self.memory);
     }
 
     /// A frame of these bytes comes in.
     pub fn arrive_bytes(&mut self, port: usize, bytes: &[u8]) {
         let frame = self.memory.alloc().expect("accounting refuses before memory runs out");
         self.memory.fill(&frame, bytes);
-        let received = Received { frame, len: bytes.len() as u16 };
+        let received = RxDesc { frame, len: bytes.len() as u16 };
         self.switch.receive(port, received, self.now, &mut self.memory);
     }
 
@@ -159,7 +159,7 @@ impl Lab {
     pub fn send_pfc(&mut self, port: usize, pfc: Pfc) {
         let Some(frame) = self.memory.alloc() else { return };
         pfc.encode(mac(200), self.memory.bytes_mut(&frame, 60).try_into().expect("60 bytes"));
-        self.switch.receive(port, Received { frame, len: 60 }, self.now, &mut self.memory);
+        self.switch.receive(port, RxDesc { frame, len: 60 }, self.now, &mut self.memory);
     }
 
     /// What may leave `port` goes to the kernel, at most `room` frames.
@@ -239,7 +239,7 @@ impl Lab {
 
     /// The first frame of `port` that is with the kernel.
     pub fn memory_of(&self, port: usize) -> &[u8] {
-        let Outgoing { frame, len, .. } = &self.with_kernel[port][0];
+        let TxDesc { frame, len, .. } = &self.with_kernel[port][0];
         self.memory.all(frame, usize::from(*len))
     }
 

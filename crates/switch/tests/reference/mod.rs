@@ -9,7 +9,7 @@
 //! over the list of the frames that are held. Averages are floating point here and fixed point there.
 
 use switch::settings::{
-    Alpha, GroupSettings, Guaranteed, MarkAt, PRIORITIES, StormAction, SwitchSettings, Threshold,
+    Alpha, EcnMarkPoint, GroupSettings, Guaranteed, PRIORITIES, PfcWdAction, SwitchSettings, Threshold,
     WredSettings,
 };
 use switch::{DropReason, Instant};
@@ -213,7 +213,7 @@ impl Model {
     /// A watchdog drops this priority of a port: "its queue flushed, arrivals for it and from the matching group discarded".
     pub fn drops_storm(&self, port: usize, priority: usize) -> bool {
         let watchdog = self.settings.ports[port].watchdog[priority];
-        self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == StormAction::Drop)
+        self.stormed[port][priority] && watchdog.is_some_and(|watchdog| watchdog.action == PfcWdAction::Drop)
     }
 
     /// "A pause stops the FIFOs that frames of its priority may be in", and those the watchdog drops.
@@ -324,7 +324,7 @@ impl Model {
         if waiting == 0 {
             self.queues[out][queue].idle_since = now;
         }
-        if wred.mark_at == MarkAt::Dequeue && wred.ecn {
+        if wred.mark_at == EcnMarkPoint::Dequeue && wred.ecn {
             self.average_in(out, queue, waiting + cells);
         }
     }
@@ -355,7 +355,7 @@ impl Model {
             let idle_since = &mut self.queues[out][queue].idle_since;
             *idle_since = *idle_since + frames * FRAME_NS;
         }
-        if self.wred(out, queue).is_some_and(|wred| wred.mark_at == MarkAt::Enqueue) {
+        if self.wred(out, queue).is_some_and(|wred| wred.mark_at == EcnMarkPoint::Enqueue) {
             self.average_in(out, queue, waiting + cells);
         }
     }

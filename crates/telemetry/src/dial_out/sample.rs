@@ -14,9 +14,9 @@ use serde::{Serialize, Serializer};
 use crate::dial_out::message::member;
 
 /// Eight numbers, by priority or queue, as a string that holds a JSON array.
-struct Eight(Vec<u64>);
+struct PerPriority(Vec<u64>);
 
-impl Serialize for Eight {
+impl Serialize for PerPriority {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut text = String::from("[");
         for (place, number) in self.0.iter().enumerate() {
@@ -32,17 +32,17 @@ impl Serialize for Eight {
 struct BufferUsage<'s> {
     if_index: usize,
     if_name: &'s str,
-    ingress_used: Eight,
-    unicast_used: Eight,
+    ingress_used: PerPriority,
+    unicast_used: PerPriority,
     /// The queues are those of unicast: there are no others.
-    multicast_used: Eight,
-    ingress_total: Eight,
-    egress_total: Eight,
-    ingress_threshold: Eight,
-    egress_threshold: Eight,
-    ingress_peak: Eight,
-    unicast_peak: Eight,
-    multicast_peak: Eight,
+    multicast_used: PerPriority,
+    ingress_total: PerPriority,
+    egress_total: PerPriority,
+    ingress_threshold: PerPriority,
+    egress_threshold: PerPriority,
+    ingress_peak: PerPriority,
+    unicast_peak: PerPriority,
+    multicast_peak: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -50,9 +50,9 @@ struct BufferUsage<'s> {
 struct HeadroomUsage<'s> {
     if_index: usize,
     if_name: &'s str,
-    headroom_used: Eight,
-    headroom_total: Eight,
-    headroom_peak: Eight,
+    headroom_used: PerPriority,
+    headroom_total: PerPriority,
+    headroom_peak: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -60,12 +60,12 @@ struct HeadroomUsage<'s> {
 struct CommBufferUsage<'s> {
     if_index: usize,
     if_name: &'s str,
-    in_que_len: Eight,
-    in_que_len_in_bytes: Eight,
-    out_que_len: Eight,
-    out_que_len_in_bytes: Eight,
-    in_interval_peak: Eight,
-    out_interval_peak: Eight,
+    in_que_len: PerPriority,
+    in_que_len_in_bytes: PerPriority,
+    out_que_len: PerPriority,
+    out_que_len_in_bytes: PerPriority,
+    in_interval_peak: PerPriority,
+    out_interval_peak: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -73,9 +73,9 @@ struct CommBufferUsage<'s> {
 struct CommHeadroomUsage<'s> {
     if_index: usize,
     if_name: &'s str,
-    headroom_que_len: Eight,
-    headroom_que_len_in_bytes: Eight,
-    headroom_interval_peak: Eight,
+    headroom_que_len: PerPriority,
+    headroom_que_len_in_bytes: PerPriority,
+    headroom_interval_peak: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -83,11 +83,11 @@ struct CommHeadroomUsage<'s> {
 struct PfcStatistic<'s> {
     if_index: usize,
     if_name: &'s str,
-    pfc_send: Eight,
-    pfc_recv: Eight,
+    pfc_send: PerPriority,
+    pfc_recv: PerPriority,
     /// 0 until there is a watchdog that counts them.
-    pfc_deadlock_counters: Eight,
-    pfc_deadlock_recover_counters: Eight,
+    pfc_deadlock_counters: PerPriority,
+    pfc_deadlock_recover_counters: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -95,8 +95,8 @@ struct PfcStatistic<'s> {
 struct PfcSpeed<'s> {
     if_index: usize,
     if_name: &'s str,
-    pfc_in_pps: Eight,
-    pfc_out_pps: Eight,
+    pfc_in_pps: PerPriority,
+    pfc_out_pps: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -104,8 +104,8 @@ struct PfcSpeed<'s> {
 struct EcnAndWredStatistic<'s> {
     if_index: usize,
     if_name: &'s str,
-    ecn_marked: Eight,
-    wred_dropped: Eight,
+    ecn_marked: PerPriority,
+    wred_dropped: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -113,8 +113,8 @@ struct EcnAndWredStatistic<'s> {
 struct IngressDrop<'s> {
     if_index: usize,
     if_name: &'s str,
-    no_buffer_pkts: Eight,
-    no_buffer_bytes: Eight,
+    no_buffer_pkts: PerPriority,
+    no_buffer_bytes: PerPriority,
     other_dropped_pkts: u64,
     other_dropped_bytes: u64,
 }
@@ -124,10 +124,10 @@ struct IngressDrop<'s> {
 struct EgressDrop<'s> {
     if_index: usize,
     if_name: &'s str,
-    unicast_dropped_pkts: Eight,
-    unicast_dropped_bytes: Eight,
-    multicast_dropped_pkts: Eight,
-    multicast_dropped_bytes: Eight,
+    unicast_dropped_pkts: PerPriority,
+    unicast_dropped_bytes: PerPriority,
+    multicast_dropped_pkts: PerPriority,
+    multicast_dropped_bytes: PerPriority,
     dropped_pkts: u64,
     dropped_bytes: u64,
 }
@@ -137,9 +137,9 @@ struct EgressDrop<'s> {
 struct OverLimitCounter<'s> {
     if_index: usize,
     if_name: &'s str,
-    ingress_over_limit: Eight,
-    egress_over_limit: Eight,
-    headroom_over_limit: Eight,
+    ingress_over_limit: PerPriority,
+    egress_over_limit: PerPriority,
+    headroom_over_limit: PerPriority,
 }
 
 #[derive(Serialize)]
@@ -209,21 +209,21 @@ fn rows<'s, T>(now: &'s Snapshot, row: impl Fn(usize, &'s Port) -> T) -> Vec<T> 
     now.ports.iter().map(|port| row(port.number as usize, port)).collect()
 }
 
-fn of_groups(port: &Port, number: impl Fn(&Group) -> u64) -> Eight {
-    Eight(port.groups.iter().map(number).collect())
+fn of_groups(port: &Port, number: impl Fn(&Group) -> u64) -> PerPriority {
+    PerPriority(port.groups.iter().map(number).collect())
 }
 
-fn of_queues(port: &Port, number: impl Fn(&Queue) -> u64) -> Eight {
-    Eight(port.queues.iter().map(number).collect())
+fn of_queues(port: &Port, number: impl Fn(&Queue) -> u64) -> PerPriority {
+    PerPriority(port.queues.iter().map(number).collect())
 }
 
 /// Nothing of what a switch of this kind does not tell apart.
-fn none(port: &Port) -> Eight {
+fn none(port: &Port) -> PerPriority {
     of_queues(port, |_| 0)
 }
 
-fn of_priorities(port: &Port, number: impl Fn(&Priority) -> u64) -> Eight {
-    Eight(port.priorities.iter().map(number).collect())
+fn of_priorities(port: &Port, number: impl Fn(&Priority) -> u64) -> PerPriority {
+    PerPriority(port.priorities.iter().map(number).collect())
 }
 
 fn level(level: &Option<Level>) -> Level {
@@ -303,8 +303,8 @@ fn pfc_statistic(if_index: usize, port: &Port) -> PfcStatistic<'_> {
     PfcStatistic {
         if_index,
         if_name: &port.name,
-        pfc_send: Eight(pfc_frames(&port.pfc_sent)),
-        pfc_recv: Eight(pfc_frames(&port.pfc_received)),
+        pfc_send: PerPriority(pfc_frames(&port.pfc_sent)),
+        pfc_recv: PerPriority(pfc_frames(&port.pfc_received)),
         pfc_deadlock_counters: of_priorities(port, |priority| priority.storms),
         pfc_deadlock_recover_counters: of_priorities(port, |priority| priority.storms_restored),
     }
@@ -319,7 +319,7 @@ fn pfc_speeds<'s>(now: &'s Snapshot, before: &Snapshot) -> Option<Vec<PfcSpeed<'
                 (u128::from(frames) * 1_000_000_000 + u128::from(passed_ns / 2)) / u128::from(passed_ns);
             u64::try_from(rounded).unwrap_or(u64::MAX)
         };
-        Eight(frames.map(|(now, before)| pps(now.saturating_sub(before))).collect())
+        PerPriority(frames.map(|(now, before)| pps(now.saturating_sub(before))).collect())
     };
     let row = |if_index: usize, port: &'s Port| {
         let before = before.ports.iter().find(|before| before.name == port.name)?;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use config::{Sensor, SensorPath};
-use control::server::{Reader, Request};
+use control::server::{Request, WatermarkReader};
 use control::{Journal, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
@@ -49,7 +49,7 @@ impl Feed {
     }
 
     /// Samples as `reader` until the switch stops; nothing if these are event paths.
-    pub async fn sample(self, reader: Reader, requests: mpsc::Sender<Request>) {
+    pub async fn sample(self, reader: WatermarkReader, requests: mpsc::Sender<Request>) {
         let Some(interval_ms) = self.sensor.interval_ms else { return };
         let mut ticks = interval(Duration::from_millis(interval_ms));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

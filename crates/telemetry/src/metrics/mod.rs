@@ -26,7 +26,7 @@ const EIGHT: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 
 /// All that one answer is made of.
 #[derive(Debug)]
-pub struct Moment {
+pub struct MetricsSnapshot {
     /// Who answers.
     pub device: Device,
     /// The switch.
@@ -35,7 +35,7 @@ pub struct Moment {
     pub telemetry: v1::Telemetry,
 }
 
-impl Moment {
+impl MetricsSnapshot {
     /// It in the format of OpenMetrics 1.0.
     pub fn openmetrics(self) -> String {
         let mut registry = Registry::default();
@@ -46,7 +46,7 @@ impl Moment {
     }
 }
 
-impl Collector for Moment {
+impl Collector for MetricsSnapshot {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let Self { device, snapshot, telemetry } = self;
         switch::encode(&mut encoder, device, snapshot)?;

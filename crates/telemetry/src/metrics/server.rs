@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use control::server::{Reader, Request};
+use control::server::{Request, WatermarkReader};
 use control::{Journal, v1};
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{Moment, prometheus_text};
+use super::{MetricsSnapshot, prometheus_text};
 use crate::dial_out::message::Device;
 use crate::web_page;
 
@@ -157,7 +157,7 @@ impl Site {
         let snapshot = self.snapshot(true).await?;
         let device = self.source.device.clone();
         let text: Arc<str> =
-            Moment { device, snapshot, telemetry: (self.source.telemetry)() }.openmetrics().into();
+            MetricsSnapshot { device, snapshot, telemetry: (self.source.telemetry)() }.openmetrics().into();
         *last = Some((Instant::now(), Arc::clone(&text)));
         Some(text)
     }
@@ -187,7 +187,7 @@ impl Site {
     async fn snapshot(&self, read_watermarks: bool) -> Option<v1::Snapshot> {
         let (answer, answered) = oneshot::channel();
         let ask = async {
-            let request = Request::Snapshot { reader: Reader::Metrics, read_watermarks, answer };
+            let request = Request::Snapshot { reader: WatermarkReader::Metrics, read_watermarks, answer };
             self.source.requests.send(request).await.ok()?;
             answered.await.ok()
         };

@@ -10,7 +10,7 @@ use control::{Journal, v1};
 use tokio::sync::mpsc;
 
 use super::server::{Source, listen, serve};
-use super::{Moment, prometheus_text};
+use super::{MetricsSnapshot, prometheus_text};
 use crate::dial_out::message::Device;
 use crate::example::sample;
 
@@ -81,7 +81,7 @@ fn telemetry() -> Telemetry {
 }
 
 pub(super) fn openmetrics(snapshot: Snapshot) -> String {
-    Moment { device: device(), snapshot, telemetry: telemetry() }.openmetrics()
+    MetricsSnapshot { device: device(), snapshot, telemetry: telemetry() }.openmetrics()
 }
 
 /// The labels of each metric, by name; those of a histogram by that of its buckets.

@@ -1,6 +1,6 @@
 //! `--name value` pairs.
 
-use xdp::{PortSetup, ZeroCopy};
+use xdp::{PortConfig, ZeroCopy};
 
 /// The arguments of this process.
 pub struct Arguments(Vec<(String, String)>);
@@ -23,8 +23,8 @@ impl Arguments {
         self.all(name).last().map(|value| value.parse().unwrap_or_else(|_| panic!("{name}: not a number")))
     }
 
-    pub fn port_setup(&self) -> PortSetup {
-        let mut setup = PortSetup::default();
+    pub fn port_setup(&self) -> PortConfig {
+        let mut setup = PortConfig::default();
         if let Some(budget) = self.number("--budget") {
             setup.tx_budget = budget as u32;
         }

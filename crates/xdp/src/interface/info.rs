@@ -9,7 +9,7 @@ use crate::interface::no_link;
 
 /// An interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct InterfaceInfo {
     /// "veth", "tun", "macvlan", …; empty for hardware.
     pub kind: String,
     /// The driver's name; empty where it does not say.
@@ -31,12 +31,12 @@ pub struct Facts {
     /// Whoever has the other end of this tap hands over headers for segmentation with its frames.
     pub takes_segments: bool,
     /// What a macvlan lies on, if that is in this network namespace.
-    pub lower: Option<Lower>,
+    pub lower: Option<LowerDevice>,
 }
 
 /// The interface below another.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Lower {
+pub struct LowerDevice {
     /// Its name.
     pub name: String,
     /// The names of its features that are on.
@@ -47,11 +47,11 @@ pub struct Lower {
 ///
 /// # Errors
 /// There is no such interface, or the kernel does not answer.
-pub fn facts(interface: &str) -> Result<Facts, Error> {
+pub fn facts(interface: &str) -> Result<InterfaceInfo, Error> {
     let route = RouteSocket::open().map_err(|error| Error::kernel("opening a netlink socket", error))?;
     let link = route.link(interface).map_err(|error| no_link(interface, error))?;
     let queues = ethtool::queues(interface).unwrap_or_default();
-    Ok(Facts {
+    Ok(InterfaceInfo {
         driver: ethtool::driver(interface).unwrap_or_default(),
         mtu_bytes: link.mtu,
         promiscuous: link.promiscuous,
@@ -67,8 +67,8 @@ pub fn facts(interface: &str) -> Result<Facts, Error> {
 }
 
 /// What a macvlan lies on.
-fn lower(route: &RouteSocket, link: &Link) -> Option<Lower> {
+fn lower(route: &RouteSocket, link: &Link) -> Option<LowerDevice> {
     let index = link.lower.filter(|_| link.kind == "macvlan")?;
     let below = route.link_of_index(index).ok()?;
-    Some(Lower { features: features(index).unwrap_or_default(), name: below.name })
+    Some(LowerDevice { features: features(index).unwrap_or_default(), name: below.name })
 }

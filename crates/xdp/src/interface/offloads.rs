@@ -5,7 +5,7 @@
 //! obey and send PAUSE frames by itself.
 //! Source: docs/law.md, "What an interface does to frames".
 
-use crate::interface::info::Facts;
+use crate::interface::info::InterfaceInfo;
 use crate::interface::program::XdpMode;
 
 /// Features that merge frames, and what `ethtool -K` calls them.
@@ -15,7 +15,7 @@ const VIRTIO: &str = "virtio_net";
 
 /// Something about an interface that harms frames.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Caution {
+pub struct OffloadWarning {
     /// What is to be blamed: a feature as the kernel calls it, or `vnet_hdr`, `pause`, `macvlan`.
     pub setting: String,
     /// What becomes of frames.
@@ -24,14 +24,14 @@ pub struct Caution {
     pub cure: String,
 }
 
-impl Caution {
+impl OffloadWarning {
     fn new(setting: &str, harm: String, cure: String) -> Self {
         Self { setting: setting.to_owned(), harm, cure }
     }
 }
 
 /// What harms frames on the port on this interface, whose program runs in this mode; `None`: it does not run yet.
-pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Caution> {
+pub fn cautions(interface: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> Vec<OffloadWarning> {
     let mut found = Vec::new();
     for (feature, name) in MERGING {
         if facts.features.contains(feature) && is_harmful_here(feature, facts, mode) {
@@ -41,11 +41,11 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
                 format!("`ethtool -K {interface} {name} off`")
             };
             let harm = "received frames are merged into ones that fit no port, and those are lost";
-            found.push(Caution::new(feature, harm.to_owned(), cure));
+            found.push(OffloadWarning::new(feature, harm.to_owned(), cure));
         }
         if let Some(lower) = facts.lower.as_ref().filter(|lower| lower.features.contains(feature)) {
             let below = &lower.name;
-            found.push(Caution::new(
+            found.push(OffloadWarning::new(
                 feature,
                 format!(
                     "{below}, below it, merges received frames into ones that fit no port, and those are lost"
@@ -55,7 +55,7 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
         }
     }
     if facts.kind.is_empty() && facts.features.contains("rx-vlan-hw-parse") && !facts.tells_vlan_tags {
-        found.push(Caution::new(
+        found.push(OffloadWarning::new(
             "rx-vlan-hw-parse",
             "the NIC takes VLAN tags off received frames, and VLAN and priority are lost with them"
                 .to_owned(),
@@ -64,7 +64,7 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
     }
     if facts.kind == "macvlan" {
         let below = facts.lower.as_ref().map_or("the interface below it", |lower| &lower.name);
-        found.push(Caution::new(
+        found.push(OffloadWarning::new(
             "macvlan",
             "the kernel takes the outermost VLAN tag off frames that come to a macvlan, and VLAN and priority are lost with it; \
              IPv4 fragments to group addresses it joins"
@@ -73,7 +73,7 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
         ));
     }
     if facts.takes_segments {
-        found.push(Caution::new(
+        found.push(OffloadWarning::new(
             "vnet_hdr",
             "a guest may leave segmentation (TSO, USO, UFO) to this tap, and such frames of up to 64 KB are lost".to_owned(),
             "QEMU's `host_tso4=off,host_tso6=off,host_ufo=off,host_uso=off`, or in the guest `ethtool -K eth0 tso off gso off`"
@@ -81,7 +81,7 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
         ));
     }
     if facts.pause.rx || facts.pause.tx {
-        found.push(Caution::new(
+        found.push(OffloadWarning::new(
             "pause",
             "the NIC obeys or sends 802.3x PAUSE frames by itself, past the switch, and stops no-drop and other priorities alike"
                 .to_owned(),
@@ -93,7 +93,7 @@ pub fn cautions(interface: &str, facts: &Facts, mode: Option<XdpMode>) -> Vec<Ca
 
 /// Whether a feature merges frames on the port's own interface. The kernel merges none where an XDP program runs; and virtio's driver
 /// lets a native program in only once it has turned merging off, though its features go on to say that it is on.
-fn is_harmful_here(feature: &str, facts: &Facts, mode: Option<XdpMode>) -> bool {
+fn is_harmful_here(feature: &str, facts: &InterfaceInfo, mode: Option<XdpMode>) -> bool {
     feature != "rx-gro" && (facts.driver != VIRTIO || mode == Some(XdpMode::Generic))
 }
 
@@ -103,26 +103,26 @@ mod tests {
 
     use super::*;
     use crate::interface::ethtool::Pause;
-    use crate::interface::info::Lower;
+    use crate::interface::info::LowerDevice;
 
     fn on(features: &[&str]) -> BTreeSet<String> {
         features.iter().map(|&feature| feature.to_owned()).collect()
     }
 
-    fn nic(features: &[&str]) -> Facts {
-        Facts { driver: "ice".to_owned(), features: on(features), ..Facts::default() }
+    fn nic(features: &[&str]) -> InterfaceInfo {
+        InterfaceInfo { driver: "ice".to_owned(), features: on(features), ..InterfaceInfo::default() }
     }
 
-    fn macvlan(below: &[&str]) -> Facts {
-        let lower = Some(Lower { name: "eth7".to_owned(), features: on(below) });
-        Facts { kind: "macvlan".to_owned(), lower, ..Facts::default() }
+    fn macvlan(below: &[&str]) -> InterfaceInfo {
+        let lower = Some(LowerDevice { name: "eth7".to_owned(), features: on(below) });
+        InterfaceInfo { kind: "macvlan".to_owned(), lower, ..InterfaceInfo::default() }
     }
 
     const NO_MACVLAN: &str = "macvlan: eth7 itself as the port's interface, or a veth";
 
     /// The settings that are blamed, and the cures.
-    fn said(facts: &Facts) -> Vec<String> {
-        let text = |caution: Caution| format!("{}: {}", caution.setting, caution.cure);
+    fn said(facts: &InterfaceInfo) -> Vec<String> {
+        let text = |caution: OffloadWarning| format!("{}: {}", caution.setting, caution.cure);
         cautions("eth0", facts, Some(XdpMode::Generic)).into_iter().map(text).collect()
     }
 
@@ -130,9 +130,9 @@ mod tests {
     fn what_harms_frames_is_named_with_the_cure() {
         let quiet = [
             nic(&["rx-gro", "rx-checksum", "tx-tcp-segmentation"]),
-            Facts { tells_vlan_tags: true, ..nic(&["rx-vlan-hw-parse"]) },
-            Facts { kind: "veth".to_owned(), ..nic(&["rx-vlan-hw-parse", "rx-gro"]) },
-            Facts { kind: "tun".to_owned(), ..Facts::default() },
+            InterfaceInfo { tells_vlan_tags: true, ..nic(&["rx-vlan-hw-parse"]) },
+            InterfaceInfo { kind: "veth".to_owned(), ..nic(&["rx-vlan-hw-parse", "rx-gro"]) },
+            InterfaceInfo { kind: "tun".to_owned(), ..InterfaceInfo::default() },
         ];
         for facts in &quiet {
             assert_eq!(said(facts), [""; 0], "{facts:?}");
@@ -142,8 +142,14 @@ mod tests {
             (nic(&["rx-lro"]), vec!["rx-lro: `ethtool -K eth0 lro off`"]),
             (nic(&["rx-gro-hw"]), vec!["rx-gro-hw: `ethtool -K eth0 rx-gro-hw off`"]),
             (nic(&["rx-vlan-hw-parse"]), vec!["rx-vlan-hw-parse: `ethtool -K eth0 rxvlan off`"]),
-            (Facts { pause: rx, ..nic(&[]) }, vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"]),
-            (Facts { pause: tx, ..nic(&[]) }, vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"]),
+            (
+                InterfaceInfo { pause: rx, ..nic(&[]) },
+                vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"],
+            ),
+            (
+                InterfaceInfo { pause: tx, ..nic(&[]) },
+                vec!["pause: `ethtool -A eth0 autoneg off rx off tx off`"],
+            ),
             (macvlan(&["rx-vlan-hw-parse"]), vec![NO_MACVLAN]),
             (macvlan(&["rx-gro"]), vec!["rx-gro: `ethtool -K eth7 gro off`", NO_MACVLAN]),
             (
@@ -157,12 +163,12 @@ mod tests {
         ] {
             assert_eq!(said(&facts), expected, "{facts:?}");
         }
-        let virtio = Facts { driver: VIRTIO.to_owned(), ..nic(&["rx-gro-hw"]) };
+        let virtio = InterfaceInfo { driver: VIRTIO.to_owned(), ..nic(&["rx-gro-hw"]) };
         assert_eq!(said(&virtio), ["rx-gro-hw: QEMU's `guest_tso4=off,guest_tso6=off,guest_ufo=off`"]);
         for mode in [None, Some(XdpMode::Native)] {
             assert_eq!(cautions("eth0", &virtio, mode), []);
         }
-        let tap = Facts { kind: "tun".to_owned(), takes_segments: true, ..Facts::default() };
+        let tap = InterfaceInfo { kind: "tun".to_owned(), takes_segments: true, ..InterfaceInfo::default() };
         let found = cautions("tap0", &tap, None);
         assert_eq!((found.len(), found[0].setting.as_str()), (1, "vnet_hdr"));
         assert!(found[0].cure.contains("host_ufo=off"), "{found:?}");

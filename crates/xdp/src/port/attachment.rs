@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::interface::netlink::{Link, RouteSocket};
 use crate::interface::program::{Attached, XdpMode, attach};
 use crate::packet_socket::Promiscuity;
-use crate::port::sockets::Place;
+use crate::port::sockets::PortContext;
 
 /// Frames that the qdisc on a veth may hold: those of the interface's own stack; ours pass it by.
 const PFIFO_FRAMES: u32 = 1000;
@@ -33,7 +33,7 @@ impl Attachment {
         interface: &str,
         link: &Link,
         route: RouteSocket,
-        (sockets, place): (&[RawFd], &Place),
+        (sockets, place): (&[RawFd], &PortContext),
     ) -> Result<Attachment, Error> {
         let promiscuity =
             place.setup.promiscuous.then(|| Promiscuity::of(link.index)).transpose().map_err(|error| {

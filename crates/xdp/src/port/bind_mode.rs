@@ -21,7 +21,7 @@ pub enum ZeroCopy {
 
 /// How the frames of a port get to the switch's memory and back.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Binding {
+pub struct PortMode {
     /// The driver reads and writes memory itself; if not, the kernel copies each frame.
     pub zero_copy: bool,
     /// That memory is the port's own, and each frame is copied between it and the switch's.

@@ -6,7 +6,7 @@ use crate::umem::{COMPLETION_RING, MAX_POSTED};
 
 /// How a port uses its rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PortSetup {
+pub struct PortConfig {
     /// Entries of the TX ring: a power of two, at most 2048.
     pub tx_ring: u32,
     /// Frames that one `sendto` may handle; at most `tx_ring`. It holds the loop for about 0.5 µs a frame.
@@ -26,9 +26,9 @@ pub struct PortSetup {
     pub zero_copy: ZeroCopy,
 }
 
-impl Default for PortSetup {
+impl Default for PortConfig {
     fn default() -> Self {
-        PortSetup {
+        PortConfig {
             tx_ring: 2048,
             tx_budget: 256,
             max_posted: MAX_POSTED as u32,
@@ -40,7 +40,7 @@ impl Default for PortSetup {
     }
 }
 
-impl PortSetup {
+impl PortConfig {
     /// What is wrong with it.
     pub(crate) fn mistake(&self) -> Option<&'static str> {
         if !self.tx_ring.is_power_of_two() || self.tx_ring > COMPLETION_RING {

@@ -27,8 +27,8 @@ use std::io;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use dataplane::{Port, Trouble};
-use switch::{FrameId, Instant, KernelCounters, Nanos, Outgoing, Received};
+use dataplane::{Port, PortFault};
+use switch::{FrameId, Instant, KernelCounters, Nanos, RxDesc, TxDesc};
 
 use crate::error::Error;
 use crate::interface::ethtool::rx_queues;
@@ -36,11 +36,11 @@ use crate::interface::netlink::{Link, RouteSocket};
 use crate::interface::program::XdpMode;
 use crate::interface::usable_link;
 use crate::port::attachment::Attachment;
-use crate::port::bind_mode::Binding;
-use crate::port::config::PortSetup;
-use crate::port::opener::{Dock, Keeper};
+use crate::port::bind_mode::PortMode;
+use crate::port::config::PortConfig;
+use crate::port::opener::{PortOpener, SocketHandoff};
 use crate::port::rx::{RX_RING, Receiver};
-use crate::port::sockets::{Place, Sockets};
+use crate::port::sockets::{PortContext, PortSockets};
 use crate::port::tx::Sender;
 use crate::umem::Umem;
 
@@ -52,20 +52,20 @@ const TOO_LONG_EVERY_NS: Nanos = 1_000_000_000;
 
 /// A port on an interface.
 pub struct XdpPort {
-    place: Place,
+    place: PortContext,
     /// Its sockets; none while it is closed.
-    sockets: Option<Sockets>,
+    sockets: Option<PortSockets>,
     /// What is on the interface, unless a keeper sees to that.
     attachment: Option<Attachment>,
     /// Where the sockets go and come from, if a keeper closes and opens them.
-    dock: Option<Arc<Dock>>,
+    dock: Option<Arc<SocketHandoff>>,
     /// Frames in the rings of sockets that were let go.
     away: usize,
     /// The queue that `receive` begins with.
     first: usize,
     up: bool,
     /// What went wrong, to be asked for.
-    troubles: VecDeque<Trouble>,
+    troubles: VecDeque<PortFault>,
     next_life_check: Instant,
     /// Frames that the kernel had nowhere to put: in all at the last check, and those of them not yet told, if there was a check since.
     kernel_drops: u64,
@@ -87,7 +87,7 @@ impl XdpPort {
     ///
     /// # Errors
     /// See [`Error`]; the interface is then as it was.
-    pub fn open(umem: &mut Umem, interface: &str, setup: &PortSetup) -> Result<XdpPort, Error> {
+    pub fn open(umem: &mut Umem, interface: &str, setup: &PortConfig) -> Result<XdpPort, Error> {
         if let Some(reason) = setup.mistake() {
             return Err(Error::BadSetup { interface: interface.into(), reason });
         }
@@ -98,7 +98,8 @@ impl XdpPort {
             .map_err(|error| Error::kernel(format!("interface {interface}: reading its channels"), error))?;
 
         let lent = umem.add_port();
-        let place = Place { interface: interface.into(), lent, frames, setup: *setup, must_copy: false };
+        let place =
+            PortContext { interface: interface.into(), lent, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         let mut opened = port.bring_up(umem, &link, route, queues);
         if opened.is_ok() && port.needs_to_copy() {
@@ -115,20 +116,20 @@ impl XdpPort {
     }
 
     /// A closed port on no interface yet: the keeper assigns it one.
-    pub fn vacant(umem: &mut Umem, setup: &PortSetup) -> XdpPort {
+    pub fn vacant(umem: &mut Umem, setup: &PortConfig) -> XdpPort {
         let (frames, lent) = (umem.shared(), umem.add_port());
-        let place = Place { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
+        let place = PortContext { interface: String::new(), lent, frames, setup: *setup, must_copy: false };
         let mut port = XdpPort::without_sockets(place);
         port.up = false;
         port
     }
 
     /// From now on the port is closed and opened by the keeper that this gives: it lets its sockets go.
-    pub fn keeper(&mut self) -> Keeper {
-        let dock = Dock::new();
+    pub fn keeper(&mut self) -> PortOpener {
+        let dock = SocketHandoff::new();
         self.dock = Some(Arc::clone(&dock));
         let binding = self.binding();
-        Keeper::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
+        PortOpener::new(self.place.clone(), dock, self.queues() as u32, (self.attachment.take(), binding))
     }
 
     /// How the XDP program runs.
@@ -137,8 +138,8 @@ impl XdpPort {
     }
 
     /// How its frames get to the switch's memory and back.
-    pub fn binding(&self) -> Binding {
-        self.sockets.as_ref().map(Sockets::binding).unwrap_or_default()
+    pub fn binding(&self) -> PortMode {
+        self.sockets.as_ref().map(PortSockets::binding).unwrap_or_default()
     }
 
     /// VLAN tags that the sender's stack holds out of band are put back into the frames.
@@ -156,7 +157,7 @@ impl XdpPort {
         self.receivers().len()
     }
 
-    fn without_sockets(place: Place) -> XdpPort {
+    fn without_sockets(place: PortContext) -> XdpPort {
         XdpPort {
             place,
             sockets: None,
@@ -254,13 +255,13 @@ impl XdpPort {
             return;
         }
         let longest_bytes = self.receivers_mut().iter_mut().map(Receiver::take_longest).max().unwrap_or(0);
-        self.troubles.push_back(Trouble::TooLong { frames: frames - self.told_too_long, longest_bytes });
+        self.troubles.push_back(PortFault::TooLong { frames: frames - self.told_too_long, longest_bytes });
         (self.told_too_long, self.next_too_long) = (frames, self.next_life_check + TOO_LONG_EVERY_NS);
     }
 
     fn go_down(&mut self, errno: i32) {
         self.up = false;
-        self.troubles.push_back(Trouble::Down(errno));
+        self.troubles.push_back(PortFault::Down(errno));
     }
 
     /// Takes the program off, closes the sockets, removes the qdisc. False if that was done before.
@@ -269,7 +270,7 @@ impl XdpPort {
         if let Some(mut attachment) = self.attachment.take()
             && let Err(error) = attachment.take_off()
         {
-            self.troubles.push_back(Trouble::QdiscStays(error.raw_os_error().unwrap_or(0)));
+            self.troubles.push_back(PortFault::QdiscStays(error.raw_os_error().unwrap_or(0)));
         }
         if let Some(sockets) = self.sockets.take() {
             self.counters += sockets.close();
@@ -282,7 +283,7 @@ impl XdpPort {
 impl Port for XdpPort {
     type Memory = Umem;
 
-    fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<Received>) {
+    fn receive(&mut self, umem: &mut Umem, now: Instant, max: usize, out: &mut Vec<RxDesc>) {
         self.check_alive(now);
         let first = self.first;
         let receivers = self.receivers_mut();
@@ -315,7 +316,7 @@ impl Port for XdpPort {
         std::mem::take(&mut self.untold_stray)
     }
 
-    fn take_trouble(&mut self) -> Option<Trouble> {
+    fn pop_fault(&mut self) -> Option<PortFault> {
         self.troubles.pop_front()
     }
 
@@ -323,7 +324,7 @@ impl Port for XdpPort {
         self.sender().filter(|_| self.up).map_or(0, Sender::room)
     }
 
-    fn transmit(&mut self, frames: &mut Vec<Outgoing>) {
+    fn transmit(&mut self, frames: &mut Vec<TxDesc>) {
         if frames.is_empty() {
             return;
         }
@@ -358,7 +359,7 @@ impl Port for XdpPort {
         self.up
     }
 
-    fn let_go(&mut self) -> bool {
+    fn detach(&mut self) -> bool {
         let Some(dock) = self.dock.as_ref().filter(|dock| !dock.has_left()) else { return false };
         let Some(sockets) = self.sockets.take() else { return false };
         sockets.add_counters(&mut self.let_go);
@@ -391,7 +392,7 @@ impl Port for XdpPort {
         Some(is_ready)
     }
 
-    fn count_anew(&mut self) -> KernelCounters {
+    fn reset_counters(&mut self) -> KernelCounters {
         let counted = self.kernel_counters();
         (self.counters, self.let_go) = (KernelCounters::default(), KernelCounters::default());
         (self.kernel_drops, self.kernel_stray, self.told_too_long) = (0, 0, 0);
@@ -416,7 +417,7 @@ impl Port for XdpPort {
     }
 
     fn frames_held(&self) -> usize {
-        self.away + self.sockets.as_ref().map_or(0, Sockets::frames_held)
+        self.away + self.sockets.as_ref().map_or(0, PortSockets::frames_held)
     }
 
     fn poll_fds(&self, out: &mut Vec<RawFd>) {
@@ -440,15 +441,15 @@ impl Drop for XdpPort {
         for trouble in self.troubles.drain(..) {
             let interface = &self.place.interface;
             match trouble {
-                Trouble::Down(errno) => {
+                PortFault::Down(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!(interface, %error, "the port is down");
                 }
-                Trouble::QdiscStays(errno) => {
+                PortFault::QdiscStays(errno) => {
                     let error = io::Error::from_raw_os_error(errno);
                     tracing::warn!(interface, %error, "the qdisc stays");
                 }
-                Trouble::TooLong { frames, longest_bytes } => {
+                PortFault::TooLong { frames, longest_bytes } => {
                     tracing::warn!(interface, frames, longest_bytes, "frames came in that fit no port");
                 }
             }

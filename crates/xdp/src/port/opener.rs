@@ -22,23 +22,23 @@ use crate::interface::netlink::{Link, RouteSocket};
 use crate::interface::program::XdpMode;
 use crate::interface::usable_link;
 use crate::port::attachment::Attachment;
-use crate::port::bind_mode::Binding;
-use crate::port::rx_missed::Missed;
-use crate::port::sockets::{Place, Sockets};
+use crate::port::bind_mode::PortMode;
+use crate::port::rx_missed::RxMissed;
+use crate::port::sockets::{PortContext, PortSockets};
 
 /// Where the sockets of a port wait between its loop and the thread that closes and opens them.
-pub struct Dock {
-    left: ArrayQueue<Sockets>,
+pub struct SocketHandoff {
+    left: ArrayQueue<PortSockets>,
     counted: ArrayQueue<KernelCounters>,
-    ready: ArrayQueue<(String, Sockets)>,
+    ready: ArrayQueue<(String, PortSockets)>,
     /// Frames that the NIC missed, and of which the loop has not heard.
     missed: AtomicU64,
 }
 
-impl Dock {
-    pub(crate) fn new() -> Arc<Dock> {
+impl SocketHandoff {
+    pub(crate) fn new() -> Arc<SocketHandoff> {
         let (left, counted, ready) = (ArrayQueue::new(1), ArrayQueue::new(1), ArrayQueue::new(1));
-        Arc::new(Dock { left, counted, ready, missed: AtomicU64::new(0) })
+        Arc::new(SocketHandoff { left, counted, ready, missed: AtomicU64::new(0) })
     }
 
     /// The loop has let the port's sockets go: they want to be closed.
@@ -47,13 +47,13 @@ impl Dock {
     }
 
     /// The loop lets its sockets go, where none are that still want to be closed.
-    pub(crate) fn leave(&self, sockets: Sockets) {
+    pub(crate) fn leave(&self, sockets: PortSockets) {
         let room = self.left.push(sockets).is_ok();
         debug_assert!(room, "a port lets go once between being opened twice");
     }
 
     /// The sockets that are ready, and the interface that they are on.
-    pub(crate) fn take_ready(&self) -> Option<(String, Sockets)> {
+    pub(crate) fn take_ready(&self) -> Option<(String, PortSockets)> {
         self.ready.pop()
     }
 
@@ -74,35 +74,35 @@ impl Dock {
     }
 }
 
-impl fmt::Debug for Dock {
+impl fmt::Debug for SocketHandoff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Dock, left: {}, ready: {}", self.left.len(), self.ready.len())
     }
 }
 
 /// What closes and opens a port, on one interface or, while the switch has no such port, on none yet.
-pub struct Keeper {
-    place: Place,
-    dock: Arc<Dock>,
+pub struct PortOpener {
+    place: PortContext,
+    dock: Arc<SocketHandoff>,
     /// RX queues that memory was set aside for.
     most_queues: u32,
     attachment: Option<Attachment>,
     /// Of the sockets that were opened last, until they are attached.
     opened: Option<(Link, Vec<RawFd>)>,
     /// How they are bound.
-    binding: Binding,
-    missed: Missed,
+    binding: PortMode,
+    missed: RxMissed,
 }
 
-impl Keeper {
+impl PortOpener {
     pub(crate) fn new(
-        place: Place,
-        dock: Arc<Dock>,
+        place: PortContext,
+        dock: Arc<SocketHandoff>,
         most_queues: u32,
-        (attachment, binding): (Option<Attachment>, Binding),
-    ) -> Keeper {
-        let missed = Missed::default();
-        let mut keeper = Keeper { place, dock, most_queues, attachment, opened: None, binding, missed };
+        (attachment, binding): (Option<Attachment>, PortMode),
+    ) -> PortOpener {
+        let missed = RxMissed::default();
+        let mut keeper = PortOpener { place, dock, most_queues, attachment, opened: None, binding, missed };
         keeper.look();
         keeper
     }
@@ -119,7 +119,7 @@ impl Keeper {
     }
 
     /// Where the loop and this leave sockets to each other.
-    pub fn dock(&self) -> Arc<Dock> {
+    pub fn dock(&self) -> Arc<SocketHandoff> {
         Arc::clone(&self.dock)
     }
 
@@ -202,7 +202,7 @@ impl Keeper {
     }
 
     /// How frames get to the switch's memory and back.
-    pub fn binding(&self) -> Binding {
+    pub fn binding(&self) -> PortMode {
         self.binding
     }
 
@@ -212,7 +212,7 @@ impl Keeper {
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for PortOpener {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Keeper of the port on {}", self.place.interface)
     }

@@ -4,17 +4,17 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use switch::{Instant, LONGEST_RECEIVED_BYTES, Memory, Received};
+use switch::{FrameMemory, Instant, LONGEST_RECEIVED_BYTES, RxDesc};
 use xsk_rs::socket::Fd;
 use xsk_rs::{FillQueue, FrameDesc, RxQueue};
 
 use crate::port::bind_mode::Mode;
-use crate::port::config::PortSetup;
+use crate::port::config::PortConfig;
 use crate::port::fill::{FLOOR_FRAMES, FillPolicy};
 use crate::port::socket::wake_receiver;
-use crate::umem::bounce_buffer::OwnChunks;
+use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
-use crate::umem::ring_ownership::Lent;
+use crate::umem::ring_ownership::RingOwnership;
 use crate::umem::{FILL_RING, Umem};
 
 /// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
@@ -51,8 +51,8 @@ pub(crate) struct Receiver {
     fill: FillQueue,
     mode: Mode,
     /// What it posts, if that is not of the switch's memory.
-    own: Option<OwnChunks>,
-    lent: Arc<Lent>,
+    own: Option<BounceBuffers>,
+    lent: Arc<RingOwnership>,
     policy: FillPolicy,
     /// Chunks in the fill ring, in the RX ring, and between the two, and those of a frame that has not come whole yet.
     held: usize,
@@ -71,7 +71,7 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// The fewest and the most frames that one queue may hold posted, of a memory of `frames`, where the user wants
     /// `setup`.
-    pub(crate) fn bounds(frames: usize, setup: &PortSetup) -> (u32, u32) {
+    pub(crate) fn bounds(frames: usize, setup: &PortConfig) -> (u32, u32) {
         let part = ((frames / MEMORY_PART) as u32).max(1);
         let most =
             if setup.min_posted > FLOOR_FRAMES { setup.max_posted } else { setup.max_posted.min(part) };
@@ -81,8 +81,8 @@ impl Receiver {
     /// The receiving half of a socket, which holds nothing yet and keeps at least and at most so many posted; these are `lent`.
     pub(crate) fn new(
         (rx, fill): (RxQueue, FillQueue),
-        own: Option<OwnChunks>,
-        (mode, lent): (Mode, Arc<Lent>),
+        own: Option<BounceBuffers>,
+        (mode, lent): (Mode, Arc<RingOwnership>),
         (least, most): (u32, u32),
     ) -> Receiver {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -134,7 +134,7 @@ impl Receiver {
         umem: &mut Umem,
         now: Instant,
         max: usize,
-        out: &mut Vec<Received>,
+        out: &mut Vec<RxDesc>,
     ) -> usize {
         let waiting = self.rx.nb_avail_exact();
         let (posted, memory_short) = self.post(umem, waiting as usize);
@@ -213,7 +213,7 @@ impl Receiver {
     }
 
     /// Takes `count` frames, which are there, from the RX ring.
-    fn take(&mut self, umem: &mut Umem, count: usize, out: &mut Vec<Received>) -> usize {
+    fn take(&mut self, umem: &mut Umem, count: usize, out: &mut Vec<RxDesc>) -> usize {
         let mut taken = 0;
         while taken < count {
             let room = BATCH.min(count - taken);
@@ -250,7 +250,7 @@ impl Receiver {
 
     /// One more chunk of a frame that has several; with the last of them the frame is taken.
     #[cold]
-    fn take_part(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<Received>) {
+    fn take_part(&mut self, umem: &mut Umem, desc: FrameDesc, out: &mut Vec<RxDesc>) {
         let is_last = !desc.has_more_frames();
         let partial = &mut self.partial;
         partial.bytes += desc.lengths().data();
@@ -268,7 +268,7 @@ impl Receiver {
     }
 
     /// A frame of several chunks, of which all have come.
-    fn take_whole(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<Received>) {
+    fn take_whole(&mut self, umem: &mut Umem, partial: Partial, out: &mut Vec<RxDesc>) {
         let Partial { chunks, count, bytes, has_gap } = partial;
         let chunks = &chunks[..count.min(MAX_CHUNKS)];
         let is_too_long = count > MAX_CHUNKS || bytes > LONGEST_RECEIVED_BYTES;

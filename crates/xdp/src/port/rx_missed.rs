@@ -7,12 +7,12 @@
 
 /// How far the count of an interface had come when it was last looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Missed {
+pub(crate) struct RxMissed {
     /// The interface's index, and its count.
     last: Option<(i32, u64)>,
 }
 
-impl Missed {
+impl RxMissed {
     /// The count of interface `index` is `frames` now: by how much it has risen. By nothing, as far as anyone knows, if it is looked at for the
     /// first time or was set back.
     pub(crate) fn rise(&mut self, index: i32, frames: u64) -> u64 {
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn only_what_rises_while_the_port_is_open_counts() {
-        let mut missed = Missed::default();
+        let mut missed = RxMissed::default();
         let looks = [(2, 100), (2, 100), (2, 107), (2, 3), (2, 4), (5, 900), (5, 901)];
         assert_eq!(looks.map(|(index, frames)| missed.rise(index, frames)), [0, 0, 7, 0, 1, 0, 1]);
         missed.forget();

@@ -13,14 +13,14 @@ use xsk_rs::TxQueue;
 use crate::error::Error;
 use crate::interface::netlink::{Link, zero_copy_segments};
 use crate::port::FRAMES_OF_A_QUEUE;
-use crate::port::bind_mode::{Binding, Mode, ZeroCopy, modes};
-use crate::port::config::PortSetup;
+use crate::port::bind_mode::{Mode, PortMode, ZeroCopy, modes};
+use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};
 use crate::port::socket::{self, Rings, add_statistics};
 use crate::port::tx::Sender;
 use crate::umem::area::{Frames, LINK_BYTES};
-use crate::umem::bounce_buffer::OwnMemory;
-use crate::umem::ring_ownership::Lent;
+use crate::umem::bounce_buffer::BounceUmem;
+use crate::umem::ring_ownership::RingOwnership;
 
 /// Entries of the TX ring of the sockets that only receive; none is ever used.
 const IDLE_TX_RING: u32 = 64;
@@ -30,7 +30,7 @@ const DEFAULT_TX_BUDGET: u32 = 32;
 const VETH_SEND_BUFFER_BYTES: u32 = 65_536;
 
 /// The sockets of a port.
-pub(crate) struct Sockets {
+pub(crate) struct PortSockets {
     pub(crate) receivers: Vec<Receiver>,
     pub(crate) sender: Sender,
     mode: Mode,
@@ -40,19 +40,19 @@ pub(crate) struct Sockets {
 
 /// What sockets are opened with, on whatever thread.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct PortContext {
     pub(crate) interface: String,
     /// What its rings hold.
-    pub(crate) lent: Arc<Lent>,
+    pub(crate) lent: Arc<RingOwnership>,
     pub(crate) frames: Arc<Frames>,
-    pub(crate) setup: PortSetup,
+    pub(crate) setup: PortConfig,
     /// Zero-copy sockets could be had on this interface, and were of no use: the kernel copies.
     pub(crate) must_copy: bool,
 }
 
-impl Place {
+impl PortContext {
     /// Opens `queues` sockets, in the best mode that there is. They hold no frames yet.
-    pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<Sockets, Error> {
+    pub(crate) fn open(&self, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let segments = zero_copy_segments(link.index).unwrap_or(0); // an error: a kernel that cannot say so
         let frames = &self.frames;
         let needed = chunks_of(link.mtu as usize + LINK_BYTES, frames.chunk_bytes());
@@ -72,12 +72,12 @@ impl Place {
     }
 
     /// Opens them in this mode, on the switch's memory or on one of their own.
-    fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<Sockets, Error> {
+    fn open_in(&self, mode: Mode, own_memory: bool, link: &Link, queues: u32) -> Result<PortSockets, Error> {
         let (frames, queues) = (&self.frames, queues as usize);
         let tx_ring = self.setup.tx_ring as usize;
         let mut own =
-            own_memory.then(|| OwnMemory::new(queues * FRAMES_OF_A_QUEUE + tx_ring, frames)).transpose()?;
-        let umem = own.as_ref().map_or(frames.registered(), OwnMemory::registered).clone();
+            own_memory.then(|| BounceUmem::new(queues * FRAMES_OF_A_QUEUE + tx_ring, frames)).transpose()?;
+        let umem = own.as_ref().map_or(frames.registered(), BounceUmem::registered).clone();
         let bounds = Receiver::bounds(frames.count(), &self.setup);
         let mut receivers = Vec::with_capacity(queues);
         let mut sending = None;
@@ -94,7 +94,7 @@ impl Place {
         let chunks = own.as_mut().map(|own| own.hand_out(tx_ring));
         let sizes = (tx_ring, budget as usize);
         let sender = Sender::new(rings, chunks, Arc::clone(frames), (mode, Arc::clone(&self.lent)), sizes);
-        Ok(Sockets { receivers, sender, mode, own_memory })
+        Ok(PortSockets { receivers, sender, mode, own_memory })
     }
 
     /// Bounds what is with the kernel. How many frames one `sendto` handles.
@@ -117,7 +117,7 @@ impl Place {
     }
 }
 
-impl Sockets {
+impl PortSockets {
     /// The descriptors, by RX queue.
     pub(crate) fn fds(&self) -> Vec<RawFd> {
         self.receivers.iter().map(Receiver::fd).collect()
@@ -139,8 +139,8 @@ impl Sockets {
     }
 
     /// How their frames get to the switch's memory and back.
-    pub(crate) fn binding(&self) -> Binding {
-        Binding { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
+    pub(crate) fn binding(&self) -> PortMode {
+        PortMode { zero_copy: self.mode.zero_copy, own_memory: self.own_memory }
     }
 
     /// Closes the sockets, of which the program has been taken off, so that nothing more comes in. What was counted on them;

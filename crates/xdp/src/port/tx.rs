@@ -13,17 +13,17 @@
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-use switch::{FrameId, KernelCounters, Outgoing};
+use switch::{FrameId, KernelCounters, TxDesc};
 use xsk_rs::{CompQueue, FrameDesc, TxQueue};
 
 use crate::port::bind_mode::{Mode, is_down};
 use crate::port::rx::BATCH;
 use crate::port::socket::send;
-use crate::port::tx_loss::Losses;
+use crate::port::tx_loss::TxLossTracker;
 use crate::umem::area::Frames;
-use crate::umem::bounce_buffer::OwnChunks;
+use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
-use crate::umem::ring_ownership::{Lent, Loan};
+use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// What a port sends through.
 pub(crate) struct Sender {
@@ -31,9 +31,9 @@ pub(crate) struct Sender {
     completion: CompQueue,
     mode: Mode,
     /// What it sends, if that is not of the switch's memory.
-    own: Option<OwnChunks>,
+    own: Option<BounceBuffers>,
     frames: Arc<Frames>,
-    lent: Arc<Lent>,
+    lent: Arc<RingOwnership>,
     /// Entries of the TX ring.
     ring: usize,
     /// The most entries that a frame takes.
@@ -47,7 +47,7 @@ pub(crate) struct Sender {
     /// Completions of what was not outstanding.
     stray: u64,
     /// Which frame each entry of the TX ring was of, and which frames were lost.
-    losses: Losses,
+    losses: TxLossTracker,
     /// Chunks of frames that lie in more than the socket sends, not given back yet.
     unsent: Vec<u32>,
     batch: Box<[FrameDesc; BATCH]>,
@@ -57,9 +57,9 @@ impl Sender {
     /// The sending half of a socket, whose `sendto` handles `budget` descriptors; what it sends is `lent`.
     pub(crate) fn new(
         (tx, completion): (TxQueue, CompQueue),
-        own: Option<OwnChunks>,
+        own: Option<BounceBuffers>,
         frames: Arc<Frames>,
-        (mode, lent): (Mode, Arc<Lent>),
+        (mode, lent): (Mode, Arc<RingOwnership>),
         (ring, budget): (usize, usize),
     ) -> Sender {
         let batch = Box::new([FrameDesc::default(); BATCH]);
@@ -76,7 +76,7 @@ impl Sender {
             ring_free: ring,
             outstanding: 0,
             stray: 0,
-            losses: Losses::new(ring),
+            losses: TxLossTracker::new(ring),
             unsent: Vec::with_capacity(if mode.zero_copy { ring * MAX_CHUNKS } else { 0 }),
             batch,
         }
@@ -103,7 +103,7 @@ impl Sender {
     }
 
     /// Puts at most `room` frames into the TX ring.
-    pub(crate) fn transmit(&mut self, frames: &[Outgoing]) {
+    pub(crate) fn transmit(&mut self, frames: &[TxDesc]) {
         let mut filled = 0;
         for outgoing in frames {
             if filled + MAX_CHUNKS > BATCH {
@@ -121,7 +121,7 @@ impl Sender {
                 filled += entries;
             } else {
                 self.losses.note_entries(index, 1);
-                self.lent.lend(index, Loan::Transmit);
+                self.lent.lend(index, RingOwner::Transmit);
                 self.batch[filled] = self.frames.desc_of_len(index, len);
                 filled += 1;
             }
@@ -232,7 +232,7 @@ impl Sender {
                     stray += 1;
                     continue;
                 };
-                if self.lent.give_back(index, Loan::Transmit) {
+                if self.lent.give_back(index, RingOwner::Transmit) {
                     out.push(FrameId::new(index as u32));
                 } else if !self.frames.give_part_back(index, &self.lent, out) {
                     stray += 1;

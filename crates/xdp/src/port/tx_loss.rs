@@ -9,7 +9,7 @@ use switch::FrameId;
 
 /// The frames of a TX ring, and those of them that were lost.
 #[derive(Debug)]
-pub(crate) struct Losses {
+pub(crate) struct TxLossTracker {
     /// By their places in the ring.
     entries: Box<[Entry]>,
     /// Entries that were ever put in, and those that the kernel is known to have taken.
@@ -30,7 +30,7 @@ struct Entry {
     is_last: bool,
 }
 
-impl Losses {
+impl TxLossTracker {
     /// Of a ring of `ring` entries, a power of two.
     pub(crate) fn new(ring: usize) -> Self {
         debug_assert!(ring.is_power_of_two());
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     /// What a kernel does with a ring: the frames that are sent and lost, and what it says of how far it has come.
-    fn walk(losses: &mut Losses, calls: &[(usize, bool)]) -> Vec<Vec<usize>> {
+    fn walk(losses: &mut TxLossTracker, calls: &[(usize, bool)]) -> Vec<Vec<usize>> {
         calls
             .iter()
             .map(|&(waiting, has_lost)| {
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_last_frame_that_a_call_took_is_the_one_it_lost() {
-        let mut losses = Losses::new(8);
+        let mut losses = TxLossTracker::new(8);
         (10..16).for_each(|index| losses.note_entries(index, 1));
         // Two sent; one sent, one lost; one lost at once, of which nothing is said; one sent, which is said with it.
         let calls = [(4, false), (2, true), (2, true), (0, false)];
@@ -161,7 +161,7 @@ mod tests {
             (8, vec![(6, true), (0, true)], vec![[7], [9]]),                 // one sent, one lost
             (8, vec![(3, true), (3, true)], vec![[8], [9]]),
         ] {
-            let mut losses = Losses::new(8);
+            let mut losses = TxLossTracker::new(8);
             for (index, entries) in [(7, 1), (second, 2), (9, 3)] {
                 losses.note_entries(index, entries);
             }
@@ -172,7 +172,7 @@ mod tests {
     /// A look at the socket lost frame 1, and nobody heard of it.
     #[test]
     fn what_was_lost_before_is_passed_over() {
-        let mut losses = Losses::new(4);
+        let mut losses = TxLossTracker::new(4);
         (1..4).for_each(|index| losses.note_entries(index, 1));
         losses.called(3, true, |index| index != 1);
         assert_eq!(losses.lost, [2]);
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn lost_frames_are_parted_from_others_as_they_complete() {
-        let mut losses = Losses::new(4);
+        let mut losses = TxLossTracker::new(4);
         [5, 3].into_iter().for_each(|index| losses.note_lost(index));
         let mut completed: Vec<_> = [5, 4, 3].map(FrameId::new).into();
         losses.part(1, &mut completed); // the first was there before

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::task::{Wake, Waker};
 use std::time::Duration;
 
-use dataplane::{Port, Wait};
+use dataplane::{Port, Sleeper};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -88,7 +88,7 @@ impl Waiter {
     }
 }
 
-impl Wait for Waiter {
+impl Sleeper for Waiter {
     /// Call it again once a port is closed.
     fn watch<'a, P: Port + 'a>(&mut self, ports: impl IntoIterator<Item = &'a P>) {
         let mut fds = Vec::new();
@@ -139,9 +139,9 @@ fn readable(fd: RawFd) -> libc::pollfd {
 
 /// Tells another thread than the loop's when frames wait in sockets. It keeps no socket open: one that is closed is no longer watched.
 #[derive(Debug)]
-pub struct FrameWatch(Epoll);
+pub struct RxWatcher(Epoll);
 
-impl FrameWatch {
+impl RxWatcher {
     /// Of no socket yet.
     ///
     /// # Errors

@@ -7,7 +7,7 @@ use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, chunks_of};
 use xsk_rs::FrameDesc;
 
 use crate::umem::chains::Chains;
-use crate::umem::ring_ownership::{Lent, Loan};
+use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// Bytes in front of each frame that XDP programs may use (`XDP_PACKET_HEADROOM`).
 pub(crate) const XDP_HEADROOM: usize = 256;
@@ -26,7 +26,7 @@ pub(crate) struct Frames {
     multi_buffer: bool,
     chunk_shift: u32,
     /// What ports had lent that were dropped without being closed: it waits to be reclaimed.
-    abandoned: Mutex<Vec<Arc<Lent>>>,
+    abandoned: Mutex<Vec<Arc<RingOwnership>>>,
 }
 
 impl Frames {
@@ -119,11 +119,17 @@ impl Frames {
     }
 
     /// The first `len` bytes of frame `index`, which has several chunks, are lent to be sent, as these descriptors. How many they are.
-    pub(crate) fn send_chain(&self, index: usize, len: usize, lent: &Lent, out: &mut [FrameDesc]) -> usize {
+    pub(crate) fn send_chain(
+        &self,
+        index: usize,
+        len: usize,
+        lent: &RingOwnership,
+        out: &mut [FrameDesc],
+    ) -> usize {
         let chunk_bytes = self.chunk_bytes();
         let count = chunks_of(len, chunk_bytes);
         for (n, chunk) in self.chains.of(index as u32).take(count).enumerate() {
-            lent.lend(chunk as usize, Loan::TransmitPart);
+            lent.lend(chunk as usize, RingOwner::TransmitPart);
             out[n] = self.desc_of_len(chunk as usize, chunk_bytes.min(len - n * chunk_bytes));
             out[n].set_options(if n + 1 < count { XDP_PKT_CONTD } else { 0 });
         }
@@ -134,8 +140,8 @@ impl Frames {
     /// The kernel gives chunk `index` back, one of several of a frame that was sent. False: it was not lent for that, and nothing has
     /// changed. The frame goes to `out` with the last of them.
     #[cold]
-    pub(crate) fn give_part_back(&self, index: usize, lent: &Lent, out: &mut Vec<FrameId>) -> bool {
-        let was_there = lent.give_back(index, Loan::TransmitPart);
+    pub(crate) fn give_part_back(&self, index: usize, lent: &RingOwnership, out: &mut Vec<FrameId>) -> bool {
+        let was_there = lent.give_back(index, RingOwner::TransmitPart);
         if was_there {
             let head = self.chains.head_of(index as u32);
             if self.chains.complete(head) {
@@ -156,12 +162,12 @@ impl Frames {
     }
 
     /// Takes what [`Frames::abandon`] noted.
-    pub(crate) fn take_abandoned(&self) -> Vec<Arc<Lent>> {
+    pub(crate) fn take_abandoned(&self) -> Vec<Arc<RingOwnership>> {
         std::mem::take(&mut *self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 
     /// A port is gone, and nobody has reclaimed what it had lent.
-    pub(crate) fn abandon(&self, lent: Arc<Lent>) {
+    pub(crate) fn abandon(&self, lent: Arc<RingOwnership>) {
         self.abandoned.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(lent);
     }
 }

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::umem::Umem;
 use crate::umem::area::Frames;
 use crate::umem::register::memory;
-use crate::umem::ring_ownership::Lent;
+use crate::umem::ring_ownership::RingOwnership;
 
 /// In place of what a chunk stands for: it is not with the kernel.
 const HERE: u32 = u32::MAX;
@@ -24,22 +24,22 @@ const HERE: u32 = u32::MAX;
 const POSTED: u32 = u32::MAX - 1;
 
 /// The memory, until all of it has been handed out.
-pub(crate) struct OwnMemory {
+pub(crate) struct BounceUmem {
     umem: xsk_rs::Umem,
     descs: Box<[FrameDesc]>,
     chunk_shift: u32,
     handed_out: usize,
 }
 
-impl OwnMemory {
+impl BounceUmem {
     /// Registers memory of `chunks` chunks as long as those of `frames`.
-    pub(crate) fn new(chunks: usize, frames: &Frames) -> Result<OwnMemory, Error> {
+    pub(crate) fn new(chunks: usize, frames: &Frames) -> Result<BounceUmem, Error> {
         let frame_bytes = frames.frame_bytes();
         let reason = "there must be at least one frame, and less than 2^32";
         let count = u32::try_from(chunks).ok().and_then(NonZeroU32::new);
         let count = count.ok_or(Error::BadShape { frames: chunks, frame_bytes, reason })?;
         let (umem, descs) = memory(count, frame_bytes)?;
-        Ok(OwnMemory { umem, descs, chunk_shift: frame_bytes.trailing_zeros(), handed_out: 0 })
+        Ok(BounceUmem { umem, descs, chunk_shift: frame_bytes.trailing_zeros(), handed_out: 0 })
     }
 
     /// For binding a socket to it.
@@ -48,10 +48,10 @@ impl OwnMemory {
     }
 
     /// The next `count` chunks, all free.
-    pub(crate) fn hand_out(&mut self, count: usize) -> OwnChunks {
+    pub(crate) fn hand_out(&mut self, count: usize) -> BounceBuffers {
         let first = self.handed_out;
         self.handed_out += count;
-        OwnChunks {
+        BounceBuffers {
             umem: self.umem.clone(),
             descs: self.descs[first..self.handed_out].into(),
             first,
@@ -63,7 +63,7 @@ impl OwnMemory {
 }
 
 /// Chunks that one receiver or sender has.
-pub(crate) struct OwnChunks {
+pub(crate) struct BounceBuffers {
     umem: xsk_rs::Umem,
     /// Each stands for all bytes of its chunk.
     descs: Box<[FrameDesc]>,
@@ -76,7 +76,7 @@ pub(crate) struct OwnChunks {
     stands_for: Box<[u32]>,
 }
 
-impl OwnChunks {
+impl BounceBuffers {
     /// Takes chunks to post, as many as `descs` has room for and there are. Returns how many.
     pub(crate) fn take_for_fill(&mut self, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
@@ -90,7 +90,12 @@ impl OwnChunks {
 
     /// Copies what came in into a free chunk of the switch's memory, of which there must be one, as if that had been posted: its
     /// descriptor. Nothing if no such chunk was posted here.
-    pub(crate) fn bring_in(&mut self, desc: &FrameDesc, umem: &mut Umem, lent: &Lent) -> Option<FrameDesc> {
+    pub(crate) fn bring_in(
+        &mut self,
+        desc: &FrameDesc,
+        umem: &mut Umem,
+        lent: &RingOwnership,
+    ) -> Option<FrameDesc> {
         self.give_back(desc.addr(), |stands_for| stands_for == POSTED)?;
         if desc.lengths().data() > umem.frames.chunk_bytes() {
             return None; // more than a chunk of the switch's has
@@ -139,13 +144,13 @@ impl OwnChunks {
 
 #[cfg(test)]
 mod tests {
-    use switch::Memory;
+    use switch::FrameMemory;
 
     use super::*;
 
     /// Memory of its own with eight chunks, half of them for a receiver and half for a sender.
-    fn chunks(umem: &Umem) -> [OwnChunks; 2] {
-        let mut own = OwnMemory::new(8, &umem.frames).unwrap();
+    fn chunks(umem: &Umem) -> [BounceBuffers; 2] {
+        let mut own = BounceUmem::new(8, &umem.frames).unwrap();
         [own.hand_out(4), own.hand_out(4)]
     }
 

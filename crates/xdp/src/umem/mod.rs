@@ -20,15 +20,15 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
-use switch::{FrameId, LONGEST_RECEIVED_BYTES, Memory, Received, chunks_of};
+use switch::{FrameId, FrameMemory, LONGEST_RECEIVED_BYTES, RxDesc, chunks_of};
 use xsk_rs::FrameDesc;
 
 use crate::error::Error;
 use crate::interface::netlink::RouteSocket;
 use crate::umem::area::{Frames, LINK_BYTES, XDP_HEADROOM};
 use crate::umem::prefetch::prefetch;
-use crate::umem::register::{Anchor, Registered, register};
-use crate::umem::ring_ownership::{Lent, Loan};
+use crate::umem::register::{Registered, UmemSocket, register};
+use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
 /// A queue never posts more than an eighth of the memory.
@@ -53,7 +53,7 @@ pub enum MultiBuffer {
 
 /// How many frames are where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct FrameAccounting {
     /// On the free stack.
     pub free: usize,
     /// With the user: queued in the switch, say.
@@ -72,9 +72,9 @@ pub struct Umem {
     /// Where a frame of several chunks is put together.
     pub(crate) scratch: Box<[u8]>,
     /// What each port has lent, of those that were opened on this.
-    ports: Vec<Arc<Lent>>,
+    ports: Vec<Arc<RingOwnership>>,
     /// Only kept: the UMEM lives as long.
-    anchor: Arc<Mutex<Anchor>>,
+    anchor: Arc<Mutex<UmemSocket>>,
 }
 
 impl fmt::Debug for Umem {
@@ -142,8 +142,8 @@ impl Umem {
     ///
     /// # Errors
     /// A frame has two owners: says which.
-    pub fn check(&self) -> Result<Census, String> {
-        let mut census = Census { free: self.free.len(), ..Census::default() };
+    pub fn check(&self) -> Result<FrameAccounting, String> {
+        let mut census = FrameAccounting { free: self.free.len(), ..FrameAccounting::default() };
         let mut owners = vec!["the user"; self.frames()];
         let mut claim = |index: usize, owner: &'static str| {
             let before = std::mem::replace(&mut owners[index], owner);
@@ -157,9 +157,9 @@ impl Umem {
             for index in 0..self.frames() {
                 let Some(loan) = lent.of(index) else { continue };
                 let (count, owner) = match loan {
-                    Loan::Fill => (&mut census.fill, "a fill ring"),
-                    Loan::Transmit => (&mut census.transmit, "a TX ring"),
-                    Loan::TransmitPart => (&mut census.transmit, "a TX ring, in part"),
+                    RingOwner::Fill => (&mut census.fill, "a fill ring"),
+                    RingOwner::Transmit => (&mut census.transmit, "a TX ring"),
+                    RingOwner::TransmitPart => (&mut census.transmit, "a TX ring, in part"),
                 };
                 *count += 1;
                 claim(index, owner)?;
@@ -183,11 +183,11 @@ impl Umem {
 
     /// Takes free frames for a fill ring, as many as `descs` has room for and memory has. Returns how many.
     #[inline]
-    pub(crate) fn take_for_fill(&mut self, lent: &Lent, descs: &mut [FrameDesc]) -> usize {
+    pub(crate) fn take_for_fill(&mut self, lent: &RingOwnership, descs: &mut [FrameDesc]) -> usize {
         let taken = descs.len().min(self.free.len());
         for desc in &mut descs[..taken] {
             let Some(index) = self.pop_free() else { break };
-            lent.lend(index as usize, Loan::Fill);
+            lent.lend(index as usize, RingOwner::Fill);
             *desc = self.frames.descs[index as usize];
         }
         taken
@@ -195,15 +195,15 @@ impl Umem {
 
     /// The frame of a descriptor that the kernel put into an RX ring, now the user's; nothing if the port had posted no such frame.
     #[inline]
-    pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &Lent) -> Option<Received> {
+    pub(crate) fn take_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> Option<RxDesc> {
         let index = self.frames.index_of(desc.addr());
-        if !lent.give_back(index, Loan::Fill) {
+        if !lent.give_back(index, RingOwner::Fill) {
             return None;
         }
         if desc.addr() != self.frames.descs[index].addr() {
             self.settle(desc);
         }
-        Some(Received { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
+        Some(RxDesc { frame: FrameId::new(index as u32), len: desc.lengths().data() as u16 })
     }
 
     /// Takes a free chunk, the one that was freed last.
@@ -222,37 +222,37 @@ impl Umem {
     }
 
     /// Where a new port is to write down what it lends. What ports had lent that were dropped is taken back first.
-    pub(crate) fn add_port(&mut self) -> Arc<Lent> {
+    pub(crate) fn add_port(&mut self) -> Arc<RingOwnership> {
         for lent in self.frames.take_abandoned() {
             let mut unsent = Vec::new();
             self.remove_port(&lent, &mut unsent);
             unsent.into_iter().for_each(|frame| self.free(frame));
         }
-        let lent = Arc::new(Lent::new(self.frames()));
+        let lent = Arc::new(RingOwnership::new(self.frames()));
         self.ports.push(Arc::clone(&lent));
         lent
     }
 
     /// The sockets of a port are closed: what its fill and RX rings held is freed, and what it had to transmit goes to
     /// `unsent`.
-    pub(crate) fn remove_port(&mut self, lent: &Arc<Lent>, unsent: &mut Vec<FrameId>) {
+    pub(crate) fn remove_port(&mut self, lent: &Arc<RingOwnership>, unsent: &mut Vec<FrameId>) {
         self.reclaim(lent, unsent);
         self.ports.retain(|other| !Arc::ptr_eq(other, lent));
     }
 
     /// The same where the port will have other sockets.
-    pub(crate) fn reclaim(&mut self, lent: &Lent, unsent: &mut Vec<FrameId>) {
+    pub(crate) fn reclaim(&mut self, lent: &RingOwnership, unsent: &mut Vec<FrameId>) {
         for index in 0..self.frames() {
             let Some(loan) = lent.of(index) else { continue };
             let was_there = match loan {
-                Loan::TransmitPart => self.frames.give_part_back(index, lent, unsent),
+                RingOwner::TransmitPart => self.frames.give_part_back(index, lent, unsent),
                 _ => lent.give_back(index, loan),
             };
             debug_assert!(was_there, "chunk {index} was just seen there");
             match loan {
-                Loan::Fill => self.push_free(index as u32),
-                Loan::Transmit => unsent.push(FrameId::new(index as u32)),
-                Loan::TransmitPart => {}
+                RingOwner::Fill => self.push_free(index as u32),
+                RingOwner::Transmit => unsent.push(FrameId::new(index as u32)),
+                RingOwner::TransmitPart => {}
             }
         }
     }
@@ -292,7 +292,7 @@ impl Umem {
     }
 }
 
-impl Memory for Umem {
+impl FrameMemory for Umem {
     #[inline]
     fn alloc(&mut self) -> Option<FrameId> {
         let index = self.pop_free()?;

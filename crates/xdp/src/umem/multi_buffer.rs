@@ -3,12 +3,12 @@
 //! Rule: [`crate::umem::chains`]. Who reads headers reads the first chunk; who must see all of a frame's bytes is shown a copy, which is
 //! written back if it was changed. Source: docs/kernel.md, "Frames in several chunks".
 
-use switch::{FrameId, Memory, Received};
+use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;
 
 use crate::umem::Umem;
 use crate::umem::chains::MAX_CHUNKS;
-use crate::umem::ring_ownership::{Lent, Loan};
+use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 impl Umem {
     /// The frame that the kernel put into an RX ring in several chunks, `len` bytes in all, now the user's; nothing if one of them
@@ -18,13 +18,13 @@ impl Umem {
         &mut self,
         descs: &[FrameDesc],
         len: usize,
-        lent: &Lent,
-    ) -> (Option<Received>, usize) {
+        lent: &RingOwnership,
+    ) -> (Option<RxDesc>, usize) {
         let mut chunks = [0; MAX_CHUNKS];
         let mut count = 0;
         for desc in descs {
             let index = self.frames.index_of(desc.addr());
-            if lent.give_back(index, Loan::Fill) {
+            if lent.give_back(index, RingOwner::Fill) {
                 if desc.addr() != self.frames.descs[index].addr() {
                     self.settle(desc);
                 }
@@ -38,14 +38,14 @@ impl Umem {
             return (None, count);
         }
         self.frames.chains.link(chunks);
-        (Some(Received { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
+        (Some(RxDesc { frame: FrameId::new(chunks[0]), len: len as u16 }), count)
     }
 
     /// A chunk that the kernel put into an RX ring, and that nobody wants. False: no such chunk was posted.
     #[cold]
-    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &Lent) -> bool {
+    pub(crate) fn drop_received(&mut self, desc: &FrameDesc, lent: &RingOwnership) -> bool {
         let index = self.frames.index_of(desc.addr());
-        let was_there = lent.give_back(index, Loan::Fill);
+        let was_there = lent.give_back(index, RingOwner::Fill);
         if was_there {
             self.push_free(index as u32);
         }

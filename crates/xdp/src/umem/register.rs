@@ -34,7 +34,7 @@ fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
 }
 
 /// The first socket on a UMEM; see the top of the file.
-pub(crate) struct Anchor {
+pub(crate) struct UmemSocket {
     _tx: TxQueue,
     _rx: RxQueue,
     _rings: Option<(FillQueue, CompQueue)>,
@@ -47,7 +47,7 @@ pub(crate) struct Registered {
     pub(crate) descs: Box<[FrameDesc]>,
     /// Frames of several chunks go through the sockets on it.
     pub(crate) multi_buffer: bool,
-    pub(crate) anchor: Anchor,
+    pub(crate) anchor: UmemSocket,
 }
 
 /// Registers a UMEM and binds its first socket, for frames of several chunks if that is wanted and can be had.
@@ -78,7 +78,7 @@ fn register_with(chunks: NonZeroU32, frame_bytes: usize, multi_buffer: bool) -> 
         // SAFETY: no program is loaded by libxdp, so none is detached twice.
         let (tx, rx, rings) = unsafe { Socket::new(socket_config(64, 64, flags), &umem, &loopback, 0) }
             .map_err(|error| Error::kernel("binding the UMEM's first socket", os_error(&error)))?;
-        let anchor = Anchor { _tx: tx, _rx: rx, _rings: rings };
+        let anchor = UmemSocket { _tx: tx, _rx: rx, _rings: rings };
         Ok(Registered { descs, umem, multi_buffer, anchor })
     };
     std::thread::spawn(work).join().expect("it does not panic")

@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 
 use dataplane::Port;
 use nix::sched::{CloneFlags, setns};
-use switch::{FrameId, KernelCounters, Memory, Outgoing, Received};
-use xdp::{PortSetup, Umem, XdpPort, ZeroCopy};
+use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
+use xdp::{PortConfig, Umem, XdpPort, ZeroCopy};
 
 /// A port on the switch's memory, and one with a memory of its own: nobody but the kernel is to see the difference.
 pub const KINDS: [ZeroCopy; 2] = [ZeroCopy::Auto, ZeroCopy::Emulate];
 
 /// The usual port of this kind.
-pub fn setup_of(zero_copy: ZeroCopy) -> PortSetup {
-    PortSetup { zero_copy, ..PortSetup::default() }
+pub fn setup_of(zero_copy: ZeroCopy) -> PortConfig {
+    PortConfig { zero_copy, ..PortConfig::default() }
 }
 
 /// A network namespace of our own, removed (and all veths in it) when dropped.
@@ -178,7 +178,7 @@ pub fn receive(port: &mut XdpPort, umem: &mut Umem, count: usize) -> Vec<Vec<u8>
     let (mut received, mut frames) = (Vec::new(), Vec::new());
     until("frames arrive at the port", || {
         port.receive(umem, now(), count - frames.len(), &mut received);
-        for Received { frame, len } in received.drain(..) {
+        for RxDesc { frame, len } in received.drain(..) {
             frames.push(bytes_of(umem, &frame, len.into()));
             umem.free(frame);
         }
@@ -211,7 +211,7 @@ pub fn frame_of(umem: &mut Umem, bytes: &[u8]) -> FrameId {
 pub fn transmit(port: &mut XdpPort, umem: &mut Umem, bytes: &[u8]) {
     assert!(port.transmit_room() > 0);
     let frame = frame_of(umem, bytes);
-    port.transmit(&mut vec![Outgoing::new(frame, bytes.len() as u16)]);
+    port.transmit(&mut vec![TxDesc::new(frame, bytes.len() as u16)]);
 }
 
 /// Kicks once and frees what the kernel is done with. Returns the first 18 bytes of each frame that it lost.

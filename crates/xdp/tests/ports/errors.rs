@@ -1,7 +1,7 @@
 //! Each way in which a port cannot be opened: a clear error, and nothing left behind.
 
 use nix::unistd::Uid;
-use xdp::{Error, MAX_MTU, MultiBuffer, PortSetup, Umem, XdpPort, frame_bytes_for};
+use xdp::{Error, MAX_MTU, MultiBuffer, PortConfig, Umem, XdpPort, frame_bytes_for};
 use xsk_rs::config::{BindFlags, LibxdpFlags, SocketConfig, UmemConfig};
 
 use crate::common::Space;
@@ -11,7 +11,7 @@ fn refusal(space: &Space, interface: &str) -> Error {
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         let error =
-            XdpPort::open(&mut umem, interface, &PortSetup::default()).expect_err("it must be refused");
+            XdpPort::open(&mut umem, interface, &PortConfig::default()).expect_err("it must be refused");
         assert_eq!(umem.check().unwrap().free, 4096);
         error
     })
@@ -48,7 +48,7 @@ fn interface_that_has_a_program() {
     let space = Space::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
-        let _first = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
+        let _first = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
         let error = refusal(&space, "p0");
         let Error::HasProgram { program_id, .. } = error else { panic!("{error:?}") };
         assert!(space.ip_output("link show dev p0").contains(&format!("prog/xdp id {program_id} ")));
@@ -83,7 +83,7 @@ fn mtu_too_large() {
     let open_with = |frame_bytes, wanted| {
         space.inside(|| {
             let mut umem = Umem::with(4096, frame_bytes, wanted).unwrap();
-            let result = XdpPort::open(&mut umem, "p0", &PortSetup::default()).map(drop);
+            let result = XdpPort::open(&mut umem, "p0", &PortConfig::default()).map(drop);
             result.inspect_err(|_| assert_eq!(umem.check().unwrap().free, 4096))
         })
     };
@@ -139,17 +139,17 @@ fn fewer_queues_than_the_peer() {
 #[test]
 fn bad_setup() {
     let space = Space::with_pairs(1);
-    let good = PortSetup::default();
+    let good = PortConfig::default();
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         for setup in [
-            PortSetup { tx_ring: 1000, ..good },
-            PortSetup { tx_ring: 4096, ..good },
-            PortSetup { tx_budget: 0, ..good },
-            PortSetup { tx_budget: 2049, ..good },
-            PortSetup { max_posted: 0, ..good },
-            PortSetup { max_posted: 8193, ..good },
-            PortSetup { max_posted: 1000, min_posted: 1001, ..good },
+            PortConfig { tx_ring: 1000, ..good },
+            PortConfig { tx_ring: 4096, ..good },
+            PortConfig { tx_budget: 0, ..good },
+            PortConfig { tx_budget: 2049, ..good },
+            PortConfig { max_posted: 0, ..good },
+            PortConfig { max_posted: 8193, ..good },
+            PortConfig { max_posted: 1000, min_posted: 1001, ..good },
         ] {
             let error = XdpPort::open(&mut umem, "p0", &setup).unwrap_err();
             assert!(matches!(error, Error::BadSetup { .. }), "{setup:?}: {error:?}");
@@ -188,7 +188,7 @@ fn not_permitted() {
     let error = space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
         drop_privileges();
-        let error = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap_err();
+        let error = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap_err();
         assert_eq!(umem.check().unwrap().free, 4096);
         error
     });

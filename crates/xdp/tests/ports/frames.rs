@@ -2,7 +2,7 @@
 
 use crate::common::{Host, KINDS, Space, cross_both_ways, finish, frame, setup_of, until};
 use dataplane::Port;
-use switch::Memory;
+use switch::FrameMemory;
 use xdp::{Umem, XdpMode, XdpPort};
 
 #[test]

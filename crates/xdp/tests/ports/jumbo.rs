@@ -2,9 +2,9 @@
 //!
 //! On a kernel that has no such frames (before 6.6) these tests fail: they say so.
 
-use dataplane::{Port, Trouble};
-use switch::{FrameId, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, Memory, Outgoing};
-use xdp::{Census, MultiBuffer, PortSetup, Umem, XdpPort};
+use dataplane::{Port, PortFault};
+use switch::{FrameId, FrameMemory, LONGEST_BYTES, LONGEST_RECEIVED_BYTES, TxDesc};
+use xdp::{FrameAccounting, MultiBuffer, PortConfig, Umem, XdpPort};
 
 use crate::common::{
     Host, KINDS, Space, bytes_of, cross_both_ways, finish, frame, frame_of, now, receive, setup_of, transmit,
@@ -155,7 +155,7 @@ fn a_frame_leaves_as_it_came() {
                     });
                     let it = received.pop().unwrap();
                     assert!(umem.make_room(&it.frame, len + 4));
-                    let outgoing = Outgoing::new(it.frame, it.len);
+                    let outgoing = TxDesc::new(it.frame, it.len);
                     port.transmit(&mut vec![outgoing]);
                     let mut arrived = None;
                     until("the frame arrives at the host", || {
@@ -179,7 +179,7 @@ fn rings_may_be_read_in_the_middle_of_a_frame() {
     space.inside(|| {
         for zero_copy in KINDS {
             let mut umem = memory(2048);
-            let setup = PortSetup { tx_budget: 4, ..setup_of(zero_copy) };
+            let setup = PortConfig { tx_budget: 4, ..setup_of(zero_copy) };
             let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap();
             let host = Host::new("h0");
             let sent: Vec<_> = (0..20).map(|number| frame(number, 60 + 450 * number as usize)).collect();
@@ -190,8 +190,8 @@ fn rings_may_be_read_in_the_middle_of_a_frame() {
                 umem.check().unwrap();
                 received.len() == sent.len()
             });
-            let mut outgoing: Vec<Outgoing> =
-                received.into_iter().map(|it| Outgoing::new(it.frame, it.len)).collect();
+            let mut outgoing: Vec<TxDesc> =
+                received.into_iter().map(|it| TxDesc::new(it.frame, it.len)).collect();
             let before = umem.check().unwrap();
             assert_eq!(before.user, sent.iter().map(|frame| frame.len().div_ceil(1792)).sum::<usize>());
             port.transmit(&mut outgoing);
@@ -271,7 +271,7 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
             let lost = port.kernel_counters();
             assert_eq!((lost.rx_closed_frames, lost.rx_stray_frames), (8, 0));
             let census = umem.check().unwrap();
-            assert_eq!(census, Census { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 });
+            assert_eq!(census, FrameAccounting { free: CHUNKS - 7 * 6, user: 7 * 6, fill: 0, transmit: 0 });
             for frame in unsent {
                 let mut bytes = Vec::new();
                 umem.whole(&frame, 9000, |whole| {
@@ -293,7 +293,7 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     let space = space_of_mtu(9216);
     space.inside(|| {
         let mut umem = memory(2048);
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
+        let mut port = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
         // The MTU rises while the port is open.
         space.ip("link set p0 mtu 20000");
         space.ip("link set h0 mtu 20000");
@@ -313,7 +313,7 @@ fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
         let (mut told, mut longest) = (0, 0);
         until("the port has told of all, at once or one after the other", || {
             port.receive(&mut umem, now(), 64, &mut Vec::new());
-            if let Some(Trouble::TooLong { frames, longest_bytes }) = port.take_trouble() {
+            if let Some(PortFault::TooLong { frames, longest_bytes }) = port.pop_fault() {
                 (told, longest) = (told + frames, longest.max(longest_bytes));
             }
             told >= 3
@@ -332,7 +332,7 @@ fn a_frame_that_finds_too_few_chunks_is_counted_once() {
     let space = space_of_mtu(9000);
     space.inside(|| {
         let mut umem = Umem::new(64, 2048).unwrap();
-        let setup = PortSetup { max_posted: 8, min_posted: 8, ..PortSetup::default() };
+        let setup = PortConfig { max_posted: 8, min_posted: 8, ..PortConfig::default() };
         let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap();
         let host = Host::new("h0");
         let posted = umem.check().unwrap().fill;
@@ -358,7 +358,7 @@ fn a_kernel_without_such_frames_has_the_limits_that_it_had() {
         let full = umem.alloc_for(1792).unwrap();
         assert!(!umem.make_room(&full, 1793));
         umem.free(full);
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
+        let mut port = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
         let host = Host::new("h0");
         host.send(&frame(1, 1514));
         assert_eq!(receive(&mut port, &mut umem, 1), [frame(1, 1514)]);

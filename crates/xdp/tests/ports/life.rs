@@ -4,16 +4,16 @@
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use dataplane::{Port, Wait};
-use switch::Memory;
-use xdp::{PortSetup, Umem, Waiter, XdpMode, XdpPort};
+use dataplane::{Port, Sleeper};
+use switch::FrameMemory;
+use xdp::{PortConfig, Umem, Waiter, XdpMode, XdpPort};
 
 use crate::common::{Host, Space, finish, frame, now, receive, transmit, until};
 
 const FRAMES: usize = 8192;
 
 fn open(umem: &mut Umem, interface: &str) -> XdpPort {
-    XdpPort::open(umem, interface, &PortSetup::default()).unwrap_or_else(|error| panic!("{error}"))
+    XdpPort::open(umem, interface, &PortConfig::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether p0 has an XDP program, and its qdisc.
@@ -145,7 +145,7 @@ fn a_port_is_promiscuous_while_it_is_open_if_that_is_wanted() {
     };
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
-        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let setup = PortConfig { promiscuous: true, ..PortConfig::default() };
         let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap_or_else(|error| panic!("{error}"));
         let mut other = open(&mut umem, "p1");
         assert_eq!((promiscuity("p0"), promiscuity("p1")), (Some("1".into()), Some("0".into())));
@@ -163,7 +163,7 @@ fn a_macvlan_carries_what_is_for_others() {
     space.ip("link set m0 up");
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
-        let setup = PortSetup { promiscuous: true, ..PortSetup::default() };
+        let setup = PortConfig { promiscuous: true, ..PortConfig::default() };
         let mut port = XdpPort::open(&mut umem, "m0", &setup).unwrap_or_else(|error| panic!("{error}"));
         let host = Host::new("h0");
         host.send(&frame(9, 100)); // to an address that is nobody's here
@@ -201,7 +201,7 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
                 !port.is_up()
             });
             let held = port.frames_held();
-            assert!(port.let_go() && dock.has_left());
+            assert!(port.detach() && dock.has_left());
             assert_eq!((port.outstanding(), port.frames_held()), (0, held), "until they are closed");
             keeper.close();
             assert!(!dock.has_left());

@@ -1,13 +1,13 @@
 //! Every frame is accounted for: none lost where there is room, and where there is none the counters say exactly how many.
 
 use dataplane::Port;
-use switch::{KernelCounters, Memory, Outgoing, Received};
-use xdp::{PortSetup, Umem, XdpPort};
+use switch::{FrameMemory, KernelCounters, RxDesc, TxDesc};
+use xdp::{PortConfig, Umem, XdpPort};
 
 use crate::common::{Host, Space, all_leave, finish, frame, now, transmit, until};
 
 fn open(umem: &mut Umem, interface: &str) -> XdpPort {
-    XdpPort::open(umem, interface, &PortSetup::default()).unwrap_or_else(|error| panic!("{error}"))
+    XdpPort::open(umem, interface, &PortConfig::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Moves what has come in on one port to the other, and sends it.
@@ -18,7 +18,7 @@ fn forward(from: &mut XdpPort, to: &mut XdpPort, umem: &mut Umem) {
     done.drain(..).for_each(|frame| umem.free(frame));
     from.receive(umem, now(), to.transmit_room().min(64), &mut received);
     let mut outgoing =
-        received.into_iter().map(|Received { frame, len }| Outgoing::new(frame, len)).collect::<Vec<_>>();
+        received.into_iter().map(|RxDesc { frame, len }| TxDesc::new(frame, len)).collect::<Vec<_>>();
     to.transmit(&mut outgoing);
     to.kick();
 }
@@ -187,7 +187,7 @@ fn every_queue_of_an_interface_is_served() {
         until("all frames come", || {
             let mut received = Vec::new();
             port.receive(&mut umem, now(), 64, &mut received);
-            for Received { frame, len } in received {
+            for RxDesc { frame, len } in received {
                 let bytes = umem.bytes(&frame, len.into());
                 let number = u16::from_be_bytes([bytes[34], bytes[35]]);
                 assert_eq!(bytes, udp(number));

@@ -2,8 +2,8 @@
 //! kinds where it is tested.
 
 use dataplane::Port;
-use switch::{FrameId, KernelCounters, Memory, Outgoing, Received};
-use xdp::{Binding, PortSetup, Umem, XdpPort, ZeroCopy};
+use switch::{FrameId, FrameMemory, KernelCounters, RxDesc, TxDesc};
+use xdp::{PortConfig, PortMode, Umem, XdpPort, ZeroCopy};
 
 use crate::common::{Host, KINDS, Space, all_leave, finish, frame, now, receive, setup_of, transmit, until};
 
@@ -20,11 +20,11 @@ fn what_is_posted_is_none_of_the_switchs() {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
         let mut port = open(&mut umem, "p0", ZeroCopy::Emulate);
         assert_eq!((port.frames_held(), umem.free_frames()), (0, FRAMES));
-        assert_eq!(port.binding(), Binding { zero_copy: false, own_memory: true });
+        assert_eq!(port.binding(), PortMode { zero_copy: false, own_memory: true });
         let mut other = open(&mut umem, "p1", ZeroCopy::Auto);
         assert_eq!(
             other.binding(),
-            Binding { zero_copy: false, own_memory: false },
+            PortMode { zero_copy: false, own_memory: false },
             "a veth has no zero-copy"
         );
         assert_eq!(umem.free_frames(), FRAMES - other.frames_held());
@@ -63,7 +63,7 @@ fn without_memory_frames_wait_in_the_rx_ring() {
         hoard.drain(..).for_each(|frame| umem.free(frame));
         port.receive(&mut umem, now(), 256, &mut received);
         assert_eq!((received.len(), port.rx_waiting()), (200, 0));
-        for (number, Received { frame: it, len }) in received.into_iter().enumerate() {
+        for (number, RxDesc { frame: it, len }) in received.into_iter().enumerate() {
             assert_eq!(umem.bytes(&it, len.into()), frame(number as u32, 100));
             umem.free(it);
         }
@@ -122,8 +122,7 @@ fn frames_go_from_one_kind_of_port_to_the_other() {
                 until("200 frames arrive", || {
                     finish(&mut b, &mut umem);
                     a.receive(&mut umem, now(), b.transmit_room().min(64), &mut received);
-                    let outgoing =
-                        received.drain(..).map(|Received { frame, len }| Outgoing::new(frame, len));
+                    let outgoing = received.drain(..).map(|RxDesc { frame, len }| TxDesc::new(frame, len));
                     b.transmit(&mut outgoing.collect());
                     while let Some(bytes) = to.receive() {
                         assert_eq!(
@@ -152,7 +151,7 @@ fn every_queue_is_served() {
     space.add_pair("p0", "h0", "numrxqueues 4 numtxqueues 4");
     space.inside(|| {
         let mut umem = Umem::new(FRAMES, 2048).unwrap();
-        let setup = PortSetup { max_posted: 64, min_posted: 64, ..setup_of(ZeroCopy::Emulate) };
+        let setup = PortConfig { max_posted: 64, min_posted: 64, ..setup_of(ZeroCopy::Emulate) };
         let mut port = XdpPort::open(&mut umem, "p0", &setup).unwrap();
         assert_eq!(port.queues(), 4);
         let host = Host::new("h0");
@@ -190,7 +189,7 @@ fn a_port_with_a_memory_of_its_own_comes_and_goes() {
                 port.kick();
                 !port.is_up()
             });
-            assert!(port.let_go());
+            assert!(port.detach());
             assert_eq!(port.frames_held(), 1, "what was to leave");
             keeper.close();
             let mut unsent = Vec::new();

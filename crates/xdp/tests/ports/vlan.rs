@@ -3,7 +3,7 @@
 use libbpf_rs::{ObjectBuilder, TC_EGRESS, TcHookBuilder};
 use nix::net::if_::if_nametoindex;
 use std::os::fd::AsFd;
-use xdp::{PortSetup, Umem, XdpPort};
+use xdp::{PortConfig, Umem, XdpPort};
 
 use crate::common::{Host, Space, frame, receive};
 
@@ -30,7 +30,7 @@ fn a_tag_held_out_of_band_is_put_back() {
     space.ip("link set h0 mtu 9000");
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
+        let mut port = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
         assert!(port.vlan_tags_restored());
         tag_out_of_band("h0");
         let host = Host::new("h0");
@@ -48,7 +48,7 @@ fn a_tag_in_the_frame_stays_and_untagged_frames_stay_untagged() {
     let space = Space::with_pairs(1);
     space.inside(|| {
         let mut umem = Umem::new(4096, 2048).unwrap();
-        let mut port = XdpPort::open(&mut umem, "p0", &PortSetup::default()).unwrap();
+        let mut port = XdpPort::open(&mut umem, "p0", &PortConfig::default()).unwrap();
         let host = Host::new("h0");
         let plain = frame(7, 100);
         let tagged = [&plain[..12], &[0x81, 0x00, 0xa0, 9], &plain[12..]].concat();

@@ -8,8 +8,8 @@ use std::ops::RangeInclusive;
 use switch::PortSettings;
 use switch::settings::{DEFAULT_DOT1P_TO_QUEUE, DSCPS, DropLevel, HUAWEI_DOT1P_TO_QUEUE, PRIORITIES, Trust};
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Section, Setting};
@@ -42,7 +42,7 @@ pub(crate) struct ClassifyTable {
 
 impl ClassifyTable {
     /// Reads a port's settings of these names.
-    pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Report) -> Self {
+    pub(crate) fn read(port: &mut Section, policies: &Policies, report: &mut Diagnostics) -> Self {
         let trust = [
             ("dot1p", Trust::Dot1p),
             ("dscp", Trust::Dscp),
@@ -71,7 +71,7 @@ impl ClassifyTable {
     }
 }
 
-impl Layers<'_, ClassifyTable> {
+impl Overrides<'_, ClassifyTable> {
     /// What is trusted.
     pub(crate) fn trust(self) -> Trust {
         self.value(|table| &table.trust, Trust::Dot1p)
@@ -122,7 +122,7 @@ fn read_dscp_map(
     port: &mut Section,
     name: &'static str,
     range: RangeInclusive<u8>,
-    report: &mut Report,
+    report: &mut Diagnostics,
 ) -> Option<DscpMap> {
     let item = port.item(name)?;
     let cure = format!("write a table, as in {{ \"46\" = {}, \"8-15\" = 1 }}", range.end());
@@ -144,7 +144,7 @@ fn read_dscp_map(
 }
 
 /// The DSCPs that a key names: "46", or "8-15".
-fn read_dscps(key: &str, place: &Place, report: &mut Report) -> Option<RangeInclusive<usize>> {
+fn read_dscps(key: &str, place: &SettingSpan, report: &mut Diagnostics) -> Option<RangeInclusive<usize>> {
     let (first, last) = key.split_once('-').unwrap_or((key, key));
     let (Some(first), Some(last)) = (parse::digits(first), parse::digits(last)) else {
         let cure = "write a number from 0 to 63 or a range, as in \"46\" or \"8-15\"";

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use switch::settings::PRIORITIES;
 use toml::de::DeValue;
 
-use crate::read::diagnostics::Report;
+use crate::read::diagnostics::Diagnostics;
 use crate::read::parse::{bound, named};
 use crate::read::table_reader::{Section, Setting};
 
@@ -30,7 +30,7 @@ pub(crate) struct Policies(BTreeMap<String, Policy>);
 
 impl Policies {
     /// Reads all classifiers and policies.
-    pub(crate) fn read(file: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(file: &mut Section, report: &mut Diagnostics) -> Self {
         let mut classifiers = BTreeMap::new();
         if let Some(mut section) = file.section("classifier", report) {
             for (name, section) in named(&mut section, report) {
@@ -47,7 +47,7 @@ impl Policies {
     }
 
     /// Takes a port's policy: the name of one of these, or a list of rules.
-    pub(crate) fn of_port(&self, port: &mut Section, report: &mut Report) -> Option<Setting<Policy>> {
+    pub(crate) fn of_port(&self, port: &mut Section, report: &mut Diagnostics) -> Option<Setting<Policy>> {
         let item = port.item("policy")?;
         if let DeValue::String(name) = item.value() {
             let binding = Setting { value: name.as_ref(), place: item.place };
@@ -72,7 +72,7 @@ impl Policies {
 }
 
 /// Reads `[classifier.NAME]`: the dot1p that it matches, as a mask.
-fn read_classifier(mut section: Section, report: &mut Report) -> u8 {
+fn read_classifier(mut section: Section, report: &mut Diagnostics) -> u8 {
     read_description(&mut section, report);
     let is_and = section.choice("operator", &[("or", false), ("and", true)], &[], report);
     let dot1p = section.numbers("dot1p", 0..=7u8, report);
@@ -88,7 +88,7 @@ fn read_classifier(mut section: Section, report: &mut Report) -> u8 {
 }
 
 /// Reads `[policy.NAME]`.
-fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: &mut Report) -> Policy {
+fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: &mut Diagnostics) -> Policy {
     let mut policy = [None; PRIORITIES];
     let mut matched_by: [Option<&str>; PRIORITIES] = [None; PRIORITIES];
     read_description(&mut section, report);
@@ -115,7 +115,7 @@ fn read_named(mut section: Section, classifiers: &BTreeMap<String, u8>, report: 
     policy
 }
 
-fn read_description(section: &mut Section, report: &mut Report) {
+fn read_description(section: &mut Section, report: &mut Diagnostics) {
     if let Some(text) = section.string("description", "RoCE data", report)
         && text.value.chars().count() > DESCRIPTION_CHARS
     {
@@ -125,7 +125,7 @@ fn read_description(section: &mut Section, report: &mut Report) {
 }
 
 /// Notes what a table lacks.
-fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Report) {
+fn needed(section: &Section, names: &[&str], cure: &str, report: &mut Diagnostics) {
     for name in names.iter().filter(|name| !section.has(name)) {
         report.add(&section.place, format!("no {name}"), cure);
     }

@@ -6,11 +6,11 @@
 //! weights) and "Huawei DCB" (table 10-12); IEEE 802.1Q-2022 8.6.8 and D.2.8.5 (shares make 100 %).
 
 use switch::settings::{
-    DEFAULT_WEIGHTS, Inside, PRIORITIES, QueueSettings, Rate, ScheduleSettings, SchedulerGroup,
+    DEFAULT_WEIGHTS, GroupDiscipline, PRIORITIES, QueueSettings, Rate, ScheduleSettings, SchedulerGroup,
 };
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::table_reader::{Section, Setting, value_or};
 
@@ -56,7 +56,7 @@ struct ScheduleQueueTable {
 #[derive(Debug, Clone)]
 struct EtsGroup {
     number: usize,
-    place: Place,
+    place: SettingSpan,
     queues: Option<Setting<Vec<u8>>>,
     bandwidth_percent: Option<Setting<u8>>,
     strict: Option<Setting<bool>>,
@@ -72,7 +72,7 @@ struct RateTable {
 
 impl ScheduleTable {
     /// Reads `schedule`.
-    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
         let mut schedule = Self {
             mode: section.choice("mode", &[("sp-wrr", Mode::SpWrr), ("ets", Mode::Ets)], &[], report),
             by_packets: section.choice("wrr", &[("byte-count", false), ("packet-count", true)], &[], report),
@@ -98,12 +98,12 @@ impl ScheduleTable {
     }
 }
 
-impl<'t> Layers<'t, ScheduleTable> {
+impl<'t> Overrides<'t, ScheduleTable> {
     fn mode(self) -> Mode {
         self.value(|table| &table.mode, Mode::SpWrr)
     }
 
-    fn queue(self, q: usize) -> Layers<'t, ScheduleQueueTable> {
+    fn queue(self, q: usize) -> Overrides<'t, ScheduleQueueTable> {
         self.part(|table| &table.queues[q])
     }
 
@@ -120,7 +120,9 @@ impl<'t> Layers<'t, ScheduleTable> {
             }
             (Mode::Ets, None) => {
                 let mut schedule = ScheduleSettings::default_ets();
-                for group in schedule.groups.iter_mut().filter(|group| group.inside != Inside::Strict) {
+                for group in
+                    schedule.groups.iter_mut().filter(|group| group.inside != GroupDiscipline::Strict)
+                {
                     group.inside = self.weighted([1; PRIORITIES]);
                 }
                 schedule
@@ -135,12 +137,12 @@ impl<'t> Layers<'t, ScheduleTable> {
     }
 
     /// In proportion to the weights.
-    fn weighted(self, defaults: [u8; PRIORITIES]) -> Inside {
+    fn weighted(self, defaults: [u8; PRIORITIES]) -> GroupDiscipline {
         let weights = std::array::from_fn(|q| self.queue(q).value(|table| &table.weight, defaults[q]));
         if self.value(|table| &table.by_packets, false) {
-            Inside::WeightedByFrames(weights)
+            GroupDiscipline::WeightedByFrames(weights)
         } else {
-            Inside::WeightedByBytes(weights)
+            GroupDiscipline::WeightedByBytes(weights)
         }
     }
 
@@ -151,7 +153,7 @@ impl<'t> Layers<'t, ScheduleTable> {
         }
     }
 
-    fn rate(self, q: usize) -> Layers<'t, RateTable> {
+    fn rate(self, q: usize) -> Overrides<'t, RateTable> {
         self.queue(q).part(|table| &table.rate)
     }
 
@@ -160,7 +162,7 @@ impl<'t> Layers<'t, ScheduleTable> {
         let groups = self.settings().groups;
         groups
             .iter()
-            .filter(|group| group.inside == Inside::Strict)
+            .filter(|group| group.inside == GroupDiscipline::Strict)
             .fold(0, |mask, group| mask | group.queues)
     }
 
@@ -175,7 +177,7 @@ impl<'t> Layers<'t, ScheduleTable> {
 }
 
 impl ScheduleQueueTable {
-    fn read(mut section: Section, report: &mut Report) -> Self {
+    fn read(mut section: Section, report: &mut Diagnostics) -> Self {
         let groups = [
             ("sp", QueueGroup::Sp),
             ("wrr", QueueGroup::Wrr1),
@@ -193,7 +195,7 @@ impl ScheduleQueueTable {
 }
 
 impl EtsGroup {
-    fn read(number: usize, mut section: Section, report: &mut Report) -> Self {
+    fn read(number: usize, mut section: Section, report: &mut Diagnostics) -> Self {
         let group = Self {
             number,
             place: section.place.clone(),
@@ -217,28 +219,28 @@ impl EtsGroup {
             }
             _ => {}
         }
-        group.rate.burst_needs_rate(&[Layers::alone(&group.rate)], report);
+        group.rate.burst_needs_rate(&[Overrides::alone(&group.rate)], report);
         section.finish(&[], report);
         group
     }
 
-    fn settings(&self, weighted: Inside) -> SchedulerGroup {
+    fn settings(&self, weighted: GroupDiscipline) -> SchedulerGroup {
         let (rank, weight) = match self.number {
             STRICT_GROUP => (0, 1),
             _ => (1, u32::from(value_or(&self.bandwidth_percent, 1))),
         };
         let strict = value_or(&self.strict, self.number == STRICT_GROUP);
-        let inside = if strict { Inside::Strict } else { weighted };
+        let inside = if strict { GroupDiscipline::Strict } else { weighted };
         let queues = self.queues.iter().flat_map(|queues| &queues.value).fold(0, |mask, q| mask | 1 << q);
         SchedulerGroup {
-            rate: Layers::alone(&self.rate).settings(),
+            rate: Overrides::alone(&self.rate).settings(),
             ..SchedulerGroup::new(format!("pg{}", self.number), rank, weight, inside).of(queues)
         }
     }
 }
 
 /// Every queue is in exactly one group. So there are at most eight groups, since each has a queue.
-fn each_queue_is_in_one(groups: &[EtsGroup], place: &Place, report: &mut Report) {
+fn each_queue_is_in_one(groups: &[EtsGroup], place: &SettingSpan, report: &mut Diagnostics) {
     let mut group_of_queue = [None; PRIORITIES];
     for group in groups {
         // Without one of the lists nobody knows which queue is missing.
@@ -267,7 +269,7 @@ fn each_queue_is_in_one(groups: &[EtsGroup], place: &Place, report: &mut Report)
 }
 
 /// The shares of the groups make 100 %; group 15 has none.
-fn shares_are_complete(groups: &[EtsGroup], report: &mut Report) {
+fn shares_are_complete(groups: &[EtsGroup], report: &mut Diagnostics) {
     let sharing = groups.iter().filter(|group| group.number != STRICT_GROUP);
     let Some(shares) = sharing.map(|group| group.bandwidth_percent.as_ref()).collect::<Option<Vec<_>>>()
     else {
@@ -285,7 +287,7 @@ fn shares_are_complete(groups: &[EtsGroup], report: &mut Report) {
 }
 
 impl RateTable {
-    fn read(section: &mut Section, report: &mut Report) -> Self {
+    fn read(section: &mut Section, report: &mut Diagnostics) -> Self {
         Self {
             bps: section.item("rate").and_then(|item| parse::speed(item, report)),
             burst_bytes: burst(section, report),
@@ -293,7 +295,7 @@ impl RateTable {
     }
 
     /// A burst needs a rate in one of `effective`.
-    fn burst_needs_rate(&self, effective: &[Layers<RateTable>], report: &mut Report) {
+    fn burst_needs_rate(&self, effective: &[Overrides<RateTable>], report: &mut Diagnostics) {
         if let Some(burst) = &self.burst_bytes
             && effective.iter().all(|rate| rate.settings().is_none())
         {
@@ -302,7 +304,7 @@ impl RateTable {
     }
 }
 
-impl Layers<'_, RateTable> {
+impl Overrides<'_, RateTable> {
     fn settings(self) -> Option<Rate> {
         let bps = self.optional(|table| &table.bps)?;
         Some(Rate { bps, burst_bytes: self.optional(|table| &table.burst_bytes) })
@@ -310,13 +312,17 @@ impl Layers<'_, RateTable> {
 }
 
 /// Takes `burst_bytes`.
-pub(crate) fn burst(section: &mut Section, report: &mut Report) -> Option<Setting<u64>> {
+pub(crate) fn burst(section: &mut Section, report: &mut Diagnostics) -> Option<Setting<u64>> {
     section.number("burst_bytes", 0..=MAX_BURST_BYTES, report)
 }
 
 /// What a table says of scheduling has an effect on one of `effective`.
-pub(crate) fn dependences(table: &ScheduleTable, effective: &[Layers<ScheduleTable>], report: &mut Report) {
-    let all = |holds: &dyn Fn(Layers<ScheduleTable>) -> bool| effective.iter().all(|port| holds(*port));
+pub(crate) fn dependences(
+    table: &ScheduleTable,
+    effective: &[Overrides<ScheduleTable>],
+    report: &mut Diagnostics,
+) {
+    let all = |holds: &dyn Fn(Overrides<ScheduleTable>) -> bool| effective.iter().all(|port| holds(*port));
     if let Some(groups) = &table.groups
         && all(&|port| port.mode() != Mode::Ets)
     {

@@ -3,12 +3,12 @@
 //! A number of frames a second, or "off", which takes away what `[port-defaults]` says.
 
 use switch::forwarding::storm_control::MAX_LIMIT_PPS;
-use switch::frame::meta::Cast;
+use switch::frame::meta::FloodType;
 use switch::settings::FloodLimits;
 use toml::de::DeValue;
 
-use crate::read::diagnostics::Report;
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::Diagnostics;
+use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Section, Setting};
 
 /// The limits in the table of a port, or of the defaults.
@@ -19,12 +19,16 @@ pub(crate) struct FloodLimitTable {
 
 impl FloodLimitTable {
     /// Reads a port's settings of these names.
-    pub(crate) fn read(port: &mut Section, report: &mut Report) -> Self {
-        Self { limits: Cast::FLOODED.map(|cast| read_limit(port, cast.setting(), report)) }
+    pub(crate) fn read(port: &mut Section, report: &mut Diagnostics) -> Self {
+        Self { limits: FloodType::FLOODED.map(|cast| read_limit(port, cast.setting(), report)) }
     }
 }
 
-fn read_limit(port: &mut Section, name: &'static str, report: &mut Report) -> Option<Setting<Option<u32>>> {
+fn read_limit(
+    port: &mut Section,
+    name: &'static str,
+    report: &mut Diagnostics,
+) -> Option<Setting<Option<u32>>> {
     let item = port.item(name)?;
     match item.value() {
         DeValue::Integer(_) => {
@@ -39,7 +43,7 @@ fn read_limit(port: &mut Section, name: &'static str, report: &mut Report) -> Op
     }
 }
 
-impl Layers<'_, FloodLimitTable> {
+impl Overrides<'_, FloodLimitTable> {
     /// What holds for the port.
     pub(crate) fn settings(self) -> FloodLimits {
         std::array::from_fn(|place| self.value(|table| &table.limits[place], None))

@@ -3,25 +3,25 @@
 
 use switch::settings::{GroupSettings, Guaranteed, POOLS, QueueSettings, Threshold};
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
-use crate::read::size::{Amount, MAX_CELLS, as_dynamic, as_static, threshold};
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
+use crate::read::size::{MAX_CELLS, SizeSetting, as_dynamic, as_static, threshold};
 use crate::read::table_reader::{Section, Setting};
 
 /// The last service pool.
 const LAST_POOL: u8 = POOLS as u8 - 1;
 
-const RESERVED: Amount = Amount::needed("reserved_cells", "reserved_bytes");
-const HEADROOM: Amount = Amount::needed("headroom_cells", "headroom_bytes");
-const RESUME: Amount = Amount::needed("resume_cells", "resume_bytes");
-const XON_OFFSET: Amount = Amount::needed("xon_offset_cells", "xon_offset_bytes");
+const RESERVED: SizeSetting = SizeSetting::needed("reserved_cells", "reserved_bytes");
+const HEADROOM: SizeSetting = SizeSetting::needed("headroom_cells", "headroom_bytes");
+const RESUME: SizeSetting = SizeSetting::needed("resume_cells", "resume_bytes");
+const XON_OFFSET: SizeSetting = SizeSetting::needed("xon_offset_cells", "xon_offset_bytes");
 
 /// `pfc.priority.N` and `buffer.ingress.priority.N` of a port.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct GroupTable {
     pub(crate) pool: Option<Setting<u8>>,
     /// Where a profile was bound; all thresholds below come from it then.
-    pub(crate) profile: Option<Place>,
+    pub(crate) profile: Option<SettingSpan>,
     pub(crate) headroom_cells: Option<Setting<u32>>,
     pub(crate) xoff: Option<Setting<Threshold>>,
     pub(crate) xon_offset_cells: Option<Setting<u32>>,
@@ -31,7 +31,7 @@ pub(crate) struct GroupTable {
 
 impl GroupTable {
     /// Reads `pfc.priority.N`.
-    pub(crate) fn read(mut section: Section, cell_bytes: u32, report: &mut Report) -> Self {
+    pub(crate) fn read(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Self {
         let group = Self {
             headroom_cells: HEADROOM.read(&mut section, cell_bytes, report),
             xoff: threshold(&mut section, "xoff", cell_bytes, report),
@@ -48,8 +48,8 @@ impl GroupTable {
     pub(crate) fn read_buffer(
         &mut self,
         mut section: Section,
-        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<GroupTable>,
-        report: &mut Report,
+        profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<GroupTable>,
+        report: &mut Diagnostics,
     ) {
         let pool = section.number("pool", 0..=LAST_POOL, report);
         if let Some(binding) = section.string("profile", "lossless", report) {
@@ -66,19 +66,19 @@ impl GroupTable {
     }
 
     /// Where the first of the thresholds stands.
-    fn first_threshold(&self) -> Option<&Place> {
+    fn first_threshold(&self) -> Option<&SettingSpan> {
         let cells = [&self.headroom_cells, &self.xon_offset_cells, &self.resume_cells, &self.reserved_cells];
         let places = cells.into_iter().flatten().map(|cells| &cells.place);
         places.chain(self.xoff.as_ref().map(|xoff| &xoff.place)).min_by_key(|place| place.span.start)
     }
 
     /// XON at or above XOFF would never let a pause hold.
-    pub(crate) fn resume_below_xoff(&self, report: &mut Report) {
-        Layers::alone(self).resume_below_xoff(report);
+    pub(crate) fn resume_below_xoff(&self, report: &mut Diagnostics) {
+        Overrides::alone(self).resume_below_xoff(report);
     }
 }
 
-impl Layers<'_, GroupTable> {
+impl Overrides<'_, GroupTable> {
     /// A group that is protected, by PFC or by PAUSE, starts from `defaults`, those for the port's speed; another one has no
     /// headroom, takes all that its pool has left, and reserves what [`crate::tables::fixed_area`] gives it.
     pub(crate) fn settings(self, protected: bool, defaults: GroupSettings) -> GroupSettings {
@@ -97,7 +97,7 @@ impl Layers<'_, GroupTable> {
     }
 
     /// XON at or above XOFF would never let a pause hold.
-    pub(crate) fn resume_below_xoff(self, report: &mut Report) {
+    pub(crate) fn resume_below_xoff(self, report: &mut Diagnostics) {
         let resume = self.setting(|table| &table.resume_cells);
         if let (Some(resume), Some(Threshold::Static(xoff))) = (resume, self.optional(|table| &table.xoff))
             && resume.value >= xoff
@@ -121,8 +121,8 @@ impl QueueTable {
     pub(crate) fn read_buffer(
         &mut self,
         mut section: Section,
-        profile: impl FnOnce(&Setting<&str>, &mut Report) -> Option<QueueTable>,
-        report: &mut Report,
+        profile: impl FnOnce(&Setting<&str>, &mut Diagnostics) -> Option<QueueTable>,
+        report: &mut Diagnostics,
     ) {
         self.pool = section.number("pool", 0..=LAST_POOL, report);
         section.at_most_one(&["shared_cells", "shared_percent"], report);
@@ -145,7 +145,7 @@ impl QueueTable {
     }
 }
 
-impl Layers<'_, QueueTable> {
+impl Overrides<'_, QueueTable> {
     /// The settings of a queue.
     pub(crate) fn settings(self, defaults: QueueSettings) -> QueueSettings {
         QueueSettings {

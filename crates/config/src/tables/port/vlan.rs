@@ -6,8 +6,8 @@ use std::ops::RangeInclusive;
 use switch::settings::{VLANS, VlanList, VlanSettings};
 use toml::de::DeValue;
 
-use crate::read::diagnostics::Report;
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::Diagnostics;
+use crate::read::overrides::Overrides;
 use crate::read::parse;
 use crate::read::suggest::quoted;
 use crate::read::table_reader::{Item, Section, Setting};
@@ -31,7 +31,7 @@ pub(crate) struct VlanTable {
 
 impl VlanTable {
     /// Reads the table.
-    pub(crate) fn read(mut section: Section, report: &mut Report) -> Self {
+    pub(crate) fn read(mut section: Section, report: &mut Diagnostics) -> Self {
         let modes = [("access", Mode::Access), ("trunk", Mode::Trunk)];
         let table = Self {
             mode: section.choice("mode", &modes, &[], report),
@@ -43,7 +43,7 @@ impl VlanTable {
     }
 }
 
-impl<'t> Layers<'t, VlanTable> {
+impl<'t> Overrides<'t, VlanTable> {
     /// What kind of port it is, if it has VLANs.
     pub(crate) fn mode(self) -> Option<Mode> {
         self.optional(|table| &table.mode)
@@ -64,7 +64,7 @@ impl<'t> Layers<'t, VlanTable> {
 }
 
 /// Takes VLANs as "1-100,200".
-fn read_vlans(item: Item, report: &mut Report) -> Option<Setting<VlanList>> {
+fn read_vlans(item: Item, report: &mut Diagnostics) -> Option<Setting<VlanList>> {
     const CURE: &str = "write VLANs from 1 to 4094, as in \"1-100,200\"";
     let DeValue::String(text) = item.value() else { return item.wrong(CURE, report) };
     let mut ranges: Vec<RangeInclusive<u16>> = Vec::new();

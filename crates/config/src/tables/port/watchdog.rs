@@ -7,11 +7,11 @@ use std::ops::RangeInclusive;
 
 use switch::Nanos;
 use switch::settings::{
-    EarlyWarningSettings, PRIORITIES, Restore, StormAction, StormLimit, WatchdogSettings,
+    EarlyWarningSettings, PRIORITIES, PfcWdAction, Restoration, StormLimit, WatchdogSettings,
 };
 
-use crate::read::diagnostics::{Place, Report};
-use crate::read::overrides::Layers;
+use crate::read::diagnostics::{Diagnostics, SettingSpan};
+use crate::read::overrides::Overrides;
 use crate::read::table_reader::{Section, Setting, value_or};
 
 const MS: Nanos = 1_000_000;
@@ -28,7 +28,7 @@ pub(crate) struct WatchdogTable {
     enabled: Option<Setting<bool>>,
     /// The unit of `interval`.
     precision_ns: Option<Setting<Nanos>>,
-    action: Option<Setting<StormAction>>,
+    action: Option<Setting<PfcWdAction>>,
     /// `recovery` is manual.
     by_hand: Option<Setting<bool>>,
     pub(crate) priorities: [Option<PriorityTable>; PRIORITIES],
@@ -37,13 +37,13 @@ pub(crate) struct WatchdogTable {
 /// `pfc.watchdog.priority.N`.
 #[derive(Debug, Clone)]
 pub(crate) struct PriorityTable {
-    pub(crate) place: Place,
-    manner: Manner,
+    pub(crate) place: SettingSpan,
+    manner: WatchdogStyle,
     pub(crate) limit: Option<Setting<StormLimit>>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Manner {
+enum WatchdogStyle {
     H3c {
         interval: u64,
         /// `None`: after the detection time.
@@ -64,9 +64,9 @@ pub(crate) struct EarlyWarningTable {
 
 impl WatchdogTable {
     /// Reads `watchdog`, if it is there.
-    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(pfc: &mut Section, report: &mut Diagnostics) -> Self {
         let Some(mut section) = pfc.section("watchdog", report) else { return Self::default() };
-        let actions = [("forward", StormAction::Forward), ("drop", StormAction::Drop)];
+        let actions = [("forward", PfcWdAction::Forward), ("drop", PfcWdAction::Drop)];
         let mut table = Self {
             enabled: section.boolean("enabled", report),
             precision_ns: section.choice(
@@ -99,7 +99,7 @@ impl WatchdogTable {
     }
 
     /// Where the first setting stands that says how, and not what is watched.
-    pub(crate) fn first_manner(&self) -> Option<&Place> {
+    pub(crate) fn first_manner(&self) -> Option<&SettingSpan> {
         let places = [
             self.precision_ns.as_ref().map(|setting| &setting.place),
             self.action.as_ref().map(|setting| &setting.place),
@@ -111,7 +111,7 @@ impl WatchdogTable {
 }
 
 impl PriorityTable {
-    fn read(mut section: Section, report: &mut Report) -> Option<Self> {
+    fn read(mut section: Section, report: &mut Diagnostics) -> Option<Self> {
         let place = section.place.clone();
         section.at_most_one(&["interval", "detection_ms"], report);
         section.at_most_one(&["interval", "restoration_ms"], report);
@@ -134,21 +134,22 @@ impl PriorityTable {
             report.add(&place, "no restoration time", "write restoration_ms = 100 to 5000, too");
         }
         let manner = match (interval, detection, restoration) {
-            (Some(interval), None, _) => Manner::H3c {
+            (Some(interval), None, _) => WatchdogStyle::H3c {
                 interval: interval.value,
                 delay_ns: delay.map(|delay| 100 * MS * (1 + delay.value)),
                 pause_recover: value_or(&pause_recover, false),
             },
-            (None, Some(detection), Some(restoration)) => {
-                Manner::Inspur { detection_ns: detection.value * MS, restoration_ns: restoration.value * MS }
-            }
+            (None, Some(detection), Some(restoration)) => WatchdogStyle::Inspur {
+                detection_ns: detection.value * MS,
+                restoration_ns: restoration.value * MS,
+            },
             _ => return None,
         };
         Some(Self { place, manner, limit })
     }
 }
 
-fn read_limit(mut section: Section, report: &mut Report) -> Option<Setting<StormLimit>> {
+fn read_limit(mut section: Section, report: &mut Diagnostics) -> Option<Setting<StormLimit>> {
     let place = section.place.clone();
     let missing = ["period_s", "count"].into_iter().find(|name| !section.has(name));
     let period_s = section.number("period_s", 1..=60u64, report);
@@ -163,7 +164,7 @@ fn read_limit(mut section: Section, report: &mut Report) -> Option<Setting<Storm
 
 impl EarlyWarningTable {
     /// Reads `early-warning`, if it is there.
-    pub(crate) fn read(pfc: &mut Section, report: &mut Report) -> Self {
+    pub(crate) fn read(pfc: &mut Section, report: &mut Diagnostics) -> Self {
         let mut table = Self::default();
         let Some(mut section) = pfc.section("early-warning", report) else { return table };
         for (priority, mut of) in section.numbered("priority", PRIORITIES - 1, report) {
@@ -186,7 +187,7 @@ impl EarlyWarningTable {
     }
 }
 
-impl<'t> Layers<'t, WatchdogTable> {
+impl<'t> Overrides<'t, WatchdogTable> {
     pub(crate) fn priority(self, priority: usize) -> Option<&'t PriorityTable> {
         let is_on = self.value(|table| &table.enabled, true);
         self.look_up(|table| table.priorities[priority].as_ref()).filter(|_| is_on)
@@ -197,29 +198,29 @@ impl<'t> Layers<'t, WatchdogTable> {
         let table = self.priority(priority)?;
         let precision_ns = self.value(|table| &table.precision_ns, 100 * MS);
         let (detection_ns, by_itself, action) = match table.manner {
-            Manner::H3c { interval, delay_ns, pause_recover } => {
+            WatchdogStyle::H3c { interval, delay_ns, pause_recover } => {
                 let detection_ns = interval * precision_ns;
                 let restore = match pause_recover {
-                    true => Restore::QuietInterval,
-                    false => Restore::After(delay_ns.unwrap_or(detection_ns)),
+                    true => Restoration::QuietInterval,
+                    false => Restoration::After(delay_ns.unwrap_or(detection_ns)),
                 };
-                (detection_ns, restore, StormAction::Forward)
+                (detection_ns, restore, PfcWdAction::Forward)
             }
-            Manner::Inspur { detection_ns, restoration_ns } => {
-                (detection_ns, Restore::Quiet(restoration_ns), StormAction::Drop)
+            WatchdogStyle::Inspur { detection_ns, restoration_ns } => {
+                (detection_ns, Restoration::Quiet(restoration_ns), PfcWdAction::Drop)
             }
         };
         let by_hand = self.value(|table| &table.by_hand, false);
         Some(WatchdogSettings {
             detection_ns,
             action: self.value(|table| &table.action, action),
-            restore: if by_hand { Restore::ByHand } else { by_itself },
+            restore: if by_hand { Restoration::ByHand } else { by_itself },
             limit: table.limit.as_ref().map(|limit| limit.value),
         })
     }
 }
 
-impl Layers<'_, EarlyWarningTable> {
+impl Overrides<'_, EarlyWarningTable> {
     /// The early warning of a priority.
     pub(crate) fn settings(self, priority: usize) -> EarlyWarningSettings {
         self.look_up(|table| table.priorities[priority]).unwrap_or_default()

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use sim::Outcome;
+use sim::Results;
 
 use super::chart::{
     Area, DrawResult, HEADING, MOST_POINTS, TRAFFIC, WIDTH, axes, heading, picture, piece, text,
@@ -31,7 +31,7 @@ struct Messages {
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn completion(outcome: &Outcome) -> Result<Option<String>> {
+pub fn completion(outcome: &Results) -> Result<Option<String>> {
     let all = messages(outcome);
     if all.is_empty() {
         return Ok(None);
@@ -44,7 +44,7 @@ pub fn completion(outcome: &Outcome) -> Result<Option<String>> {
 }
 
 /// Of the traffics with most messages, as many as there are colours.
-fn messages(outcome: &Outcome) -> Vec<Messages> {
+fn messages(outcome: &Results) -> Vec<Messages> {
     let mut took_ns = vec![Vec::new(); outcome.traffic.len()];
     for span in &outcome.series.completions {
         took_ns[span.traffic].push(span.to_ns.saturating_sub(span.from_ns));

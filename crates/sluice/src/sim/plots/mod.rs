@@ -12,13 +12,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use sim::Outcome;
+use sim::Results;
 
 /// Writes the plots that there is something to draw for into a folder that exists. Returns the files.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn write(outcome: &Outcome, folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn write(outcome: &Results, folder: &Path) -> Result<Vec<PathBuf>> {
     let plots = [
         ("occupancy.svg", occupancy::occupancy(outcome)?),
         ("pauses.svg", pauses::pauses(outcome)?),

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
-use sim::Outcome;
+use sim::Results;
 use sim::results::GroupSeries;
 
 use super::chart::{
@@ -22,7 +22,7 @@ const FAR: f64 = 4.0;
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn occupancy(outcome: &Outcome) -> Result<Option<String>> {
+pub fn occupancy(outcome: &Results) -> Result<Option<String>> {
     let mut groups: Vec<&GroupSeries> =
         outcome.series.groups.iter().filter(|group| peak(group) > 0).collect();
     // The sort is stable: what is equally full stays in the order of the outcome.
@@ -90,7 +90,7 @@ fn points(at_ns: &[u64], group: &GroupSeries) -> Vec<Point> {
     fullest.map(point).collect()
 }
 
-fn panel(area: &Area, outcome: &Outcome, group: &GroupSeries) -> DrawResult {
+fn panel(area: &Area, outcome: &Results, group: &GroupSeries) -> DrawResult {
     let time = TimeScale::new(outcome.duration_ns);
     let points = points(&outcome.series.at_ns, group);
     let line = |cells: fn(&Point, u32) -> u32| -> Vec<(f64, f64)> {
@@ -154,7 +154,7 @@ fn caption(group: &GroupSeries, points: &[Point]) -> String {
 }
 
 /// The pauses of the port that sends to this group.
-fn pauses<'o>(outcome: &'o Outcome, group: &'o GroupSeries) -> impl Iterator<Item = (u64, u64)> + 'o {
+fn pauses<'o>(outcome: &'o Results, group: &'o GroupSeries) -> impl Iterator<Item = (u64, u64)> + 'o {
     let switch = outcome.switches.iter().find(|switch| switch.name == group.switch);
     let port = switch.and_then(|switch| switch.ports.iter().find(|port| port.counts.name == group.port));
     let sender = port.map_or("", |port| port.peer.as_str());

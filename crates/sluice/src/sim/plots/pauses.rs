@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use sim::Outcome;
+use sim::Results;
 use sim::results::PauseSpan;
 
 use super::chart::{
@@ -36,7 +36,7 @@ struct Row<'o> {
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn pauses(outcome: &Outcome) -> Result<Option<String>> {
+pub fn pauses(outcome: &Results) -> Result<Option<String>> {
     let all = rows(&outcome.series.pauses);
     if all.is_empty() {
         return Ok(None);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::Result;
 use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
-use sim::Outcome;
+use sim::Results;
 
 use super::chart::{
     Area, DrawResult, HEADING, PRIORITY, TRAFFIC, TimeScale, WIDTH, axes, heading, number, picture, piece,
@@ -41,7 +41,7 @@ struct Panel {
 ///
 /// # Errors
 /// The library cannot draw it.
-pub fn throughput(outcome: &Outcome) -> Result<Option<String>> {
+pub fn throughput(outcome: &Results) -> Result<Option<String>> {
     let by_priority = by_priority(outcome);
     if outcome.series.at_ns.is_empty() || by_priority.is_empty() {
         return Ok(None);
@@ -62,7 +62,7 @@ pub fn throughput(outcome: &Outcome) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-fn by_priority(outcome: &Outcome) -> Vec<Line> {
+fn by_priority(outcome: &Results) -> Vec<Line> {
     let samples = outcome.series.at_ns.len();
     let line = |priority: u8| {
         let mut of_priority = outcome
@@ -87,7 +87,7 @@ fn by_priority(outcome: &Outcome) -> Vec<Line> {
     (0..8).filter_map(line).collect()
 }
 
-fn by_traffic(outcome: &Outcome) -> Vec<Line> {
+fn by_traffic(outcome: &Results) -> Vec<Line> {
     let traffic = outcome.traffic.iter().zip(&outcome.series.traffic_bps).zip(TRAFFIC);
     let line = |((traffic, bps), colour): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
         name: short(&traffic.name, NAME_CHARS),
@@ -109,7 +109,7 @@ fn mean_over_time(at_ns: &[u64], values: &[f64]) -> f64 {
     sum / before_ns.max(1) as f64
 }
 
-fn draw_panel(area: &Area, outcome: &Outcome, panel: &Panel) -> DrawResult {
+fn draw_panel(area: &Area, outcome: &Results, panel: &Panel) -> DrawResult {
     let time = TimeScale::new(outcome.duration_ns);
     let at_ns = &outcome.series.at_ns;
     let lines: Vec<Vec<(f64, f64)>> =

@@ -5,14 +5,14 @@ use wire::mac::MacAddr;
 
 const SECOND: Nanos = 1_000_000_000;
 
-fn mac(n: u32) -> Address {
+fn mac(n: u32) -> FdbKey {
     let [a, b, c, d] = n.to_be_bytes();
-    Address::of(MacAddr([2, 0, a, b, c, d]))
+    FdbKey::of(MacAddr([2, 0, a, b, c, d]))
 }
 
 #[test]
 fn learns_moves_and_forgets() {
-    let mut bridge = Bridge::new(&BridgeSettings::default());
+    let mut bridge = Fdb::new(&BridgeSettings::default());
     assert_eq!(bridge.look_up(mac(1), Instant(0)), None);
     bridge.learn(mac(1), 3, Instant(0));
     assert_eq!(bridge.look_up(mac(1), Instant(0)), Some(3));
@@ -27,7 +27,7 @@ fn learns_moves_and_forgets() {
 
 #[test]
 fn static_entries_stay() {
-    let mut bridge = Bridge::new(&BridgeSettings::default());
+    let mut bridge = Fdb::new(&BridgeSettings::default());
     bridge.learn(mac(1), 3, Instant(0));
     bridge.set_static(mac(1), 5);
     bridge.set_static(mac(2), 5);
@@ -48,7 +48,7 @@ fn static_entries_stay() {
 
 #[test]
 fn a_full_table_learns_no_more_and_counts_it() {
-    let mut bridge = Bridge::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
+    let mut bridge = Fdb::new(&BridgeSettings { max_entries: 100, ..BridgeSettings::default() });
     for n in 0..150 {
         bridge.learn(mac(n), 0, Instant(0));
     }
@@ -72,11 +72,11 @@ fn a_full_table_learns_no_more_and_counts_it() {
 #[test]
 fn addresses_made_up_for_one_key_are_scattered_by_another() {
     let settings = |key| BridgeSettings { max_entries: 1024, key, ..BridgeSettings::default() };
-    let table = Bridge::new(&settings(1));
+    let table = Fdb::new(&settings(1));
     let mut crafted = (0..).map(mac).filter(|&address| table.slot_of(address) == 7);
-    let crafted: Vec<Address> = crafted.by_ref().take(200).collect();
+    let crafted: Vec<FdbKey> = crafted.by_ref().take(200).collect();
     for (key, learned) in [(1, MAX_PROBES as u64), (2, 200), (0x1234_5678_9abc_def0, 200), (u64::MAX, 200)] {
-        let mut bridge = Bridge::new(&settings(key));
+        let mut bridge = Fdb::new(&settings(key));
         crafted.iter().for_each(|&address| bridge.learn(address, 0, Instant(0)));
         assert_eq!(bridge.counts().0, learned, "with key {key:#x}");
     }
@@ -87,11 +87,11 @@ fn addresses_made_up_for_one_key_are_scattered_by_another() {
 #[test]
 fn whatever_the_key_regular_addresses_spread_evenly() {
     for key in [0, 1, 0x5555_5555_5555_5555, u64::MAX, 0x0123_4567_89ab_cdef] {
-        let bridge = Bridge::new(&BridgeSettings { key, ..BridgeSettings::default() });
+        let bridge = Fdb::new(&BridgeSettings { key, ..BridgeSettings::default() });
         let slots = bridge.slots.len();
         for stride in [1_u64, 2, 3, 256, 257, 65_536, 1 << 24, 0x0001_0101] {
             let mut homes: Vec<usize> = (0..slots as u64 / 2)
-                .map(|n| bridge.slot_of(Address::of_number((n * stride) & 0xffff_ffff_ffff)))
+                .map(|n| bridge.slot_of(FdbKey::of_number((n * stride) & 0xffff_ffff_ffff)))
                 .collect();
             homes.sort_unstable();
             homes.dedup();
@@ -105,7 +105,7 @@ fn whatever_the_key_regular_addresses_spread_evenly() {
 #[test]
 fn the_same_address_in_many_vlans_spreads_evenly() {
     for key in [0, 1, u64::MAX, 0x0123_4567_89ab_cdef] {
-        let bridge = Bridge::new(&BridgeSettings { max_entries: 4096, key, ..BridgeSettings::default() });
+        let bridge = Fdb::new(&BridgeSettings { max_entries: 4096, key, ..BridgeSettings::default() });
         let slots = bridge.slots.len();
         for hosts in [1, 4] {
             let vids = slots / 2 / hosts as usize;
@@ -121,17 +121,17 @@ fn the_same_address_in_many_vlans_spreads_evenly() {
 
 #[test]
 fn a_vlan_is_part_of_an_address() {
-    let address = Address::of(MacAddr([2, 0, 0, 0, 0, 1]));
+    let address = FdbKey::of(MacAddr([2, 0, 0, 0, 0, 1]));
     assert_eq!((address.vid(), address.in_vlan(0), address.in_vlan(4095).vid()), (0, address, 4095));
     assert_eq!(address.in_vlan(5).in_vlan(6), address.in_vlan(6));
-    let broadcast = Address::of(MacAddr::BROADCAST).in_vlan(7);
+    let broadcast = FdbKey::of(MacAddr::BROADCAST).in_vlan(7);
     assert!(broadcast.is_broadcast() && broadcast.is_group() && !address.in_vlan(0xfff).is_group());
 }
 
 #[test]
 fn a_port_with_all_its_addresses_learns_no_more_and_others_do() {
     let settings = BridgeSettings { max_entries: 64, max_entries_per_port: 16, ..BridgeSettings::default() };
-    let mut bridge = Bridge::new(&settings);
+    let mut bridge = Fdb::new(&settings);
     for n in 0..20 {
         bridge.learn(mac(n), 0, Instant(0));
         bridge.learn(mac(100 + n), 1, Instant(0));
@@ -162,7 +162,7 @@ proptest! {
         steps in proptest::collection::vec((0_u32..200, 0_usize..8, 0_u8..20), 1..2000),
         key in any::<u64>(),
     ) {
-        let mut bridge = Bridge::new(&BridgeSettings { max_entries: 512, key, ..BridgeSettings::default() });
+        let mut bridge = Fdb::new(&BridgeSettings { max_entries: 512, key, ..BridgeSettings::default() });
         let mut model: HashMap<u32, (usize, Nanos)> = HashMap::new();
         let mut now = 0;
         for (n, port, action) in steps {
@@ -191,7 +191,7 @@ proptest! {
     ) {
         let settings =
             BridgeSettings { max_entries: 512, max_entries_per_port, ..BridgeSettings::default() };
-        let mut bridge = Bridge::new(&settings);
+        let mut bridge = Fdb::new(&settings);
         let (mut model, mut refused) = (HashMap::<u32, usize>::new(), [0_u64; 8]);
         for (n, port, action) in steps {
             let known = model.values().filter(|&&at| at == port).count();

@@ -2,12 +2,12 @@ use super::*;
 
 #[test]
 fn what_the_way_of_a_frame_touches_is_a_cache_line() {
-    assert_eq!(size_of::<Group>(), 64);
+    assert_eq!(size_of::<PriorityGroup>(), 64);
 }
 use crate::settings::{Alpha, BufferSettings};
 
 struct Lab {
-    group: Group,
+    group: PriorityGroup,
     pools: Pools,
 }
 
@@ -19,11 +19,11 @@ impl Lab {
             headroom_cells: 100,
             ..BufferSettings::default()
         };
-        let protection = if no_drop { Protection::Pfc } else { Protection::None };
-        Self { group: Group::new(settings, protection, 100), pools: Pools::new(&buffer) }
+        let protection = if no_drop { FlowControlMode::Pfc } else { FlowControlMode::None };
+        Self { group: PriorityGroup::new(settings, protection, 100), pools: Pools::new(&buffer) }
     }
 
-    fn arrive(&mut self, cells: u32) -> (Option<Area>, Option<Change>) {
+    fn arrive(&mut self, cells: u32) -> (Option<BufferRegion>, Option<XoffTransition>) {
         let area = self.group.admit(cells, &self.pools);
         match area {
             Some(area) => self.group.charge(cells, area, &mut self.pools),
@@ -32,7 +32,7 @@ impl Lab {
         (area, self.group.examine(false, &self.pools))
     }
 
-    fn leave(&mut self, cells: u32) -> Option<Change> {
+    fn leave(&mut self, cells: u32) -> Option<XoffTransition> {
         self.group.release(cells, &mut self.pools);
         self.group.examine(false, &self.pools)
     }
@@ -51,18 +51,18 @@ const STATIC: GroupSettings = GroupSettings {
 #[test]
 fn up_to_the_drop_and_down_again() {
     let mut lab = Lab::new(STATIC, true, 50);
-    let normal = Some(Area::ReservedAndShared);
+    let normal = Some(BufferRegion::ReservedAndShared);
     let expected = [
-        (normal, None),               // reserved 1
-        (normal, None),               // reserved 2
-        (normal, None),               // shared 1
-        (normal, None),               // shared 2
-        (normal, Some(Change::Xoff)), // shared 3 = T
-        (Some(Area::Headroom), None), // headroom 1
-        (Some(Area::Headroom), None),
-        (Some(Area::Headroom), None),
-        (Some(Area::Headroom), None), // headroom 4 = its limit
-        (None, None),                 // a broken promise
+        (normal, None),                       // reserved 1
+        (normal, None),                       // reserved 2
+        (normal, None),                       // shared 1
+        (normal, None),                       // shared 2
+        (normal, Some(XoffTransition::Xoff)), // shared 3 = T
+        (Some(BufferRegion::Headroom), None), // headroom 1
+        (Some(BufferRegion::Headroom), None),
+        (Some(BufferRegion::Headroom), None),
+        (Some(BufferRegion::Headroom), None), // headroom 4 = its limit
+        (None, None),                         // a broken promise
     ];
     for (step, expected) in expected.into_iter().enumerate() {
         assert_eq!(lab.arrive(1), expected, "arrival {}", step + 1);
@@ -71,7 +71,7 @@ fn up_to_the_drop_and_down_again() {
     // Headroom goes first (4), then shared: XON at T − offset = 1.
     let changes: Vec<_> = (0..9).map(|_| lab.leave(1)).collect();
     let mut expected = [None; 9];
-    expected[5] = Some(Change::Xon);
+    expected[5] = Some(XoffTransition::Xon);
     assert_eq!(changes, expected);
     assert_eq!(
         (lab.group.cells(), lab.pools.ingress[0].level().cells, lab.pools.headroom.level().cells),
@@ -93,21 +93,21 @@ fn while_headroom_is_in_use_every_arrival_goes_there() {
     lab.arrive(2);
     lab.leave(1);
     assert_eq!(lab.group.headroom_cells, 2);
-    assert_eq!(lab.arrive(1).0, Some(Area::Headroom));
+    assert_eq!(lab.arrive(1).0, Some(BufferRegion::Headroom));
 }
 
 #[test]
 fn a_frame_too_large_for_what_is_left_goes_whole_to_headroom() {
     let mut lab = Lab::new(STATIC, true, 50);
     lab.arrive(4); // reserved 2, shared 2: one short of T
-    assert_eq!(lab.arrive(2), (Some(Area::Headroom), Some(Change::Xoff)));
+    assert_eq!(lab.arrive(2), (Some(BufferRegion::Headroom), Some(XoffTransition::Xoff)));
     assert_eq!((lab.group.shared_cells(), lab.group.headroom_cells), (2, 2));
 }
 
 #[test]
 fn a_lossy_group_drops_where_a_no_drop_group_uses_headroom() {
     let mut lab = Lab::new(STATIC, false, 50);
-    assert_eq!(lab.arrive(5), (Some(Area::ReservedAndShared), None));
+    assert_eq!(lab.arrive(5), (Some(BufferRegion::ReservedAndShared), None));
     assert_eq!(lab.arrive(1), (None, None));
     assert_eq!(lab.pools.headroom.level().peak_cells, 0);
 }
@@ -154,17 +154,17 @@ fn others_can_push_a_dynamic_group_into_xoff_but_never_an_empty_one() {
     lab.pools.ingress[0].give(20);
     assert_eq!(
         lab.arrive(10),
-        (Some(Area::ReservedAndShared), Some(Change::Xoff)),
+        (Some(BufferRegion::ReservedAndShared), Some(XoffTransition::Xoff)),
         "10 used, 10 free, alpha 1"
     );
-    assert_eq!(lab.leave(1), Some(Change::Xon), "9 used, 11 free: T − offset = 9");
+    assert_eq!(lab.leave(1), Some(XoffTransition::Xon), "9 used, 11 free: T − offset = 9");
 }
 
 #[test]
 fn xon_never_comes_while_xoff_would_come_at_once() {
     let settings = GroupSettings { reserved_cells: 0, resume_cells: 10, xon_offset_cells: 0, ..STATIC };
     let mut lab = Lab::new(settings, true, 100);
-    assert_eq!(lab.arrive(3).1, Some(Change::Xoff));
+    assert_eq!(lab.arrive(3).1, Some(XoffTransition::Xoff));
     assert_eq!(lab.group.examine(false, &lab.pools), None, "resume is above T, yet T rules");
-    assert_eq!(lab.leave(1), Some(Change::Xon));
+    assert_eq!(lab.leave(1), Some(XoffTransition::Xon));
 }

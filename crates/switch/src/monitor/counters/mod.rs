@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::monitor::watermark::Level;
+use crate::monitor::watermark::Occupancy;
 use crate::settings::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 
@@ -103,14 +103,14 @@ impl DropReason {
 
 /// Frames and their bytes (without FCS).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Count {
+pub struct FrameCount {
     /// Frames.
     pub frames: u64,
     /// Bytes.
     pub bytes: u64,
 }
 
-impl Count {
+impl FrameCount {
     /// One more frame.
     #[inline]
     pub fn add(&mut self, len: u16) {
@@ -119,16 +119,16 @@ impl Count {
     }
 
     /// All of these together.
-    pub fn sum(counts: &[Count]) -> Count {
-        counts.iter().fold(Count::default(), |sum, &count| sum + count)
+    pub fn sum(counts: &[FrameCount]) -> FrameCount {
+        counts.iter().fold(FrameCount::default(), |sum, &count| sum + count)
     }
 }
 
-impl std::ops::Add for Count {
-    type Output = Count;
+impl std::ops::Add for FrameCount {
+    type Output = FrameCount;
 
-    fn add(self, other: Count) -> Count {
-        Count { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
+    fn add(self, other: FrameCount) -> FrameCount {
+        FrameCount { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
     }
 }
 
@@ -136,7 +136,7 @@ impl std::ops::Add for Count {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolSnapshot {
     /// Cells in use.
-    pub level: Level,
+    pub level: Occupancy,
     /// All its cells.
     pub size_cells: u32,
     /// Frames of no-drop queues that took cells beyond its size.
@@ -244,11 +244,11 @@ pub struct RemovedPorts {
     /// Ports that were removed.
     pub ports: u64,
     /// Data frames taken from their interfaces.
-    pub received: Count,
+    pub received: FrameCount,
     /// Data frames that left by them.
-    pub transmitted: Count,
+    pub transmitted: FrameCount,
     /// Dropped frames by [`DropReason`].
-    pub drops: [Count; DropReason::ALL.len()],
+    pub drops: [FrameCount; DropReason::ALL.len()],
     /// Data frames that the kernel took and lost.
     pub kernel_lost_frames: u64,
     /// Frames that the kernel had nowhere to put, or that waited in an RX ring when it was closed.

@@ -2,8 +2,8 @@
 //!
 //! Source: docs/law.md, "Invariants", 5, and "Watermarks".
 
-use super::{Count, DropReason, KernelCounters, PfcCount, StormSnapshot, StormTraffic};
-use crate::monitor::watermark::Level;
+use super::{DropReason, FrameCount, KernelCounters, PfcCount, StormSnapshot, StormTraffic};
+use crate::monitor::watermark::Occupancy;
 use crate::settings::PRIORITIES;
 use serde::{Serialize, Serializer};
 
@@ -32,7 +32,7 @@ pub struct PortSnapshot {
     /// Its VLANs, as "1-100,200".
     pub vlans: String,
     /// Data frames taken from the interface; PFC and PAUSE frames are counted apart.
-    pub received: Count,
+    pub received: FrameCount,
     /// … of drop level 1 (yellow).
     pub received_yellow_frames: u64,
     /// … of drop level 2 (red).
@@ -44,7 +44,7 @@ pub struct PortSnapshot {
     /// … to a station whose port was not known.
     pub received_unknown_unicast_frames: u64,
     /// Data frames that have left.
-    pub transmitted: Count,
+    pub transmitted: FrameCount,
     /// … to the broadcast address.
     pub transmitted_broadcast_frames: u64,
     /// … to another group address.
@@ -53,11 +53,11 @@ pub struct PortSnapshot {
     pub transmitted_unknown_unicast_frames: u64,
     /// Dropped frames by [`DropReason`].
     #[serde(serialize_with = "by_reason")]
-    pub drops: [Count; DropReason::ALL.len()],
+    pub drops: [FrameCount; DropReason::ALL.len()],
     /// Of these the frames that came in here and were dropped before they had a place in any queue.
-    pub input_dropped: Count,
+    pub input_dropped: FrameCount,
     /// … and those that were to leave here: tail drops, WRED, too long ones, and what waited for a port that went down.
-    pub output_dropped: Count,
+    pub output_dropped: FrameCount,
     /// Data frames that the kernel took and lost (`sendto` said EBUSY).
     pub kernel_lost_frames: u64,
     /// … of no-drop priorities: a broken promise.
@@ -109,14 +109,14 @@ pub struct PortSnapshot {
 
 /// Drops under the names of their reasons.
 fn by_reason<S: Serializer>(
-    drops: &[Count; DropReason::ALL.len()],
+    drops: &[FrameCount; DropReason::ALL.len()],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
     serializer.collect_map(DropReason::ALL.map(|reason| (reason.name(), drops[reason as usize])))
 }
 
 /// What is counted by drop level, under the names of its colours.
-fn by_drop_level<S: Serializer>(counts: &[Count; 3], serializer: S) -> Result<S::Ok, S::Error> {
+fn by_drop_level<S: Serializer>(counts: &[FrameCount; 3], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(["green", "yellow", "red"].into_iter().zip(counts))
 }
 
@@ -136,13 +136,13 @@ pub struct GroupSnapshot {
     /// Its reservation.
     pub reserved_size_cells: u32,
     /// Shared cells.
-    pub shared: Level,
+    pub shared: Occupancy,
     /// Headroom cells.
-    pub headroom: Level,
+    pub headroom: Occupancy,
     /// The most headroom cells that it may use.
     pub headroom_size_cells: u32,
     /// All cells: reserved, shared, headroom.
-    pub total: Level,
+    pub total: Occupancy,
     /// The XOFF threshold as it stands now, in shared cells.
     pub threshold_cells: u32,
     /// The threshold moves with the free cells of the pool.
@@ -154,13 +154,13 @@ pub struct GroupSnapshot {
     /// Times that headroom use came to its alarm threshold (100 %: full), be there alarms or not.
     pub headroom_violations: u64,
     /// Received frames.
-    pub received: Count,
+    pub received: FrameCount,
     /// Frames dropped at ingress (no room).
-    pub dropped: Count,
+    pub dropped: FrameCount,
     /// Frames that the watchdog dropped.
-    pub storm_dropped: Count,
+    pub storm_dropped: FrameCount,
     /// Frames that a limit of what is flooded dropped.
-    pub flood_limited: Count,
+    pub flood_limited: FrameCount,
 }
 
 /// What PFC did to one priority of a port, and its watchdog.
@@ -214,7 +214,7 @@ pub struct QueueSnapshot {
     /// Service pool of its shared cells.
     pub pool: u8,
     /// Cells held, frames with the kernel included.
-    pub level: Level,
+    pub level: Occupancy,
     /// Cells that are its own.
     pub guaranteed_cells: u32,
     /// Frames waiting.
@@ -233,18 +233,18 @@ pub struct QueueSnapshot {
     /// Times that use rose above the usage threshold.
     pub violations: u64,
     /// Frames that left.
-    pub transmitted: Count,
+    pub transmitted: FrameCount,
     /// Frames that the kernel took and lost.
-    pub kernel_lost: Count,
+    pub kernel_lost: FrameCount,
     /// Frames dropped because the queue was full.
-    pub dropped: Count,
+    pub dropped: FrameCount,
     /// Frames that the watchdog dropped.
-    pub storm_dropped: Count,
+    pub storm_dropped: FrameCount,
     /// Frames marked as having met congestion (CE).
-    pub marked: Count,
+    pub marked: FrameCount,
     /// Frames that WRED dropped, by drop level.
     #[serde(serialize_with = "by_drop_level")]
-    pub wred_dropped: [Count; 3],
+    pub wred_dropped: [FrameCount; 3],
     /// The average length that WRED goes by, in cells; `None`: no WRED.
     pub average_cells: Option<u32>,
 }

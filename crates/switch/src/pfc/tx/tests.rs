@@ -1,13 +1,13 @@
 use super::*;
 
-fn pfc(told: Told) -> Pfc {
-    let Told::Pfc(pfc) = told else { panic!("{told:?} is no PFC") };
+fn pfc(told: PauseFrame) -> Pfc {
+    let PauseFrame::Pfc(pfc) = told else { panic!("{told:?} is no PFC") };
     pfc
 }
 
 /// A pause time of 300 quanta.
-fn timing(refresh_ns: Nanos) -> Timing {
-    Timing { pause_quanta: 300, of_link: false, refresh_ns, response_ns: 300_000 }
+fn timing(refresh_ns: Nanos) -> PfcTiming {
+    PfcTiming { pause_quanta: 300, of_link: false, refresh_ns, response_ns: 300_000 }
 }
 
 /// (port's speed, link's speed) in Gbit/s → the refresh of 65535 quanta, in µs.
@@ -23,7 +23,7 @@ fn refreshed_for_the_fastest_reading() {
     ] {
         let mut settings = PortSettings::new("p", speed.map(|speed: u64| speed * 1_000_000_000));
         settings.link_speed_bps = link.map(|link: u64| link * 1_000_000_000);
-        assert_eq!(Timing::of(&settings).refresh_ns() / 1000, refresh_us, "{speed:?} on {link:?}");
+        assert_eq!(PfcTiming::of(&settings).refresh_ns() / 1000, refresh_us, "{speed:?} on {link:?}");
     }
 }
 
@@ -116,12 +116,12 @@ fn a_new_neighbour_is_told_anew() {
     sender.send(Instant(0));
     sender.sent();
     assert!(!sender.is_due(Instant(10)));
-    sender.forget_neighbour();
+    sender.reset_peer();
     sender.set(4, false);
     assert!(sender.is_due(Instant(10)));
     assert_eq!(pfc(sender.send(Instant(10))).enable, 0b1000);
     sender.sent();
-    sender.forget_neighbour();
+    sender.reset_peer();
     sender.set(3, false);
     assert_eq!(sender.next_deadline(), Instant::NEVER, "there is nothing to tell");
 }
@@ -148,7 +148,7 @@ fn what_has_not_left_is_not_repeated() {
 fn what_a_guard_told_counts_as_told() {
     let mut sender = PfcSender::new(timing(100));
     let told = PfcCount { frames: 5, xoff_frames: [0, 0, 0, 5, 2, 0, 0, 0], ..PfcCount::default() };
-    sender.told_by_guard(&told, Instant(1000));
+    sender.record_guard_pfc(&told, Instant(1000));
     sender.set(4, true);
     assert!(sender.is_due(Instant(1001)));
     let pfc = pfc(sender.send(Instant(1001)));
@@ -162,7 +162,7 @@ fn what_a_guard_told_counts_as_told() {
 /// Row 288: PAUSE keeps the times of PFC, for the link as a whole.
 #[test]
 fn a_link_is_told_as_a_priority_is() {
-    let mut sender = PfcSender::new(Timing { of_link: true, ..timing(100) });
+    let mut sender = PfcSender::new(PfcTiming { of_link: true, ..timing(100) });
     let mut at = |now, xoff: bool| {
         sender.set(LINK, xoff);
         sender.is_due(Instant(now)).then(|| {
@@ -171,7 +171,7 @@ fn a_link_is_told_as_a_priority_is() {
             told
         })
     };
-    let pause = |quanta| Some(Told::Pause(Pause { quanta }));
+    let pause = |quanta| Some(PauseFrame::Pause(Pause { quanta }));
     assert_eq!(
         [at(0, false), at(10, true), at(109, true), at(110, true)],
         [None, pause(300), None, pause(300)]
@@ -189,18 +189,18 @@ fn a_link_is_told_as_a_priority_is() {
 #[test]
 fn what_was_told_in_one_way_is_taken_back_in_it() {
     for (of_link, old, new) in [
-        (false, Told::Pfc(Pfc { enable: 1, quanta: [0; 8] }), Told::Pause(Pause { quanta: 300 })),
+        (false, PauseFrame::Pfc(Pfc { enable: 1, quanta: [0; 8] }), PauseFrame::Pause(Pause { quanta: 300 })),
         (
             true,
-            Told::Pause(Pause { quanta: 0 }),
-            Told::Pfc(Pfc { enable: 1, quanta: [300, 0, 0, 0, 0, 0, 0, 0] }),
+            PauseFrame::Pause(Pause { quanta: 0 }),
+            PauseFrame::Pfc(Pfc { enable: 1, quanta: [300, 0, 0, 0, 0, 0, 0, 0] }),
         ),
     ] {
-        let mut sender = PfcSender::new(Timing { of_link, ..timing(100) });
+        let mut sender = PfcSender::new(PfcTiming { of_link, ..timing(100) });
         sender.set(LINK, true);
         sender.send(Instant(0));
         sender.sent();
-        sender.reconfigure(Timing { of_link: !of_link, ..timing(100) });
+        sender.reconfigure(PfcTiming { of_link: !of_link, ..timing(100) });
         let mut told = Vec::new();
         while sender.is_due(Instant(1)) {
             told.push(sender.send(Instant(1)));

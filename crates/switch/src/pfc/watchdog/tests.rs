@@ -5,33 +5,35 @@ use crate::settings::StormLimit;
 
 const MS: Nanos = 1_000_000;
 
-fn settings(detection_ms: u64, restore: Restore) -> WatchdogSettings {
-    WatchdogSettings { detection_ns: detection_ms * MS, action: StormAction::Forward, restore, limit: None }
+fn settings(detection_ms: u64, restore: Restoration) -> WatchdogSettings {
+    WatchdogSettings { detection_ns: detection_ms * MS, action: PfcWdAction::Forward, restore, limit: None }
 }
 
 fn limited(count: u16) -> WatchdogSettings {
     let limit = Some(StormLimit { period_ns: 1000 * MS, count });
-    WatchdogSettings { limit, ..settings(10, Restore::After(200 * MS)) }
+    WatchdogSettings { limit, ..settings(10, Restoration::After(200 * MS)) }
 }
 
-const FREE: Seen = Seen { paused_since: None, waits: true, heard_at: Instant(0) };
-const EMPTY: Seen = Seen { paused_since: Some(Instant(0)), waits: false, heard_at: Instant(0) };
-const STUCK: Seen = Seen { paused_since: Some(Instant(0)), waits: true, heard_at: Instant(0) };
+const FREE: PauseObservation = PauseObservation { paused_since: None, waits: true, heard_at: Instant(0) };
+const EMPTY: PauseObservation =
+    PauseObservation { paused_since: Some(Instant(0)), waits: false, heard_at: Instant(0) };
+const STUCK: PauseObservation =
+    PauseObservation { paused_since: Some(Instant(0)), waits: true, heard_at: Instant(0) };
 /// Another pause, which began at 50 ms.
-const AGAIN: Seen = Seen { paused_since: Some(Instant(50 * MS)), ..STUCK };
+const AGAIN: PauseObservation = PauseObservation { paused_since: Some(Instant(50 * MS)), ..STUCK };
 
 /// What may happen to a watch.
 #[derive(Debug, Clone, Copy)]
 enum Input {
-    Look(Seen, u64),
-    Recover(Seen),
-    Lift(Seen),
+    Look(PauseObservation, u64),
+    Recover(PauseObservation),
+    Lift(PauseObservation),
     /// Other settings, then a look.
     Settings(Option<WatchdogSettings>),
 }
 use Input::{Lift, Look, Recover, Settings};
 
-fn give(watch: &mut Watch, input: Input) -> Option<Change> {
+fn give(watch: &mut PriorityWatchdog, input: Input) -> Option<Change> {
     let now = Instant(60 * MS);
     match input {
         Look(seen, at) => watch.look(seen, Instant(at)),
@@ -52,7 +54,7 @@ fn give(watch: &mut Watch, input: Input) -> Option<Change> {
 fn every_state_answers_every_input() {
     use State::{Calm, Off};
     let of = limited(2);
-    let (after, by_hand) = (settings(50, Restore::After(200 * MS)), settings(50, Restore::ByHand));
+    let (after, by_hand) = (settings(50, Restoration::After(200 * MS)), settings(50, Restoration::ByHand));
     let stuck = |pause: u64, since: u64| State::Stuck { pause: Instant(pause), since: Instant(since) };
     let storm = |at: u64| State::Storm { began: Instant(at), interval: Instant(at) };
     let began = Some(Change::Began { stuck_ns: 50 * MS + 1 });
@@ -95,7 +97,7 @@ fn every_state_answers_every_input() {
         (of, Off, Settings(Some(after)), stuck(0, 60 * MS), None),
         (of, Off, Settings(None), Calm, None),
     ] {
-        let mut watch = Watch::new(Some(settings));
+        let mut watch = PriorityWatchdog::new(Some(settings));
         watch.state = from;
         assert_eq!(give(&mut watch, input), told, "{from:?} on {input:?}");
         assert_eq!(watch.state, to, "{from:?} on {input:?}");
@@ -104,9 +106,9 @@ fn every_state_answers_every_input() {
 
 #[test]
 fn one_storm_too_many_turns_pfc_off() {
-    let mut watch = Watch::new(Some(limited(3)));
+    let mut watch = PriorityWatchdog::new(Some(limited(3)));
     let mut now = Instant(0);
-    let mut storm = |watch: &mut Watch, after_ms: u64| {
+    let mut storm = |watch: &mut PriorityWatchdog, after_ms: u64| {
         now = now + after_ms * MS;
         watch.state = State::Stuck { pause: Instant(0), since: now };
         now = now + 10 * MS + 1;
@@ -130,18 +132,18 @@ fn one_storm_too_many_turns_pfc_off() {
 #[test]
 fn each_way_to_be_restored() {
     for (restore, heard_ms, restored_ns) in [
-        (Restore::After(700 * MS), &[100, 650][..], Some(700 * MS + 1)),
-        (Restore::QuietInterval, &[], Some(50 * MS + 1)),
-        (Restore::QuietInterval, &[0], Some(50 * MS + 1)),
-        (Restore::QuietInterval, &[1], Some(100 * MS + 1)),
-        (Restore::QuietInterval, &[1, 51], Some(150 * MS + 1)),
-        (Restore::QuietInterval, &[1, 101], Some(100 * MS + 1)),
-        (Restore::Quiet(400 * MS), &[], Some(400 * MS + 1)),
-        (Restore::Quiet(400 * MS), &[399], Some(799 * MS + 1)),
-        (Restore::Quiet(400 * MS), &[399, 799, 801], Some(1199 * MS + 1 + 2 * MS)),
-        (Restore::ByHand, &[], None),
+        (Restoration::After(700 * MS), &[100, 650][..], Some(700 * MS + 1)),
+        (Restoration::QuietInterval, &[], Some(50 * MS + 1)),
+        (Restoration::QuietInterval, &[0], Some(50 * MS + 1)),
+        (Restoration::QuietInterval, &[1], Some(100 * MS + 1)),
+        (Restoration::QuietInterval, &[1, 51], Some(150 * MS + 1)),
+        (Restoration::QuietInterval, &[1, 101], Some(100 * MS + 1)),
+        (Restoration::Quiet(400 * MS), &[], Some(400 * MS + 1)),
+        (Restoration::Quiet(400 * MS), &[399], Some(799 * MS + 1)),
+        (Restoration::Quiet(400 * MS), &[399, 799, 801], Some(1199 * MS + 1 + 2 * MS)),
+        (Restoration::ByHand, &[], None),
     ] {
-        let mut watch = Watch::new(Some(settings(50, restore)));
+        let mut watch = PriorityWatchdog::new(Some(settings(50, restore)));
         watch.state = State::Storm { began: Instant(0), interval: Instant(0) };
         let mut seen = FREE;
         let mut heard = heard_ms.iter().map(|ms| Instant(ms * MS)).peekable();
@@ -186,13 +188,14 @@ fn no_storm_is_missed() {
             _ => (10 * MS, 100 + random.below(4901)),
         };
         let restore_ns = 100 * MS * (2 + random.below(15));
-        let mut watch = Watch::new(Some(settings(detection_ms, Restore::After(restore_ns))));
+        let mut watch = PriorityWatchdog::new(Some(settings(detection_ms, Restoration::After(restore_ns))));
         let mut now = Instant(random.below(1000 * MS));
         for _ in 0..random.below(20) {
             let pause = now;
             now = now + random.below(detection_ms * MS);
-            let seen = Seen { paused_since: Some(pause), waits: random.below(4) > 0, heard_at: pause };
-            assert_eq!(watch.look(Seen { waits: seen.waits, ..seen }, pause), None);
+            let seen =
+                PauseObservation { paused_since: Some(pause), waits: random.below(4) > 0, heard_at: pause };
+            assert_eq!(watch.look(PauseObservation { waits: seen.waits, ..seen }, pause), None);
             assert_eq!(watch.look(seen, now), None, "seed {seed}");
             assert_eq!(watch.look(FREE, now), None);
         }
@@ -200,18 +203,19 @@ fn no_storm_is_missed() {
         let pause = now;
         if random.below(2) == 0 {
             assert_eq!(
-                watch.look(Seen { paused_since: Some(pause), waits: false, heard_at: pause }, now),
+                watch
+                    .look(PauseObservation { paused_since: Some(pause), waits: false, heard_at: pause }, now),
                 None
             );
             now = now + random.below(200 * MS);
         }
-        let seen = Seen { paused_since: Some(pause), waits: true, heard_at: now };
+        let seen = PauseObservation { paused_since: Some(pause), waits: true, heard_at: now };
         let stuck = now;
         assert_eq!(watch.look(seen, now), None);
-        let mut until = |watch: &mut Watch, now: &mut Instant| {
+        let mut until = |watch: &mut PriorityWatchdog, now: &mut Instant| {
             for _ in 0..1_000_000 {
                 *now = *now + 1 + random.below(tick);
-                if let Some(change) = watch.look(Seen { heard_at: *now, ..seen }, *now) {
+                if let Some(change) = watch.look(PauseObservation { heard_at: *now, ..seen }, *now) {
                     return change;
                 }
             }
@@ -231,7 +235,7 @@ fn no_storm_is_missed() {
 /// An owner that comes when it is told to is not a nanosecond late.
 #[test]
 fn an_owner_that_keeps_the_deadline_finds_it_at_once() {
-    let mut watch = Watch::new(Some(settings(50, Restore::After(700 * MS))));
+    let mut watch = PriorityWatchdog::new(Some(settings(50, Restoration::After(700 * MS))));
     assert_eq!(watch.look(STUCK, Instant(7)), None);
     let deadline = watch.deadline(Instant(0));
     assert_eq!(deadline, Instant(50 * MS + 8));
@@ -249,7 +253,10 @@ fn what_moves_is_no_storm() {
     let mut steps = 0;
     while steps < STEPS {
         let detection_ns = MS * (10 + random.below(1500));
-        let mut watch = Watch::new(Some(WatchdogSettings { detection_ns, ..settings(1, Restore::ByHand) }));
+        let mut watch = PriorityWatchdog::new(Some(WatchdogSettings {
+            detection_ns,
+            ..settings(1, Restoration::ByHand)
+        }));
         let mut now = Instant(random.below(1 << 50));
         for _ in 0..1000 {
             let pause = now;
@@ -262,14 +269,14 @@ fn what_moves_is_no_storm() {
                 2 => random.below(detection_ns + 1),
                 _ => random.below(1000),
             };
-            let seen = Seen { paused_since: Some(pause), waits: !never_waits, heard_at: pause };
-            let mut look = |seen: Seen, at: Instant| {
+            let seen = PauseObservation { paused_since: Some(pause), waits: !never_waits, heard_at: pause };
+            let mut look = |seen: PauseObservation, at: Instant| {
                 steps += 1;
                 assert_eq!(watch.look(seen, at), None, "{detection_ns} ns, {seen:?} at {at:?}");
             };
             look(seen, now);
             for _ in 0..random.below(8) {
-                look(Seen { heard_at: now, ..seen }, pause + random.below(lasts + 1));
+                look(PauseObservation { heard_at: now, ..seen }, pause + random.below(lasts + 1));
             }
             now = pause + lasts;
             look(seen, now);
@@ -280,7 +287,7 @@ fn what_moves_is_no_storm() {
                 _ => {
                     look(FREE, now);
                     now = now + random.below(detection_ns);
-                    look(Seen { waits: false, ..FREE }, now);
+                    look(PauseObservation { waits: false, ..FREE }, now);
                 }
             }
             now = now + random.below(2);

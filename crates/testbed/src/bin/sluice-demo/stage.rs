@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use host::report::{FlowReceived, Report};
 use testbed::{
-    ANNOUNCEMENT_QUEUE, Bed, Daemon, Host, Port, Snapshot, Station, conservation, idle, line_bytes,
+    ANNOUNCEMENT_QUEUE, Daemon, Endpoint, Host, Port, Snapshot, Testbed, conservation, idle, line_bytes,
     lost_by_kernels, pauses_sent, port,
 };
 
@@ -80,7 +80,7 @@ pub struct Stage {
     /// The first and the latest snapshot while all senders certainly sent.
     sending: Option<(Snapshot, Snapshot)>,
     last: Moment,
-    _bed: Bed,
+    _bed: Testbed,
 }
 
 #[derive(Debug, Default)]
@@ -93,9 +93,9 @@ struct Moment {
 impl Stage {
     /// Makes the network and starts everything; the senders wait.
     pub fn build(seconds: u32, pfc: bool) -> Result<Self> {
-        let bed = Bed::new()?;
+        let bed = Testbed::new()?;
         let switch = bed.switch("switch")?;
-        let stations: Vec<Station> =
+        let stations: Vec<Endpoint> =
             SENDERS.iter().map(|name| bed.quiet_host(&switch, name)).collect::<Result<_>>()?;
         let receiver_at = bed.quiet_host(&switch, RECEIVER)?;
         let collector = Collector::start(&switch, bed.dir())?;
@@ -120,7 +120,7 @@ impl Stage {
             receiver,
             daemon,
             collector,
-            macs: stations.iter().map(Station::mac).collect(),
+            macs: stations.iter().map(Endpoint::mac).collect(),
             pfc,
             total: Duration::from_secs(seconds.into()),
             sending: None,
