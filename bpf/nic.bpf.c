@@ -127,7 +127,7 @@ struct heard_frames {
 	__u64 kicks;
 };
 
-// One priority's ring in `slots`, and what went through it. Places count up for ever.
+// One priority's ring in `slots`, and what went through it. Places count up indefinitely.
 struct queue {
 	__u64 head;
 	__u64 tail;

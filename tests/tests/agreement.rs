@@ -111,7 +111,7 @@ impl Figures {
             return Ok(());
         }
         ensure!((self.lost[1] - simulated.lost[1]).abs() <= 0.02, "loss: {self:?} {simulated:?}");
-        // A loop that stood still for longer was stood in for by its guard, who pauses neighbours on grounds of its own.
+        // A loop that stood still for longer was stood in for by its guard, who pauses peers on grounds of its own.
         if self.stall_ns > STALL_NS {
             println!(
                 "XOFF episodes are not compared: a loop stood still for {:.1} ms",

@@ -58,15 +58,15 @@ fn kernel_drops(run: &Run) -> u64 {
     kernel.map(|kernel| kernel.rx_fill_ring_empty_frames + kernel.rx_ring_full_frames).sum()
 }
 
-/// More than the loop can take, and other work on both cores: the neighbours are paused, and nothing is lost.
+/// More than the loop can take, and other work on both cores: the peers are paused, and nothing is lost.
 #[test]
-fn an_overloaded_loop_pauses_its_neighbours() -> Result<()> {
+fn an_overloaded_loop_pauses_its_peers() -> Result<()> {
     overload(SHORT)
 }
 
 #[test]
 #[ignore = "half a minute of full load: cargo test -p tests --test busy -- --ignored --nocapture"]
-fn an_overloaded_loop_pauses_its_neighbours_for_half_a_minute() -> Result<()> {
+fn an_overloaded_loop_pauses_its_peers_for_half_a_minute() -> Result<()> {
     overload(LONG)
 }
 

@@ -1,5 +1,5 @@
 //! A switch of several cores on real veths (docs/cores.md): nothing is lost between them, also while one stands still; ports come, go
-//! and are set anew as with one; and what has nothing to do sleeps.
+//! and are set again as with one; and what has nothing to do sleeps.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn incast(receiver_first: bool) -> Result<(Run, String)> {
 }
 
 /// Either loop is stopped for 50 ms and for 500 ms, again and again, while two hosts send each other 64-byte frames of a no-drop priority
-/// across the cores: the neighbours are paused, or what comes finds a place; nothing is lost.
+/// across the cores: the peers are paused, or what comes finds a place; nothing is lost.
 #[test]
 fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
     for name in ["line-1", "poll-0"] {
@@ -76,7 +76,7 @@ fn a_core_that_stands_still_is_stood_in_for() -> Result<()> {
             ensure!(stops > 1, "{stops} stops");
             run.switch_lost_nothing(3)?;
             let sent = run.snapshot.ports.iter().map(|port| port.pfc_sent.clone().unwrap_or_default());
-            ensure!(sent.map(|sent| sent.xoff_frames[3]).sum::<u64>() > 0, "neighbours were paused");
+            ensure!(sent.map(|sent| sent.xoff_frames[3]).sum::<u64>() > 0, "peers were paused");
         }
     }
     Ok(())
@@ -222,7 +222,7 @@ fn loops_with_nothing_to_do_sleep() -> Result<()> {
     ping()?;
     let threads = [thread_named(&mut daemon, "poll-0")?, thread_named(&mut daemon, "line-1")?];
     const SECONDS: u64 = 10;
-    // Whatever the machine does now and then, such as looking for neighbours.
+    // Whatever the machine does now and then, such as looking for peers.
     eventually("ten seconds with nothing to do", || {
         let used = || threads.iter().map(|&thread| cpu_ticks(thread)).sum::<Result<u64>>();
         let before = used()?;

@@ -42,8 +42,8 @@ fn udp_is_marked_or_dropped_by_what_it_says() -> Result<()> {
     )?;
     let dev = Endpoint::INTERFACE;
     sender.namespace.ip(&format!("addr add {}/24 dev {dev}", sender.ipv4()))?;
-    let neighbour = format!("{} lladdr {} dev {dev} nud permanent", receiver.ipv4(), receiver.mac());
-    sender.namespace.ip(&format!("neigh replace {neighbour}"))?;
+    let peer = format!("{} lladdr {} dev {dev} nud permanent", receiver.ipv4(), receiver.mac());
+    sender.namespace.ip(&format!("neigh replace {peer}"))?;
     let capture = Capture::start(&bed, &receiver, "udp")?;
     let socket = sender.namespace.enter(|| UdpSocket::bind((sender.ipv4().as_str(), 0)))??;
     let send = |ecn: i32, count: u64| -> Result<Snapshot> {

@@ -32,15 +32,15 @@ fn nothing_lost(daemon: &Daemon) -> Result<Snapshot> {
 fn ping_resolves_addresses_and_answers_over_ipv4_and_ipv6() -> Result<()> {
     let bed = Testbed::new()?;
     let (_, a, b, daemon) = two_hosts(&bed)?;
-    for (address, neighbours) in [(b.ipv4(), "-4 neigh show"), (b.ipv6(), "-6 neigh show")] {
+    for (address, peers) in [(b.ipv4(), "-4 neigh show"), (b.ipv6(), "-6 neigh show")] {
         // Every size: the smallest, one that fills a frame, one that IP must fragment.
         for bytes in ["0", "56", "1400", "4000"] {
             let said = a.namespace.run(&format!("ping -c 3 -i 0.05 -W 5 -s {bytes} {address}"))?;
             assert!(said.contains("3 received"), "{said}");
         }
-        let table = a.namespace.ip(neighbours)?;
-        let entry = table.lines().find(|line| line.starts_with(&address)).context("no neighbour")?;
-        assert!(entry.contains(&b.mac()), "found by ARP or neighbour discovery: {entry}");
+        let table = a.namespace.ip(peers)?;
+        let entry = table.lines().find(|line| line.starts_with(&address)).context("no peer")?;
+        assert!(entry.contains(&b.mac()), "found by ARP or peer discovery: {entry}");
     }
     nothing_lost(&daemon)?;
     daemon.stop()?;

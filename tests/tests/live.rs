@@ -256,7 +256,7 @@ fn a_held_port_fills_its_buffer_and_watermarks_tell_it() -> Result<()> {
     assert_eq!((total.received, total.dropped, total.reordered), (total.sent, 0, 0), "{total:?}");
     assert_eq!(queue(&daemon)?["held"], false);
 
-    // The switch is empty now: what a watermark begins anew at is 0.
+    // The switch is empty now: what a watermark begins again at is 0.
     let all = peaks(&daemon, &["--keep-watermarks"])?;
     assert!(all[0] >= 4084 && all == [all[0]; 3], "{all:?}");
     assert_eq!(peaks(&daemon, &[])?, all, "looking changed nothing, and the first read has it all");

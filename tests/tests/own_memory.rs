@@ -41,7 +41,7 @@ fn an_incast_loses_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The loop is stopped for 50 ms again and again: what has come waits in the own memory of each port and pauses the neighbours, or the guard
+/// The loop is stopped for 50 ms again and again: what has come waits in the own memory of each port and pauses the peers, or the guard
 /// pauses them; nothing is lost.
 #[test]
 fn a_loop_that_stands_still_loses_nothing() -> Result<()> {

@@ -231,7 +231,7 @@ fn other_mtus_are_warned_of_and_what_is_too_long_is_counted_by_name() -> Result<
     Ok(())
 }
 
-/// A neighbour takes only shorter frames than its port: its interface refuses what the kernel was given. Each such frame is counted, at the queue
+/// A peer takes only shorter frames than its port: its interface refuses what the kernel was given. Each such frame is counted, at the queue
 /// that it left, as one of a no-drop priority, and an event says so.
 #[test]
 fn no_drop_frames_that_the_kernel_loses_are_told_by_name() -> Result<()> {

@@ -152,7 +152,7 @@ fn flows_on_all_queues_lose_nothing_and_keep_their_order() -> Result<()> {
 /// The loop is stopped for 50 ms again and again while a host that sends 64-byte frames of a no-drop priority fills one of four queues: the
 /// other three have room, but that does not help, so it is paused; nothing is lost.
 #[test]
-fn one_full_queue_of_four_pauses_the_neighbour() -> Result<()> {
+fn one_full_queue_of_four_pauses_the_peer() -> Result<()> {
     const SECONDS: u64 = 6;
     let bed = Testbed::new()?;
     bed.set_queues(QUEUES as u32);
@@ -177,7 +177,7 @@ fn one_full_queue_of_four_pauses_the_neighbour() -> Result<()> {
     assert_eq!(came[1..], [0; 3], "a host that sends by AF_XDP has one queue");
     run.switch_lost_nothing(3)?;
     let sent = port(&run.snapshot, "sender")?.pfc_sent.clone().unwrap_or_default();
-    ensure!(sent.xoff_frames[3] > 0, "the neighbour was paused: {sent:?}");
+    ensure!(sent.xoff_frames[3] > 0, "the peer was paused: {sent:?}");
     conservation(&run.snapshot, &run.hosts())?;
     daemon.stop()?;
     Ok(())

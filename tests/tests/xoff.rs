@@ -1,4 +1,4 @@
-//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports are above comes into force, all neighbours are told to
+//! PFC before data, on real ports: when a threshold that all of sixteen loaded ports are above comes into force, all peers are told to
 //! stop. How soon one after the other is printed; that it is in one turn and before any data is `dataplane/tests/order.rs`'s to
 //! show (docs/law.md, "PFC sent").
 
@@ -33,7 +33,7 @@ fn epoch_s() -> Result<f64> {
     Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64())
 }
 
-/// Whether priority 3 of all senders is in XOFF, or of none, and their neighbours know.
+/// Whether priority 3 of all senders is in XOFF, or of none, and their peers know.
 fn all_are(now: &Snapshot, xoff: bool) -> Option<()> {
     (0..SENDERS)
         .all(|n| port(now, &format!("s{n}")).is_ok_and(|port| port.groups[3].xoff == xoff))

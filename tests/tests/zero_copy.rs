@@ -168,7 +168,7 @@ fn several_queues_of_a_nic_lose_nothing() -> Result<()> {
     Ok(())
 }
 
-/// The guard pauses the neighbours of NICs, too, by frames of its own; nothing is lost.
+/// The guard pauses the peers of NICs, too, by frames of its own; nothing is lost.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
 fn a_loop_that_is_stopped_loses_nothing_on_nics() -> Result<()> {
@@ -241,7 +241,7 @@ fn zero_copy_ports_come_and_go() -> Result<()> {
     Ok(())
 }
 
-/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or taken off, as it begins anew then. A port whose
+/// A NIC may lose its carrier for seconds whenever a program or zero-copy sockets are put on it, or taken off, as it begins again then. A port whose
 /// interface was down and is up again opens once, and carries frames.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
@@ -272,12 +272,12 @@ fn a_nic_that_was_down_comes_back_once() -> Result<()> {
 /// A NIC may eat PFC frames that come in, where its driver has not told it to let them through.
 #[test]
 #[ignore = "for cargo xtask vm --cables 3 --test zero_copy"]
-fn pfc_of_a_neighbour_is_heard_on_a_nic() -> Result<()> {
+fn pfc_of_a_peer_is_heard_on_a_nic() -> Result<()> {
     let bed = Testbed::new()?;
     let switch = bed.switch("switch")?;
-    let neighbour = bed.nic_host(&switch, "a")?;
+    let peer = bed.nic_host(&switch, "a")?;
     let daemon = bed.daemon(&switch, &(switch_config("on") + &port_config("a", "100M")))?;
-    let _storming = bed.host(&neighbour, &[], &["--storm", "3", "--duration", "2s"])?;
+    let _storming = bed.host(&peer, &[], &["--storm", "3", "--duration", "2s"])?;
     daemon.until("PFC is heard", |now| {
         let heard = port(now, "a").ok()?.pfc_received.clone()?;
         (heard.xoff_frames[3] > 0).then_some(())

@@ -69,7 +69,7 @@ pub struct Dataplane {
     pub switch_core_serves: bool,
     /// How the loop's thread is scheduled.
     pub scheduling: Scheduling,
-    /// A loop that falls behind, or stands still, pauses its neighbours; otherwise the kernel drops what it cannot take.
+    /// A loop that falls behind, or stands still, pauses its peers; otherwise the kernel drops what it cannot take.
     pub pauses_on_overload: bool,
     /// RX queues that memory is set aside for beyond those of the ports there are: a port with one queue may be added for each,
     /// without a restart.

@@ -56,7 +56,7 @@ struct Plan {
     switch: SwitchSettings,
 }
 
-/// The file with headroom for loops, ours and the neighbours', that stand still for at most `stall_ns`. Neighbours are taken for
+/// The file with headroom for loops, ours and the peers', that stand still for at most `stall_ns`. Peers are taken for
 /// a Sluice with our default of frames in their kernels.
 ///
 /// # Errors

@@ -8,7 +8,7 @@
 //! cores = [0, 1]                   # the first switches, all serve ports (docs/cores.md); [0] by default
 //! switch_core_serves = true        # false, where there are several: the first only switches
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
-//! overload = "pause"               # a loop that falls behind pauses its neighbours; or drop: the kernel drops
+//! overload = "pause"               # a loop that falls behind pauses its peers; or drop: the kernel drops
 //! spare_ports = 2                  # ports that a reload may add beyond those of the start, if each has one RX queue; 32 MiB of memory each
 //! zero_copy = "auto"               # NICs whose drivers can read and write memory themselves; or off: the kernel copies; or emulate: for tests
 //! pfc_test = "nics"                # ports that try at the start whether PFC frames get out and in: or all, or off

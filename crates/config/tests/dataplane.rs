@@ -1,4 +1,4 @@
-//! `[dataplane]`, and the time for which neighbours are paused.
+//! `[dataplane]`, and the time for which peers are paused.
 
 use config::{Config, Dataplane, PfcTest, Scheduling, ZeroCopy};
 use switch::pfc::tx::PfcTiming;
@@ -9,7 +9,7 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// docs/law.md, "A loop that stands still": short slices, and a loop that falls behind pauses its neighbours.
+/// docs/law.md, "A loop that stands still": short slices, and a loop that falls behind pauses its peers.
 #[test]
 fn defaults() {
     let defaults = Dataplane {

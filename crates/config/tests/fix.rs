@@ -32,7 +32,7 @@ fn fixed(text: &str) -> Fix {
 }
 
 /// Cells for 9216 + 1518 + 3840 bytes in transit, those on the cable, those that come while both loops stand still, and 65536
-/// in the neighbour's kernel, in frames of 64 bytes.
+/// in the peer's kernel, in frames of 64 bytes.
 fn cells(cable_bytes: u32, stall_bytes: u32) -> u32 {
     (9216 + 1518 + 3840 + cable_bytes + 2 * stall_bytes + 65_536).div_ceil(64)
 }

@@ -11,7 +11,7 @@ const WRONG_PORTS: &[&str] = &[
     // names
     "sped = \"1G\"",
     "Speed = \"1G\"",
-    "colour = \"red\"",
+    "color = \"red\"",
     "pfc.prority.3.headroom_cells = 1",
     "pfc.priority.8.headroom_cells = 1",
     "pfc.priority.x.headroom_cells = 1",
@@ -41,7 +41,7 @@ const WRONG_PORTS: &[&str] = &[
     "speed = \"0G\"",
     "speed = -5",
     "speed = 0",
-    // what a wrong setting leads to is not its neighbours' mistake
+    // what a wrong setting leads to is not its peers' mistake
     "burst_bytes = 1000\nspeed = \"0\"",
     "wire_overhead = true\nspeed = \"1000000G\"",
     "schedule.queue.1 = { burst_bytes = 5, rate = \"0\" }",

@@ -92,7 +92,7 @@ impl Client {
         self.get_snapshot(false).await
     }
 
-    /// The same, and the watermarks since the last read begin anew.
+    /// The same, and the watermarks since the last read begin again.
     pub async fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.get_snapshot(true).await
     }
@@ -235,7 +235,7 @@ impl BlockingClient {
         self.runtime.block_on(self.client.snapshot())
     }
 
-    /// The same, and the watermarks since the last read begin anew.
+    /// The same, and the watermarks since the last read begin again.
     pub fn read_watermarks(&mut self) -> Result<v1::Snapshot, ClientError> {
         self.runtime.block_on(self.client.read_watermarks())
     }
@@ -275,7 +275,7 @@ impl BlockingClient {
     }
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, but not indefinitely.
 async fn answer<T>(
     socket: PathBuf,
     call: impl Future<Output = Result<tonic::Response<T>, Status>>,

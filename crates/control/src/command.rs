@@ -8,7 +8,7 @@ use tonic::{Code, Status};
 /// Something to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
-    /// The watermark since the last clear begins anew.
+    /// The watermark since the last clear begins again.
     ClearWatermarks,
     /// Hold a port's transmission, or let it go on; for tests.
     HoldPort {

@@ -1,4 +1,4 @@
-//! Who is connected to the control API: so many clients, and none of them for ever at the expense of others.
+//! Who is connected to the control API: so many clients, and none of them indefinitely at the expense of others.
 //!
 //! Rule: there are so many places. A client that comes when all are taken gets that of one that was silent for too long: for
 //! [`SILENCE`], in which it has not even answered the server's pings, as every client that lives does by itself, or for [`HELLO`]

@@ -69,7 +69,7 @@ pub enum Request {
     Snapshot {
         /// Whose watermarks "since the last read" are in it.
         reader: WatermarkReader,
-        /// They begin anew right after it.
+        /// They begin again right after it.
         read_watermarks: bool,
         /// Where it goes.
         answer: oneshot::Sender<v1::Snapshot>,

@@ -23,7 +23,7 @@ const FRAMES: usize = 4096;
 const BATCH: usize = 64;
 const TURNS: usize = 20_000;
 const REPEATS: usize = 15;
-/// What a frame is taken to cost on real ports: virtual time goes on by so much, and a recording begins anew every second of it.
+/// What a frame is taken to cost on real ports: virtual time goes on by so much, and a recording begins again every second of it.
 const FRAME_NS: u64 = 600;
 
 /// A port that always has a batch of frames for the next one, and whose line takes no time.

@@ -23,10 +23,10 @@ pub enum LoopCommand {
     Snapshot {
         /// To be filled.
         snapshot: Box<Snapshot>,
-        /// The watermarks since the last read begin anew right after it.
+        /// The watermarks since the last read begin again right after it.
         read_watermarks: bool,
     },
-    /// The watermarks since the last clear begin anew.
+    /// The watermarks since the last clear begin again.
     ClearWatermarks,
     /// Hold a port's transmission, or let it go on; for tests.
     Hold {

@@ -119,7 +119,7 @@ pub trait Port {
         true
     }
 
-    /// The port, which is closed, begins anew with what the other thread opened for it. False: there is nothing. Nothing: that is not
+    /// The port, which is closed, begins again with what the other thread opened for it. False: there is nothing. Nothing: that is not
     /// known yet, so ask again.
     fn reopen(&mut self, _memory: &mut Self::Memory) -> Option<bool> {
         Some(false)
@@ -130,7 +130,7 @@ pub trait Port {
     fn close(&mut self, memory: &mut Self::Memory, unsent: &mut Vec<FrameId>) -> bool;
 
     /// Another port of the switch takes the place of this one, which is closed: what the kernel counted until now, and from now on
-    /// it counts anew.
+    /// it counts again.
     fn reset_counters(&mut self) -> KernelCounters {
         KernelCounters::default()
     }

@@ -1,4 +1,4 @@
-//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings, to begin watermarks anew.
+//! The loop over ports in memory, told something: to hold a port, to stop, to go by other settings, to begin watermarks again.
 
 mod lab;
 
@@ -8,7 +8,7 @@ use switch::Snapshot;
 use switch::monitor::counters::DropReason;
 use switch::settings::Threshold;
 
-/// Told to stop while a port is paused and its neighbour in XOFF: what can leave leaves, the rest is counted, no XON is told
+/// Told to stop while a port is paused and its peer in XOFF: what can leave leaves, the rest is counted, no XON is told
 /// for what would not be received, every frame is given back.
 #[test]
 fn a_stop_drains_tells_no_xon_and_says_the_totals() {
@@ -60,7 +60,7 @@ fn a_held_port_keeps_its_frames_and_a_released_one_sends_them_in_order() {
     conserved(&lab.snapshot());
 }
 
-/// A port that tells its neighbour to stop tells it so, and XON later, though it is held itself.
+/// A port that tells its peer to stop tells it so, and XON later, though it is held itself.
 #[test]
 fn a_held_port_still_sends_pfc() {
     let mut lab = Lab::new();
@@ -137,7 +137,7 @@ fn other_thresholds_take_effect_on_a_full_switch_and_lose_nothing() {
     conserved(&lab.snapshot());
 }
 
-/// PFC off while the neighbour is in XOFF: it is told XON, and what is held leaves all the same.
+/// PFC off while the peer is in XOFF: it is told XON, and what is held leaves all the same.
 #[test]
 fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
     let mut lab = Lab::new();
@@ -157,7 +157,7 @@ fn pfc_turned_off_tells_xon_and_turned_on_pauses_again() {
     conserved(&lab.snapshot());
 }
 
-/// Reading begins one watermark anew right after the snapshot, clearing another, and both leave the third.
+/// Reading begins one watermark again right after the snapshot, clearing another, and both leave the third.
 #[test]
 fn watermarks_begin_anew_when_read_and_when_cleared() {
     let mut lab = Lab::new();
@@ -217,7 +217,7 @@ fn a_loop_that_ends_still_obeys() {
             (0..5).for_each(|_| to_0.inject(frame(mac(1), mac(0), 3)));
         }
     });
-    assert_eq!(snapshot.ports[1].pfc_received.frames, 1, "the neighbour was heard");
+    assert_eq!(snapshot.ports[1].pfc_received.frames, 1, "the peer was heard");
     assert_eq!(snapshot.ports[1].queues[3].pauses, 1);
     assert_eq!(snapshot.ports[0].drops[DropReason::PortDown as usize].frames, 5);
     conserved(&snapshot);

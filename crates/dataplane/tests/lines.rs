@@ -142,9 +142,9 @@ proptest! {
 }
 
 /// The switching core stands still until the lane is full: what comes then waits in the port, and as soon as the core turns it
-/// pauses the neighbour. Nothing is lost.
+/// pauses the peer. Nothing is lost.
 #[test]
-fn a_full_lane_pauses_the_neighbour() {
+fn a_full_lane_pauses_the_peer() {
     let mut settings = settings();
     settings.buffer.total_cells = 10_000;
     settings.ports[0].groups[3].xoff = Threshold::Static(8_000); // cells alone would never pause
@@ -213,7 +213,7 @@ fn a_line_that_stands_still_is_given_no_more_than_it_has_room_for() {
 /// A line that stands still sends nothing of what it has, so whoever may send to its ports is paused, long before cells run out; not for
 /// ever, nor where nothing waits. Ports of the line itself are the guard's.
 #[test]
-fn while_frames_wait_for_a_line_that_stands_still_all_neighbours_are_paused() {
+fn while_frames_wait_for_a_line_that_stands_still_all_peers_are_paused() {
     let mut loops = loops(&settings(), &[0, 1, 0]);
     let step = |loops: &mut Loops, nanos: u64| {
         loops.now = loops.now + nanos;

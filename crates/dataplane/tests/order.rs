@@ -72,7 +72,7 @@ fn xoff_leaves_before_the_data_of_any_port() {
         let (mut core, wires, now) = lab(ports.collect());
         let calls = Calls::default();
         wires.iter().enumerate().for_each(|(n, wire)| wire.note_calls(&calls, n));
-        // Every port gets data to send; one neighbour's are no-drop and reach XOFF.
+        // Every port gets data to send; one peer's are no-drop and reach XOFF.
         for (n, wire) in wires.iter().enumerate() {
             let priority = if n == last { 3 } else { 0 };
             (0..40).for_each(|_| wire.inject(frame((n + 1) % PORTS, n, priority)));
@@ -105,7 +105,7 @@ fn a_full_tx_ring_has_room_for_pfc() {
     (0..30).for_each(|_| wires[1].inject(frame(0, 1, 0))); // more than there is room for
     turn(&mut core);
     wires[2].set_transmit_room(0);
-    (0..30).for_each(|_| wires[0].inject(frame(2, 0, 3))); // XOFF for the neighbour of the full port
+    (0..30).for_each(|_| wires[0].inject(frame(2, 0, 3))); // XOFF for the peer of the full port
     turn(&mut core);
     turn(&mut core);
     let left = wires[0].take_sent();

@@ -128,7 +128,7 @@ fn what_the_kernel_loses_is_counted_where_it_was_to_leave() {
     conserved(&snapshot);
 }
 
-/// A neighbour that has not heard an XOFF is told again 50 µs later, and of the end as ever.
+/// A peer that has not heard an XOFF is told again 50 µs later, and of the end as ever.
 #[test]
 fn a_pfc_frame_that_the_kernel_loses_is_no_data() {
     let mut lab = Lab::new();
@@ -271,10 +271,10 @@ fn an_open_transport_checksum_is_finished() {
     assert_eq!(lab.wires[1].take_sent(), [bytes]);
 }
 
-/// Frames come faster than the loop turns, into a port that nothing congests: its neighbour is paused all the same, until
+/// Frames come faster than the loop turns, into a port that nothing congests: its peer is paused all the same, until
 /// what waits is little.
 #[test]
-fn what_waits_in_an_rx_ring_pauses_the_neighbour() {
+fn what_waits_in_an_rx_ring_pauses_the_peer() {
     let mut lab = Lab::new();
     let mut settings = settings();
     settings.ports[0].groups[3].xoff = Threshold::Static(10_000); // cells alone would never pause
@@ -355,7 +355,7 @@ fn turns_are_counted_by_the_time_they_took() {
     assert_eq!(turns, after.loop_turns - 1, "all but the first");
 }
 
-/// A guard told the neighbour of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
+/// A guard told the peer of port 0 to stop while the loop stood still: at its next turn XON follows, and what was sent is
 /// counted.
 #[test]
 fn what_a_guard_told_is_taken_back() {
@@ -370,7 +370,7 @@ fn what_a_guard_told_is_taken_back() {
 }
 
 /// A guard sends by the settings that it knows: if others are in force when the loop hears of it, the frames have been sent all the same,
-/// and the neighbour is paused.
+/// and the peer is paused.
 #[test]
 fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     for (name, change) in [
@@ -397,10 +397,10 @@ fn what_a_guard_told_by_other_settings_is_taken_back_too() {
     }
 }
 
-/// A neighbour reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it has shown that, the guard
+/// A peer reads 65535 quanta as 335 µs (100 Gbit/s) where the switch takes them for 3.4 ms: once it has shown that, the guard
 /// knows it, too. Frames that may have come in before the pause show nothing: the loop stood still.
 #[test]
-fn what_a_neighbour_teaches_the_loop_the_guard_knows() {
+fn what_a_peer_teaches_the_loop_the_guard_knows() {
     const REFRESH_NS: u64 = 65_535 * 512 / 10 / 3;
     let mut lab = Lab::new();
     lab.wires[1].block(true);

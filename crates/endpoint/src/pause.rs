@@ -140,7 +140,7 @@ mod tests {
             (paused, Time, paused, 10),
             (Paused { since: at(40), until: at(50) }, Time, Open, 10),
             (Paused { since: at(40), until: at(47) }, Time, Open, 7),
-            // The timer ended before the refresh was read: the host had been free, and reacts anew.
+            // The timer ended before the refresh was read: the host had been free, and reacts again.
             (
                 Paused { since: at(40), until: at(47) },
                 Xoff(30),

@@ -69,7 +69,7 @@ pub struct Args {
     #[arg(long)]
     pub react_to_ecn: bool,
 
-    /// Be a broken NIC: pause these priorities of the neighbour, by as many PFC frames as the interface takes
+    /// Be a broken NIC: pause these priorities of the peer, by as many PFC frames as the interface takes
     ///
     /// From when the host begins until --duration (10s by default) is over. The last pause then ends by itself.
     #[arg(long, value_name = "PRIORITY", value_delimiter = ',', value_parser = clap::value_parser!(u8).range(0..8))]
@@ -140,7 +140,7 @@ impl Args {
         Ok(())
     }
 
-    /// Bit i: priority i of the neighbour is paused without end.
+    /// Bit i: priority i of the peer is paused without end.
     pub fn stormed(&self) -> u8 {
         self.storm.iter().fold(0, |mask, priority| mask | 1 << priority)
     }

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cnp_is_recognised() {
+    fn a_cnp_is_recognized() {
         let cnp = Content { kind: Kind::Cnp, sequence: 0, ..CONTENT };
         let mut frame = vec![0; usize::from(MIN_IP_BYTES)];
         write(&mut frame, DST, SRC, Some(Tag::priority(6)), Some(1), &cnp);

@@ -32,7 +32,7 @@ use wire::pause::{Control, Pfc, decode};
 
 /// Frames taken from the port at once.
 const RECEIVE_BATCH: usize = 256;
-/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending for ever.
+/// … and in one turn, at most: more than its RX ring holds, so that no flood keeps it from sending indefinitely.
 const RECEIVE_MOST: usize = 16_384;
 /// Bytes of the longest frame that a host of an ordinary MTU sends.
 const ORDINARY_BYTES: usize = 1514;
@@ -58,7 +58,7 @@ pub struct HostSettings {
     pub obeyed: u8,
     /// 802.3x PAUSE is obeyed, which stops all priorities.
     pub obeys_pause: bool,
-    /// Bit i: while it sends, priority i of the neighbour is paused, as often as the port takes it.
+    /// Bit i: while it sends, priority i of the peer is paused, as often as the port takes it.
     pub stormed: u8,
     /// It tells senders of congestion marks, and its own flows slow down when it is told of theirs.
     pub reacts: bool,

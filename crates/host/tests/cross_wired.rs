@@ -286,7 +286,7 @@ fn a_host_that_never_began_ends() {
     assert_eq!((report.announcements_sent, report.elapsed_ns), (1, MILLISECOND));
 }
 
-/// A paused sender does not wait for ever: its time over, it lingers and ends.
+/// A paused sender does not wait indefinitely: its time over, it lingers and ends.
 #[test]
 fn a_paused_host_ends_with_its_time() {
     let mut alice = station(settings(ALICE, vec![flow(BOB, 3, 1000, 8_000_000)]));

@@ -1,7 +1,7 @@
 //! The program's place at ingress: clsact, and a filter of kind `bpf` in it, both asked for in one call.
 //!
 //! Rule: the kernel ends a call before it ends a process, so whoever is killed while attaching leaves both or neither. A clsact
-//! that nothing hangs at would be taken for somebody else's, and stay for ever.
+//! that nothing hangs at would be taken for somebody else's, and stay indefinitely.
 //!
 //! Source: netlink(7), tc-bpf(8); linux/pkt_sched.h, linux/pkt_cls.h.
 

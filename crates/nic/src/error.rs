@@ -25,7 +25,7 @@ pub enum Error {
         kind: String,
     },
     /// It is ours already.
-    #[error("{device} obeys PFC already: `sluice nic show` says how; --replace attaches it anew")]
+    #[error("{device} obeys PFC already: `sluice nic show` says how; --replace attaches it again")]
     AlreadyAttached {
         /// The interface.
         device: String,

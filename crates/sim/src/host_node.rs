@@ -50,7 +50,7 @@ pub(crate) struct Host {
 pub(crate) struct HostPort {
     /// The line that leaves it.
     pub(crate) line: usize,
-    /// What its neighbour has paused.
+    /// What its peer has paused.
     pub(crate) pauses: PfcRxState,
     /// … of the whole link, if the host obeys 802.3x PAUSE.
     link_pause: Option<LinkPause>,
@@ -163,7 +163,7 @@ impl Host {
         wires.send(line, flow.packet.len, &flow.packet.bytes);
     }
 
-    /// From now on, for `duration`, it pauses these priorities of its neighbour.
+    /// From now on, for `duration`, it pauses these priorities of its peer.
     pub(crate) fn storm(&mut self, priorities: u8, duration: Picos, now: Picos) {
         self.storms.push(Storm { priorities, until: now + duration, next: now });
     }
@@ -216,7 +216,7 @@ impl Host {
         self.sender = self.ports.iter().position(|port| wires.lines[port.line].up).unwrap_or(0);
     }
 
-    /// Times that a neighbour's pause began, and how long it lasted: of all its ports together.
+    /// Times that a peer's pause began, and how long it lasted: of all its ports together.
     pub(crate) fn pause_history(&self, now: Instant) -> ([u64; PRIORITIES], [Nanos; PRIORITIES]) {
         let mut all = ([0; PRIORITIES], [0; PRIORITIES]);
         for port in &self.ports {

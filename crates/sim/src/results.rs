@@ -184,7 +184,7 @@ pub struct HostOutcome {
     pub received_frames: u64,
     /// Frames received that were for others: flooded.
     pub foreign_frames: u64,
-    /// Times that its neighbour paused it, by priority.
+    /// Times that its peer paused it, by priority.
     pub pauses: [u64; 8],
     /// Time paused, by priority.
     pub paused_ns: [Nanos; 8],

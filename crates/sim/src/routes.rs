@@ -17,7 +17,7 @@ pub fn shortest_paths(nodes: &[Node], links: &[Link]) -> Vec<Route> {
 #[derive(Debug, Clone)]
 pub struct Routes {
     /// By node and port: what is at the other end, and the link.
-    neighbours: Vec<Vec<Option<(End, usize)>>>,
+    peers: Vec<Vec<Option<(End, usize)>>>,
     /// Nodes that are switches, and those that are hosts.
     switches: Vec<usize>,
     hosts: Vec<usize>,
@@ -37,8 +37,8 @@ impl Routes {
             list.iter().enumerate().for_each(|(place, node)| number[*node] = place);
         }
         let ports = vec![None; switches.len() * hosts.len()];
-        let neighbours = neighbours(nodes, links);
-        let mut routes = Self { neighbours, switches, hosts, number, ports };
+        let peers = peers(nodes, links);
+        let mut routes = Self { peers, switches, hosts, number, ports };
         let doors = routes.doors();
         for (switches, hosts) in &doors {
             routes.fill_towards(switches, hosts);
@@ -50,7 +50,7 @@ impl Routes {
     fn doors(&self) -> BTreeMap<Vec<usize>, Vec<usize>> {
         let mut doors: BTreeMap<Vec<usize>, Vec<usize>> = BTreeMap::new();
         for &host in &self.hosts {
-            let ends = self.neighbours[host].iter().flatten().map(|(end, _)| end.node);
+            let ends = self.peers[host].iter().flatten().map(|(end, _)| end.node);
             let mut switches: Vec<usize> = ends.filter(|node| self.is_switch(*node)).collect();
             switches.sort_unstable();
             switches.dedup();
@@ -73,17 +73,14 @@ impl Routes {
             let nearer = |end: &End| {
                 self.is_switch(end.node) && hops[end.node].is_some_and(|hops| hops + 1 == distance)
             };
-            let ends = self.neighbours[switch].iter().enumerate();
+            let ends = self.peers[switch].iter().enumerate();
             let ways: Vec<usize> = ends
                 .filter(|(_, end)| end.is_some_and(|(end, _)| nearer(&end)))
                 .map(|(port, _)| port)
                 .collect();
             for &host in hosts {
-                let own = || {
-                    self.neighbours[switch]
-                        .iter()
-                        .position(|end| end.is_some_and(|(end, _)| end.node == host))
-                };
+                let own =
+                    || self.peers[switch].iter().position(|end| end.is_some_and(|(end, _)| end.node == host));
                 let port = if distance == 0 { own() } else { Some(ways[host % ways.len()]) };
                 let Some(port) = port else { continue };
                 self.set(Route { switch, host, port });
@@ -93,11 +90,11 @@ impl Routes {
 
     /// By node: links from a switch to the nearest of the switches `last`; `None`: no path, or no switch.
     fn hops_to(&self, last: &[usize]) -> Vec<Option<usize>> {
-        let mut hops = vec![None; self.neighbours.len()];
+        let mut hops = vec![None; self.peers.len()];
         last.iter().for_each(|switch| hops[*switch] = Some(0));
         let mut reached: VecDeque<_> = last.iter().map(|switch| (*switch, 0)).collect();
         while let Some((node, distance)) = reached.pop_front() {
-            for (end, _) in self.neighbours[node].iter().flatten() {
+            for (end, _) in self.peers[node].iter().flatten() {
                 if hops[end.node].is_none() && self.is_switch(end.node) {
                     hops[end.node] = Some(distance + 1);
                     reached.push_back((end.node, distance + 1));
@@ -132,7 +129,7 @@ impl Routes {
     /// and ends there; `None`: they lead nowhere, or to another host.
     pub fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let mut links = Vec::new();
-        let (mut end, mut link) = *self.neighbours[from].iter().flatten().next()?;
+        let (mut end, mut link) = *self.peers[from].iter().flatten().next()?;
         // Who has passed all switches and the first link is in a circle.
         while links.len() <= self.switches.len() {
             links.push(link);
@@ -143,25 +140,25 @@ impl Routes {
                 return None;
             }
             let port = self.ports[self.entry(end.node, to)]?;
-            (end, link) = (*self.neighbours[end.node].get(usize::from(port))?)?;
+            (end, link) = (*self.peers[end.node].get(usize::from(port))?)?;
         }
         Some(links)
     }
 }
 
-fn neighbours(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {
+fn peers(nodes: &[Node], links: &[Link]) -> Vec<Vec<Option<(End, usize)>>> {
     let ports = |node: &Node| match &node.kind {
         NodeKind::Switch(switch) => switch.settings.ports.len(),
         NodeKind::Host(host) => usize::from(host.ports),
     };
-    let mut neighbours: Vec<Vec<Option<(End, usize)>>> =
+    let mut peers: Vec<Vec<Option<(End, usize)>>> =
         nodes.iter().map(|node| vec![None; ports(node)]).collect();
     for (number, link) in links.iter().enumerate() {
         let [a, b] = link.ends;
-        neighbours[a.node][a.port] = Some((b, number));
-        neighbours[b.node][b.port] = Some((a, number));
+        peers[a.node][a.port] = Some((b, number));
+        peers[b.node][b.port] = Some((a, number));
     }
-    neighbours
+    peers
 }
 
 #[cfg(test)]

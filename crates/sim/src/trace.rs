@@ -195,7 +195,7 @@ pub(crate) struct PauseLog {
 #[derive(Debug)]
 struct PausedPort {
     name: String,
-    honoured: u8,
+    honored: u8,
     obeys_pause: bool,
     speed_bps: u64,
     /// When each priority's pause began and when it ends by itself; none: [`NEVER`].
@@ -207,7 +207,7 @@ impl PauseLog {
     fn new(scenario: &Scenario, wires: &Links) -> Self {
         let port = |line: &LinkDirection| PausedPort {
             name: scenario.end_name(line.to),
-            honoured: honoured(scenario, line.to),
+            honored: honored(scenario, line.to),
             obeys_pause: obeys_pause(scenario, line.to),
             speed_bps: pause_speed_bps(scenario, line),
             since: [NEVER; PRIORITIES],
@@ -219,14 +219,14 @@ impl PauseLog {
     /// A PFC, or PAUSE, frame that came over a line is obeyed. A PAUSE is one of every priority.
     pub(crate) fn heard(&mut self, line: usize, packet: &Packet, now: Picos) {
         let port = &self.lines[line];
-        let (pfc, honoured) = match decode(&packet.bytes[..FRAME_BYTES]) {
-            Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honoured),
+        let (pfc, honored) = match decode(&packet.bytes[..FRAME_BYTES]) {
+            Ok(Control::Pfc(pfc)) => (pfc, pfc.enable & port.honored),
             Ok(Control::Pause { quanta }) if port.obeys_pause => {
                 (Pfc { enable: 0xff, quanta: [quanta; PRIORITIES] }, 0xff)
             }
             _ => return,
         };
-        for p in (0..PRIORITIES).filter(|p| honoured & 1 << p != 0) {
+        for p in (0..PRIORITIES).filter(|p| honored & 1 << p != 0) {
             let port = &self.lines[line];
             let ends = pfc.quanta[p] == 0 || port.until[p] <= now; // by XON, or by its timer before
             let time = of_ns(quanta_ns(pfc.quanta[p], port.speed_bps));
@@ -258,7 +258,7 @@ impl PauseLog {
 }
 
 /// Priorities whose pauses a port obeys.
-fn honoured(scenario: &Scenario, end: End) -> u8 {
+fn honored(scenario: &Scenario, end: End) -> u8 {
     match &scenario.nodes[end.node].kind {
         NodeKind::Switch(device) => {
             let pfc = device.settings.ports[end.port].pfc;

@@ -60,7 +60,7 @@ other, or what the file says of cables and frames, so that priorities may lose f
 not. Mistakes and warnings go to standard error, with the lines of the file.
 
 Of a file that is right it says what its buffer comes to, and for how long the headroom of each
-no-drop priority lasts at its port's speed if the neighbour does not stop: frames may be lost if
+no-drop priority lasts at its port's speed if the peer does not stop: frames may be lost if
 our loop stands still for longer, whatever the cable is. For how long it has stood still on this
 machine the running daemon says, if there is one; with --measured a loop is tried here where there
 is none. Headroom that lasts shorter is warned of.

@@ -52,7 +52,7 @@ enum PfcOrder {
         #[command(flatten)]
         daemon: Daemon,
     },
-    /// Turn PFC on again for the priorities of a port that had too many storms; they are counted anew.
+    /// Turn PFC on again for the priorities of a port that had too many storms; they are counted again.
     LiftLimit {
         /// The port.
         port: String,
@@ -74,7 +74,7 @@ struct ToDaemon {
 /// For tests: hold a port's transmission, or let it go on.
 #[derive(Args)]
 #[command(after_long_help = "\
-Nothing but PFC leaves a held port, as if its neighbour had paused all priorities for ever: its \
+Nothing but PFC leaves a held port, as if its peer had paused all priorities indefinitely: its \
 queues fill, buffers with them, and whoever sends to it is paused in turn. That is how tests fill \
 a buffer to the cell. `sluice show queues` says which ports are held. A daemon that stops releases \
 them.")]
@@ -88,7 +88,7 @@ pub struct Port {
     daemon: Daemon,
 }
 
-/// Begin a count anew.
+/// Begin a count again.
 #[derive(Args)]
 pub struct Clear {
     /// What to clear.
@@ -158,7 +158,7 @@ pub fn port(arguments: &Port) -> Result<()> {
     output::print(&format!("Port {} is {}.", arguments.name, if held { "held" } else { "released" }))
 }
 
-/// Begins a count anew.
+/// Begins a count again.
 pub fn clear(arguments: &Clear) -> Result<()> {
     let Clearable::Watermarks = arguments.what;
     arguments.daemon.order(Command::ClearWatermarks)?;

@@ -56,7 +56,7 @@ pub struct Arguments {
 
 /// Lines of at most 99 characters: clap would break longer ones at 100.
 const AFTER_HELP: &str = "\
-A switch that has told its neighbour to stop (XOFF) still gets what is on the way: that is what
+A switch that has told its peer to stop (XOFF) still gets what is on the way: that is what
 headroom is for. In the worst case it comes in frames of 64 bytes, each of which takes a cell (if
 cells are smaller than 127 bytes, in frames of a byte more than fills them).
 
@@ -218,7 +218,7 @@ impl Report {
 
 impl SoftwareReport {
     fn new(speed_bps: u64, cell: CellSize, in_transit_bytes: u64, stall: &Stall) -> Self {
-        // The neighbour is taken for a Sluice with our default.
+        // The peer is taken for a Sluice with our default.
         let in_flight_bytes = u64::from(PortSettings::new("", None).in_flight_bytes);
         let software = HostDelay::new(speed_bps, stall.ns, stall.ns, in_flight_bytes);
         let (source, socket, measured_s) = match &stall.source {
@@ -265,8 +265,8 @@ impl Report {
             in_transit.mtu_receiver_bytes,
             "the longest frame of any priority: our PFC frame waits for its end",
         );
-        line(out, in_transit.mtu_bytes, "the neighbour has just begun a frame of this priority");
-        line(out, in_transit.response_bytes, "the neighbour sends on until it reacts");
+        line(out, in_transit.mtu_bytes, "the peer has just begun a frame of this priority");
+        line(out, in_transit.response_bytes, "the peer sends on until it reacts");
         line(out, in_transit.cable_bytes, "on the cable, there and back: 13 bytes a metre at 10G");
         line(out, in_transit.total_bytes, "in transit");
         let _ = writeln!(
@@ -317,13 +317,9 @@ impl Report {
         line(
             out,
             software.peer_stall_bytes,
-            "the neighbour's does not either (assumed to be held up for as long)",
+            "the peer's does not either (assumed to be held up for as long)",
         );
-        line(
-            out,
-            software.in_flight_bytes,
-            "the neighbour's kernel has already (our default in_flight_bytes)",
-        );
+        line(out, software.in_flight_bytes, "the peer's kernel has already (our default in_flight_bytes)");
         let all_bytes = self.in_transit.total_bytes.saturating_add(software.total_bytes);
         line(out, all_bytes, "with what is in transit");
         let cells = software.headroom_cells;

@@ -39,7 +39,7 @@ Recording costs the loop little, and nothing while it is off; frames' contents b
 40 bytes are not kept.
 
 With [recorder] always = true in the daemon's file the last of it is always kept, and a loss freezes \
-it: --last fetches that, and the daemon begins anew.")]
+it: --last fetches that, and the daemon begins again.")]
 pub struct Record {
     /// Where the recording goes.
     file: PathBuf,

@@ -167,7 +167,7 @@ fn check_without_a_daemon() {
     assert!(err.starts_with("sluice: no daemon listens on x.sock"), "{err}");
 }
 
-/// 9216 + 1518 + 3840 bytes in transit, 2 × 12,500 for both loops, 65,536 in the neighbour's kernel: 1643 cells.
+/// 9216 + 1518 + 3840 bytes in transit, 2 × 12,500 for both loops, 65,536 in the peer's kernel: 1643 cells.
 #[test]
 fn fix_shows_what_it_changes_and_changes_it() {
     let folder = tempfile::tempdir().unwrap();

@@ -123,7 +123,7 @@ impl Test {
     }
 }
 
-/// The ports that have received PFC frames for no priority, and none for any: those of neighbours are for some.
+/// The ports that have received PFC frames for no priority, and none for any: those of peers are for some.
 fn heard(before: &[PfcCount], now: &[PfcCount]) -> Vec<usize> {
     let told = |count: &PfcCount| {
         count.xoff_frames.iter().chain(&count.xon_frames).copied().fold(0_u64, u64::wrapping_add)
@@ -146,7 +146,7 @@ fn describe(sender: &Sender, outcome: &Outcome, snapshot: &Snapshot) -> EventRec
             "pfc_refused",
             Severity::Error,
             format!(
-                "{interface} does not send PFC frames, so its neighbour cannot be paused and no-drop frames may be lost: {why}"
+                "{interface} does not send PFC frames, so its peer cannot be paused and no-drop frames may be lost: {why}"
             ),
         ),
         Outcome::Heard(places) => {

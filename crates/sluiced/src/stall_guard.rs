@@ -1,4 +1,4 @@
-//! The guard: threads of real-time priority that pause the neighbours while a loop does not turn: all of them while the switching
+//! The guard: threads of real-time priority that pause the peers while a loop does not turn: all of them while the switching
 //! core does not, those of a line's ports while that line does not.
 //!
 //! They only read the loops' heartbeats, ask the kernel whether frames wait for a loop that sleeps, and send PFC frames over
@@ -41,7 +41,7 @@ pub struct Watched {
     pub heartbeat: Arc<Heartbeat>,
     /// The ports that it serves, whose sockets are readable when it should wake.
     pub serves: Set64,
-    /// The ports whose neighbours are paused while it does not turn.
+    /// The ports whose peers are paused while it does not turn.
     pub pauses: Set64,
     /// The lanes that bring it something.
     pub lanes: Vec<ChannelMonitor>,
@@ -70,11 +70,11 @@ struct GuardThread {
     frames: Arc<RxWatcher>,
 }
 
-/// What to tell each neighbour; settings may change it, and ports come and go.
+/// What to tell each peer; settings may change it, and ports come and go.
 #[derive(Debug)]
 struct PauseFrames {
     ports: Vec<GuardCore>,
-    /// Told again after so long, or sooner where neighbours have taught the loop so ([`Heartbeat::refresh_ns`]).
+    /// Told again after so long, or sooner where peers have taught the loop so ([`Heartbeat::refresh_ns`]).
     refresh_ns: Nanos,
 }
 
@@ -243,7 +243,7 @@ fn watch(
     }
 }
 
-/// Tells every neighbour of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
+/// Tells every peer of these ports that has been heard of to stop. `heartbeat` is the switching core's, which takes it back.
 fn stand_in(words: &PauseFrames, ports: Set64, heartbeat: &Heartbeat, clock: &impl Fn() -> switch::Instant) {
     for (number, post) in words.ports.iter().enumerate() {
         if let GuardCore { frame: Some((frame, priorities)), gate: Some(gate) } = post

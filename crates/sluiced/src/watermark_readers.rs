@@ -1,6 +1,6 @@
 //! Who reads the watermark "since the last read", and what each has not seen yet.
 //!
-//! Rule: a read begins that watermark anew in the switch, which knows one of the kind. What a reader would lose by the reads of others
+//! Rule: a read begins that watermark again in the switch, which knows one of the kind. What a reader would lose by the reads of others
 //! is kept for it here until it reads itself, so each sees the most cells since its own last read.
 //! Source: docs/law.md, "Watermarks".
 
@@ -52,7 +52,7 @@ impl Watermarks {
         }
     }
 
-    /// The switch has begun the watermark anew right after `snapshot`, as it gave it, and these have read it.
+    /// The switch has begun the watermark again right after `snapshot`, as it gave it, and these have read it.
     pub fn begin_anew(&mut self, snapshot: &mut Snapshot, readers: &[WatermarkReader]) {
         for (reader, unseen) in &mut self.unseen {
             if readers.contains(reader) {

@@ -23,7 +23,7 @@ const CURVES: [WredProfile; 3] = [
 /// DSCPs that are green, yellow and red here.
 const DSCPS: [u8; 3] = [10, 12, 14];
 const NAMES: [&str; 3] = ["green", "yellow", "red"];
-const COLOURS: [RGBColor; 3] = [RGBColor(0, 130, 60), RGBColor(200, 150, 0), RGBColor(200, 30, 30)];
+const COLORS: [RGBColor; 3] = [RGBColor(0, 130, 60), RGBColor(200, 150, 0), RGBColor(200, 30, 30)];
 const FRAMES: u32 = 200_000;
 const LONGEST_CELLS: u32 = 320;
 
@@ -44,15 +44,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .light_line_style(WHITE)
         .draw()?;
     for level in 0..3 {
-        let colour = COLOURS[level];
+        let color = COLORS[level];
         let line = (0..=LONGEST_CELLS).map(|cells| (cells, configured(CURVES[level], cells)));
         let name = format!("{}: configured, and measured ({FRAMES} frames a point)", NAMES[level]);
         chart
-            .draw_series(LineSeries::new(line, colour.stroke_width(2)))?
+            .draw_series(LineSeries::new(line, color.stroke_width(2)))?
             .label(name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2)));
+            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], color.stroke_width(2)));
         let points = (10..LONGEST_CELLS).step_by(10).map(|cells| (cells, measured(level, cells)));
-        chart.draw_series(points.map(|point| Circle::new(point, 4, colour.filled())))?;
+        chart.draw_series(points.map(|point| Circle::new(point, 4, color.filled())))?;
         eprintln!("{} done", NAMES[level]);
     }
     chart

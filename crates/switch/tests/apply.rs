@@ -37,7 +37,7 @@ fn enables(pfc: &[Pfc]) -> Vec<(u8, u16)> {
     pfc.iter().map(|pfc| (pfc.enable, pfc.quanta[P])).collect()
 }
 
-/// One switch for PFC: off, the neighbour that was paused is told to go on, pauses from it end, and what comes is lossy;
+/// One switch for PFC: off, the peer that was paused is told to go on, pauses from it end, and what comes is lossy;
 /// on again, the group that is still over its threshold pauses again. Nothing that is held is lost.
 #[test]
 fn pfc_off_and_on_again() {
@@ -184,7 +184,7 @@ fn static_addresses() {
     assert_eq!(to(&mut lab), [1, 2], "to all that are not its sender's");
 }
 
-/// A port that rewrites: the frame leaves with the PCP of its queue, and the neighbour's pause of that PCP stops it.
+/// A port that rewrites: the frame leaves with the PCP of its queue, and the peer's pause of that PCP stops it.
 #[test]
 fn a_rewriting_port() {
     let mut settings = settings(3, 0xff, 1000, 0);

@@ -86,7 +86,7 @@ fn the_switch_is_the_model_whatever_the_key() {
     }
 }
 
-/// A neighbour makes up an address for each frame: it has its limit, an event says so once, and other ports learn.
+/// A peer makes up an address for each frame: it has its limit, an event says so once, and other ports learn.
 #[test]
 fn made_up_addresses_are_an_event_and_leave_room_for_others() {
     let mut lab = Lab::new(&limited(3));

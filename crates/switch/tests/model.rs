@@ -150,7 +150,7 @@ impl Random {
     }
 }
 
-/// Both, and what the neighbours were told.
+/// Both, and what the peers were told.
 struct Pair {
     lab: Lab,
     model: Model,
@@ -350,7 +350,7 @@ impl Pair {
             let tells = |p: &usize| model.groups[port][*p].xoff && !model.drops_storm(port, *p);
             let xoff = (0..8).filter(tells).fold(0, |mask, p| mask | 1 << p);
             let expected = if model.settings.ports[port].pfc.tx { xoff } else { 0 };
-            assert_eq!(told, expected, "what the neighbour of port {port} was told within the turn");
+            assert_eq!(told, expected, "what the peer of port {port} was told within the turn");
         }
         for pool in 0..4_u8 {
             let (ingress, egress) =

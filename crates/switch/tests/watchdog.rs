@@ -113,7 +113,7 @@ fn forward_lets_go_what_a_storm_holds() {
     let [storm] = restored.storms[..] else { panic!("{:?}", restored.storms) };
     assert_eq!((storm.began_ns, storm.stuck_ns), (start.0 + 50 * MS + 1, 50 * MS + 1));
     assert_eq!((storm.ended_ns, storm.drops), (Some(start.0 + 750 * MS + 2), false));
-    // What the neighbour has paused is paused again, and a queue that it lets go works as ever.
+    // What the peer has paused is paused again, and a queue that it lets go works as ever.
     send(&mut lab, 0, STORMED, P as u8);
     lab.turn();
     assert_eq!(port(&mut lab).queues[P].waiting_frames, 1);
@@ -166,7 +166,7 @@ fn drop_drops_what_is_for_the_queue_or_from_the_group_and_nothing_else() {
     assert_eq!(dropped.collect::<Vec<_>>(), [0, 10, 0], "counted where the storm is");
     assert_eq!(seen.priorities[P].storm_traffic, traffic([0, 8], [0, 2]));
     assert!(lab.pfc_sent(STORMED).iter().all(|pfc| pfc.quanta[P] == 0));
-    // Restored once no XOFF came for 400 ms; the group is what it was, and its neighbour hears of it.
+    // Restored once no XOFF came for 400 ms; the group is what it was, and its peer hears of it.
     let quiet = lab.now;
     pause(&mut lab, 1 << P);
     turn_at(&mut lab, quiet + 400 * MS);
@@ -241,7 +241,7 @@ fn too_many_storms_turn_pfc_off_until_the_limit_is_lifted() {
     assert!(off.priorities[P].limit_reached && !off.priorities[P].stormed && !off.groups[P].no_drop);
     assert_eq!((off.priorities[P].storms, off.priorities[P].storms_restored), (10, 10));
     assert!(off.queues[P].waiting_frames <= 1, "what comes leaves, paused or not");
-    // Its neighbour is told nothing more of this priority.
+    // Its peer is told nothing more of this priority.
     lab.switch.hold(2, true);
     lab.pfc_sent(STORMED);
     (0..5).for_each(|_| send(&mut lab, STORMED, 2, P as u8));

@@ -69,7 +69,7 @@ impl Testbed {
 
     /// A namespace in which no kernel speaks IPv6.
     ///
-    /// A kernel that does sends router solicitations, neighbour discovery and multicast reports of its own accord, as
+    /// A kernel that does sends router solicitations, peer discovery and multicast reports of its own accord, as
     /// soon as an interface is up. On a switch's end they would go out past the switch, on a host's end through it;
     /// either way some frames more would arrive than the test sent.
     fn quiet_namespace(&self, role: &str) -> Result<Namespace> {

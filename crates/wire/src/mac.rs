@@ -11,7 +11,7 @@ pub struct MacAddr(pub [u8; 6]);
 impl MacAddr {
     /// The broadcast address: to everybody.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
-    /// Where PAUSE and PFC frames go: the neighbour, whoever it is (IEEE 802.3 Annex 31B.1).
+    /// Where PAUSE and PFC frames go: the peer, whoever it is (IEEE 802.3 Annex 31B.1).
     pub const PAUSE: MacAddr = MacAddr([0x01, 0x80, 0xc2, 0x00, 0x00, 0x01]);
 
     /// The address as a number of 48 bits, the first byte the highest.

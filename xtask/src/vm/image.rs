@@ -223,7 +223,7 @@ fn copy_data(path: &Path, root: &Path, libraries: &mut BTreeSet<PathBuf>) -> Res
     Ok(())
 }
 
-/// Copies modules uncompressed, so that anything can load them, and indexes them anew.
+/// Copies modules uncompressed, so that anything can load them, and indexes them again.
 fn copy_modules(kernel: &Kernel, root: &Path) -> Result<()> {
     let release = &kernel.release;
     let modules = root.join("lib/modules").join(release);

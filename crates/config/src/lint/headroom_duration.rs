@@ -1,4 +1,4 @@
-//! For how long headroom lasts: the time in which a neighbour that has not been told to stop fills it.
+//! For how long headroom lasts: the time in which a peer that has not been told to stop fills it.
 //!
 //! Rule: the bytes that a group's headroom holds in frames of the worst length ([`worst_case_cells`]), at the port's speed. A
 //! loop in software that stands still for longer may lose frames of the group, however short the cable is. Where a port has no

@@ -41,7 +41,7 @@ pub fn headroom_mtu_warning(port: &PortSettings, link: &Link, interface_mtu_byte
     let longest = interface_mtu_bytes.saturating_add(LINK_BYTES).min(*MTU_BYTES.end());
     (port.pfc.no_drop != 0 && longest > reckoned).then(|| {
         format!(
-            "the interface of port {} carries frames of {longest} bytes, and its headroom is reckoned for {reckoned}: a neighbour may \
+            "the interface of port {} carries frames of {longest} bytes, and its headroom is reckoned for {reckoned}: a peer may \
              have begun one when XOFF goes out. `mtu = {longest}` in [port.{}] has headroom checked for them, and \
              `sluice headroom --fix` writes what holds",
             port.name, port.name

@@ -49,7 +49,7 @@ pub(crate) fn egress(name: &str, cell_bytes: u32, place: &SettingSpan) -> Option
     })
 }
 
-/// [`QUEUE`]: ECN for all colours alike.
+/// [`QUEUE`]: ECN for all colors alike.
 pub(crate) fn azure_lossless(cell_bytes: u32) -> WredSettings {
     let curve = WredProfile {
         low_cells: cells(104_000, cell_bytes),

@@ -89,7 +89,7 @@ impl SensorPath {
         matches!(self, Self::PortQueOverrunEvent | Self::PortQueDropEvent | Self::Events)
     }
 
-    /// Reading it begins the watermark "since the last read" anew: its peaks are those of an interval.
+    /// Reading it begins the watermark "since the last read" again: its peaks are those of an interval.
     pub fn reads_watermarks(self) -> bool {
         matches!(self, Self::CommBufferUsages | Self::CommHeadroomUsages)
     }

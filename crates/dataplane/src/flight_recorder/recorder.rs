@@ -81,7 +81,7 @@ pub(crate) enum EntryKind {
     PortDown,
     /// Port, time u64, frame number u32.
     Unsent,
-    /// Data is no longer taken in, and neighbours are stopped for good.
+    /// Data is no longer taken in, and peers are stopped for good.
     Stop,
     /// Port, time u64.
     Flush,

@@ -1,7 +1,7 @@
 //! What a loop and its guard tell each other: that the loop turns, and what the guard did while it did not.
 //!
 //! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard only reads that. What it told the
-//! neighbours in the loop's place it leaves here, and the loop takes it at its next turn, so that the switch's refresh, XON
+//! peers in the loop's place it leaves here, and the loop takes it at its next turn, so that the switch's refresh, XON
 //! and counters stay true. Neither waits for the other.
 //! Source: docs/law.md, "A loop that stands still".
 
@@ -38,14 +38,14 @@ pub struct Heartbeat {
     pub(crate) times: LoopStats,
     /// Bit n: frames have come in on port n.
     heard: AtomicU64,
-    /// How soon some neighbour must be told again of an XOFF that lasts.
+    /// How soon some peer must be told again of an XOFF that lasts.
     refresh_ns: AtomicU64,
     /// The guard has left something.
     has_news: AtomicBool,
     ports: [GuardReport; MAX_PORTS],
 }
 
-/// What the guard told the neighbour of a port since the loop last asked.
+/// What the guard told the peer of a port since the loop last asked.
 #[derive(Debug, Default)]
 struct GuardReport {
     frames: AtomicU64,
@@ -82,7 +82,7 @@ impl Heartbeat {
         self.heard.store(ports.bits(), Relaxed);
     }
 
-    /// XOFF is repeated after so long: as settings have it, or as neighbours have taught the loop.
+    /// XOFF is repeated after so long: as settings have it, or as peers have taught the loop.
     pub(crate) fn leave_refresh(&self, nanos: Nanos) {
         self.refresh_ns.store(nanos, Relaxed);
     }
@@ -92,7 +92,7 @@ impl Heartbeat {
         self.refresh_ns.load(Relaxed)
     }
 
-    /// Frames have come in on this port: it has a neighbour.
+    /// Frames have come in on this port: it has a peer.
     pub fn has_heard(&self, port: usize) -> bool {
         self.heard.load(Relaxed) & 1 << port != 0
     }

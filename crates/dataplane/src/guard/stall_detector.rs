@@ -1,9 +1,9 @@
-//! The guard's judgement: does the loop stand still, and must its neighbours be told to stop?
+//! The guard's judgement: does the loop stand still, and must its peers be told to stop?
 //!
 //! Rule: a loop that began its last turn more than [`STALL_NS`] ago stands still, and so does one that sleeps while frames have
-//! waited for it that long; less where a pause that the loop would have refreshed by then is over sooner. While it does, the no-drop priorities of all neighbours are paused, and paused again before the
+//! waited for it that long; less where a pause that the loop would have refreshed by then is over sooner. While it does, the no-drop priorities of all peers are paused, and paused again before the
 //! pause has passed, in the loop's place; once the loop turns, it is the loop that says XON. After [`GIVE_UP_NS`] the loop
-//! is taken for dead, and neighbours are left alone: a pause without end would be a storm.
+//! is taken for dead, and peers are left alone: a pause without end would be a storm.
 //!
 //! ```text
 //!             turned > STALL_NS or refresh_ns ago, or asleep with frames that long
@@ -18,7 +18,7 @@ use switch::{Instant, Nanos};
 
 use crate::guard::heartbeat::LoopState;
 
-/// A loop that keeps up turns a thousand times in this time. What the neighbours send meanwhile must fit the posted frames.
+/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit the posted frames.
 pub const STALL_NS: Nanos = 1_000_000;
 /// A loop that has stood still for this long is dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
@@ -41,14 +41,14 @@ pub enum NextCheck {
 pub struct StallDetector {
     /// Frames wait for a loop that sleeps, as seen first at that time.
     waiting_since: Option<Instant>,
-    /// The loop stands still since then, and the neighbours were last told at the second.
+    /// The loop stands still since then, and the peers were last told at the second.
     standing_in: Option<(Instant, Instant)>,
     stalls: u64,
     longest_ns: Nanos,
 }
 
 impl StallDetector {
-    /// Looks at the loop. True: tell the neighbours now. `frames_wait` says whether frames have come in that nobody took; it
+    /// Looks at the loop. True: tell the peers now. `frames_wait` says whether frames have come in that nobody took; it
     /// is only asked while the loop sleeps. XOFF lasts for some `refresh_ns` at least.
     pub fn look(
         &mut self,
@@ -102,7 +102,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on; when the neighbours are
+    /// What the loop says, and whether frames wait, at each half millisecond from `start_ms` on; when the peers are
     /// told, in half milliseconds. They are told again after 2 ms.
     fn told(pulses: &[(LoopState, bool)]) -> Vec<usize> {
         let mut vigil = StallDetector::default();
@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(told(&pulses), [6,], "1 ms after frames were first seen");
     }
 
-    /// A neighbour at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
+    /// A peer at 100 Gbit/s hears a pause of 335 µs: the loop refreshes it after 112, and so must the guard.
     #[test]
     fn a_short_pause_is_guarded_more_closely() {
         let mut vigil = StallDetector::default();

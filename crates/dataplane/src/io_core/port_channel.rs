@@ -67,7 +67,7 @@ pub(crate) enum PortCommand {
     Reclaim(Vec<FrameId>),
     /// Close the port, and say the same. Answered.
     Close(Vec<FrameId>),
-    /// Begin anew. Answered.
+    /// Begin again. Answered.
     Reopen,
     /// The place is another port's from now on.
     CountAnew,

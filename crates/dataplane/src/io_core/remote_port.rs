@@ -36,7 +36,7 @@ impl<T> PendingRequest<T> {
         is_new
     }
 
-    /// The answer, if it has come; then it can be asked anew.
+    /// The answer, if it has come; then it can be asked again.
     fn take(&mut self) -> Option<T> {
         match std::mem::take(self) {
             PendingRequest::Answered(answer) => Some(answer),

@@ -90,7 +90,7 @@ impl<P: Port> PollLoop<P> {
         self.reported == Set64::first_of(self.ports.len())
     }
 
-    /// Closes the ports that these settings remove, and lets those count anew whose place others will have.
+    /// Closes the ports that these settings remove, and lets those count again whose place others will have.
     pub(super) fn make_places(&mut self, settings: &SwitchSettings, now: Instant) {
         for port in Set64::first_of(self.switch.places()) {
             if settings.ports[port].is_vacant() {

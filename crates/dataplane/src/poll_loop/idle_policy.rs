@@ -303,7 +303,7 @@ mod tests {
         assert!(now.since(began) <= 2 * WINDOW_NS, "{} ns", now.since(began));
     }
 
-    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long, it begins anew.
+    /// Held up whenever it looks for long, it waits for longer and longer; left alone for as long, it begins again.
     #[test]
     fn a_loop_that_is_held_up_again_and_again_tries_less_often() {
         let mut now = Instant(0);

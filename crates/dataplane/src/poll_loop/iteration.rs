@@ -84,7 +84,7 @@ impl Iteration {
         self.finish_checksums[port]
     }
 
-    /// The ports that frames have come in on: the others have no neighbour that could be told anything.
+    /// The ports that frames have come in on: the others have no peer that could be told anything.
     pub fn heard_ports(&self) -> Set64 {
         self.heard
     }
@@ -94,7 +94,7 @@ impl Iteration {
         self.watches_rings = watches_rings;
     }
 
-    /// Whether all neighbours are paused as if too much waited in their RX rings.
+    /// Whether all peers are paused as if too much waited in their RX rings.
     #[inline]
     pub(crate) fn hold_back(&mut self, holds_back: bool) {
         self.holds_back = holds_back;
@@ -120,7 +120,7 @@ impl Iteration {
     pub fn close(&mut self, port: usize) -> bool {
         let was_open = self.open.contains(port);
         self.open.set(port, false);
-        self.heard.set(port, false); // another neighbour will have to be heard of first
+        self.heard.set(port, false); // another peer will have to be heard of first
         was_open
     }
 

@@ -25,7 +25,7 @@ use wire::bitset::Set64;
 const SHORTEST_SLEEP_NS: Nanos = 5_000;
 /// No sleep is longer, so that nothing is ever forgotten for long.
 const LONGEST_SLEEP_NS: Nanos = 100_000_000;
-/// The guard is told each so many turns what neighbours have taught the loop: within milliseconds.
+/// The guard is told each so many turns what peers have taught the loop: within milliseconds.
 const REFRESH_TURNS: u64 = 256;
 /// How long a stopping loop lets its queues drain, and then again its last PFC frames.
 const DRAIN_NS: Nanos = 1_000_000_000;
@@ -39,7 +39,7 @@ pub struct PollLoopSettings {
     pub bell: Arc<Doorbell>,
     /// Where lines say how they turn.
     pub lines: Vec<Arc<Heartbeat>>,
-    /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its neighbours.
+    /// What waits in RX rings is ingress use, so that a loop that falls behind pauses its peers.
     pub watches_rings: bool,
     /// For each port: transport checksums that a Linux host left open are finished (virtual interfaces).
     pub finish_checksums: Vec<bool>,
@@ -186,7 +186,7 @@ impl<P: Port> PollLoop<P> {
         self.answer(now) || moved
     }
 
-    /// Tells the switch what the guard told the neighbours in its place.
+    /// Tells the switch what the guard told the peers in its place.
     #[inline]
     fn merge_guard_pfc(&mut self) {
         let Self { heartbeat, turn, switch, .. } = self;
@@ -242,7 +242,7 @@ impl<P: Port> PollLoop<P> {
         (nanos >= SHORTEST_SLEEP_NS).then_some(nanos)
     }
 
-    /// The end: no more data in, but neighbours' pauses obeyed, and ours go on; held ports released, queues out, what cannot
+    /// The end: no more data in, but peers' pauses obeyed, and ours go on; held ports released, queues out, what cannot
     /// leave dropped and counted, ports closed.
     fn drain(&mut self, clock: impl Fn() -> Instant) {
         self.turn.stop_forwarding();

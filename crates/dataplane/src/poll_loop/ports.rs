@@ -48,7 +48,7 @@ impl<P: Port> PollLoop<P> {
         is_done
     }
 
-    /// A closed port begins anew. False if there is nothing for it to begin with; nothing where its line has still to say.
+    /// A closed port begins again. False if there is nothing for it to begin with; nothing where its line has still to say.
     pub(super) fn reopen(
         &mut self,
         port: usize,

@@ -181,7 +181,7 @@ pub struct Lab {
     pub reel: Arc<ChunkPool>,
     pub now: Instant,
     pub events: Vec<(Instant, Event)>,
-    /// What kind of pauses each port's neighbour sends.
+    /// What kind of pauses each port's peer sends.
     pub settings: SwitchSettings,
     /// There is no port 0.
     pub removed: bool,

@@ -160,7 +160,7 @@ fn disturb(loops: &mut Loops, port: usize, random: &mut Random, leaving: &mut Ve
     }
 }
 
-/// Settings that change how frames are looked at, and when neighbours are paused.
+/// Settings that change how frames are looked at, and when peers are paused.
 fn changed(other: bool) -> SwitchSettings {
     let mut settings = settings();
     settings.ports[0].classify.trust = if other { Trust::None } else { Trust::Dot1p };

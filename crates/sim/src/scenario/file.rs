@@ -91,7 +91,7 @@
 //!
 //! [[fault]]
 //! at = "4ms"
-//! storm = "h3"                     # a host pauses its neighbour, whatever it receives
+//! storm = "h3"                     # a host pauses its peer, whatever it receives
 //! priorities = [3]
 //! for = "5ms"
 //!

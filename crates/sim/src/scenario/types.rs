@@ -230,7 +230,7 @@ pub enum FaultKind {
         /// The link.
         link: usize,
     },
-    /// A host pauses a priority of its neighbour without end, whatever it receives, as a broken NIC does.
+    /// A host pauses a priority of its peer without end, whatever it receives, as a broken NIC does.
     Storm {
         /// The host's node.
         host: usize,
@@ -296,7 +296,7 @@ pub enum Metric {
     SlowestCompletionNs,
     /// Times that groups went into XOFF.
     XoffEpisodes,
-    /// Times that a neighbour's pause began, at switches and at hosts.
+    /// Times that a peer's pause began, at switches and at hosts.
     Pauses,
     /// Storms that watchdogs of switches found.
     Storms,

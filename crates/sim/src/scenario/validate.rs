@@ -41,7 +41,7 @@ pub(super) fn no_loop(links: &[Link], nodes: usize, place: &SettingSpan, report:
     for link in links {
         let [a, b] = link.ends.map(|end| part(&mut another, end.node));
         if a == b {
-            let what = format!("{} closes a loop, in which flooded frames circle for ever", link.name);
+            let what = format!("{} closes a loop, in which flooded frames circle indefinitely", link.name);
             report.add(place, what, "write forwarding = \"shortest-path\", or leave the link out");
             return;
         }

@@ -31,7 +31,7 @@ confirmed in time, are left out, and what is missing is said on standard error.
 JSON, and the file: an object a line with received_unix_ms, peer, device{producer, name, model}, \
 path, number, data (the message's jsonData).
 
-The file begins anew when it has --rotate-mib: FILE becomes FILE.1, that FILE.2, and so on; --keep \
+The file begins again when it has --rotate-mib: FILE becomes FILE.1, that FILE.2, and so on; --keep \
 of these stay. It ends with SIGINT or SIGTERM.")]
 pub struct Arguments {
     /// Where to listen.

@@ -1,4 +1,4 @@
-//! A file of lines that begins anew when it is full; the last few are kept.
+//! A file of lines that begins again when it is full; the last few are kept.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -28,7 +28,7 @@ impl Rotating {
     pub fn write(&mut self, line: &str) -> Result<()> {
         let line = format!("{line}\n");
         if self.bytes > 0 && self.bytes + line.len() as u64 > self.most_bytes {
-            self.rotate().with_context(|| format!("cannot begin {} anew", self.path.display()))?;
+            self.rotate().with_context(|| format!("cannot begin {} again", self.path.display()))?;
         }
         let written = self.file.write_all(line.as_bytes());
         written.with_context(|| format!("cannot write to {}", self.path.display()))?;

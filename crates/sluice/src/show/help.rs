@@ -14,7 +14,7 @@ Counters count since the daemon started; lengths are without FCS. A table leaves
 zero, JSON never does.
 
 Peaks are the most there ever was, to the cell: since the last read, since `sluice clear
-watermarks`, and since the start. `show buffers` has the first and begins it anew, of every port,
+watermarks`, and since the start. `show buffers` has the first and begins it again, of every port,
 queue and pool; `show queues` has the second. No other view touches them.
 
 The JSON of every view begins with the numbers of the whole switch; then come the lists that the

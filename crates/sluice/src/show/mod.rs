@@ -172,10 +172,10 @@ fn show_telemetry(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether a view begins the watermarks anew: peaks are those between two executions (docs/law.md, "Watermarks").
+/// Whether a view begins the watermarks again: peaks are those between two executions (docs/law.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
-        bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks anew");
+        bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks again");
     }
     Ok(view == View::Buffers && !keep)
 }

@@ -53,12 +53,12 @@ impl Log {
             )
         })?;
         let filter = filter.add_directive(format!("{TARGET}=trace").parse().expect("a directive"));
-        let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colors = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
 
         let limits = Arc::new(Limits::default());
         let writer = Writer::start(std::io::stderr(), limits.clone())
             .map_err(|error| format!("cannot start the thread that writes the log: {error}"))?;
-        let lines = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colours);
+        let lines = tracing_subscriber::fmt::layer().with_writer(writer.clone()).with_ansi(colors);
         let lines = match format {
             Format::Text => lines.boxed(),
             Format::Json => lines.json().flatten_event(true).with_ansi(false).boxed(),

@@ -219,7 +219,7 @@ mod tests {
         }
         let lost = writer.lost();
         assert!((5..=6).contains(&lost), "{lost}");
-        assert!(!writer.flush(), "it waits, but not for ever");
+        assert!(!writer.flush(), "it waits, but not indefinitely");
 
         // It can be written again; the thread logs what was lost as the rest of the program does.
         let subscriber = tracing_subscriber::registry()

@@ -5,8 +5,8 @@
 //! has a carrier, it is opened again: sockets first, then the loop posts frames, then the program lets frames in. Where that
 //! fails it is tried again, no sooner than after [`RETRY`].
 //!
-//! A NIC begins anew when something is put on it, and many lose their carrier for seconds then. If that took the port down, what was put on would be
-//! taken off, the NIC would begin anew, and so on for ever. So the port of a NIC that loses its carrier within [`SETTLING`] after it was attached
+//! A NIC begins again when something is put on it, and many lose their carrier for seconds then. If that took the port down, what was put on would be
+//! taken off, the NIC would begin again, and so on indefinitely. So the port of a NIC that loses its carrier within [`SETTLING`] after it was attached
 //! stays open; what is for it waits. If there is still no carrier then, it goes down.
 //!
 //! ```text
@@ -297,7 +297,7 @@ mod tests {
         ]);
     }
 
-    /// What is put on makes the NIC begin anew, as does what is taken off: it is opened once for each time that it was really without carrier.
+    /// What is put on makes the NIC begin again, as does what is taken off: it is opened once for each time that it was really without carrier.
     #[test]
     fn a_nic_may_lose_its_carrier_while_it_settles() {
         walk_on(

@@ -89,7 +89,7 @@ pub struct LinkMonitor {
     /// By their places; some are vacant.
     ports: Vec<Option<Port>>,
     notices: VecDeque<LinkEvent>,
-    /// The places of ports whose interfaces must be looked at anew, from this one on.
+    /// The places of ports whose interfaces must be looked at again, from this one on.
     ask_from: Option<usize>,
 }
 
@@ -195,7 +195,7 @@ impl LinkMonitor {
         }
     }
 
-    /// Looks at an interface anew.
+    /// Looks at an interface again.
     async fn ask(&mut self, place: usize) -> Result<()> {
         let Some(Some(Port { interface, index: before, .. })) = self.ports.get(place) else { return Ok(()) };
         let (before, interface) = (*before, by_name(&self.handle, interface).await?);

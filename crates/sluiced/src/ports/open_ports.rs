@@ -14,7 +14,7 @@ use crate::ports::link_monitor::Interface;
 use crate::ports::worker::{link, mode_name};
 
 /// A stall of the loop for which frames are posted: a few time slices of others on its core (EEVDF: up to 2.8 ms each), or what
-/// a guard takes to be heard whose own core, or whose neighbour's, is busy in the kernel.
+/// a guard takes to be heard whose own core, or whose peer's, is busy in the kernel.
 const STALL_NS: u64 = 10_000_000;
 /// Bits that the shortest frame takes on a line: 64 bytes with FCS, preamble and inter-frame gap.
 const SHORTEST_FRAME_BITS: u64 = 8 * (64 + 20);
@@ -88,7 +88,7 @@ pub fn min_posted(settings: &PortSettings) -> u32 {
     min_posted
 }
 
-/// Cells that a port which is added later may reserve beyond what its neighbours then reserve less, and its PFC frames.
+/// Cells that a port which is added later may reserve beyond what its peers then reserve less, and its PFC frames.
 const SPARE_PORT_FRAMES: usize = 256;
 
 /// Frames of memory for what the switch may hold, with ports that may be added. Should a cell be longer than a frame of memory, the

@@ -208,7 +208,7 @@ impl PortSupervisor {
             Change::Lost(LinkState::NoCarrier) if life.settles(Instant::now()) => (
                 "carrier_awaited",
                 Severity::Info,
-                "begins anew, as NICs do when something is put on them: the port waits for its carrier",
+                "begins again, as NICs do when something is put on them: the port waits for its carrier",
             ),
             Change::Back if life.awaits_carrier() => {
                 ("carrier_came", Severity::Info, "has its carrier: the port forwards")
@@ -231,7 +231,7 @@ impl PortSupervisor {
         self.on_event(port, PortEvent::Posted(is_up));
     }
 
-    /// Has all interfaces looked at anew, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
+    /// Has all interfaces looked at again, from time to time: nobody reports what is changed with `ethtool` below a macvlan.
     fn look(&mut self) {
         let now = Instant::now();
         if now < self.next_look {

@@ -111,7 +111,7 @@ impl PortWorker {
         self.tell(port, Task::Attach);
     }
 
-    /// Looks at its interface anew.
+    /// Looks at its interface again.
     pub fn look(&self, port: usize) {
         self.tell(port, Task::Look);
     }

@@ -1,9 +1,9 @@
-//! Headroom: the room that a lossless group needs for what still arrives after it has told its neighbour to stop.
+//! Headroom: the room that a lossless group needs for what still arrives after it has told its peer to stop.
 //!
 //! Rule: in-transit bytes = MTU_R + MTU_S + response + cable, where
 //! - MTU_R = 9216: a frame of the largest size has just begun to leave when XOFF is to be sent, and PFC waits for its end;
-//! - MTU_S: the neighbour has just begun a frame of the priority in question when it reads XOFF;
-//! - response = 3840: what the neighbour sends until it has reacted;
+//! - MTU_S: the peer has just begun a frame of the priority in question when it reads XOFF;
+//! - response = 3840: what the peer sends until it has reacted;
 //! - cable, there and back: 13 bytes a metre at 10 Gbit/s, in proportion to the speed.
 //!
 //! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
@@ -15,7 +15,7 @@
 //! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That contradicts its formula, which
 //! needs more than the defaults even for a few metres; the formula is what holds in the worst case.
 //!
-//! In software both loops may be held up by others on their cores, and the neighbour's kernel has frames that a pause
+//! In software both loops may be held up by others on their cores, and the peer's kernel has frames that a pause
 //! cannot call back: [`Software`] is the part of the "cable" that no metre of it explains.
 
 use crate::buffer::cell::CellSize;
@@ -23,7 +23,7 @@ use crate::settings::GroupSettings;
 
 /// The longest frame of any priority, in bytes.
 pub const MTU_RECEIVER_BYTES: u64 = 9216;
-/// What a neighbour still sends until it reacts, in bytes.
+/// What a peer still sends until it reacts, in bytes.
 pub const RESPONSE_BYTES: u64 = 3840;
 /// The shortest frame, in bytes.
 const SHORTEST_FRAME_BYTES: u64 = 64;
@@ -44,9 +44,9 @@ pub struct LinkParams {
 pub struct WireBytes {
     /// The frame before our PFC frame.
     pub mtu_receiver_bytes: u64,
-    /// The neighbour's frame.
+    /// The peer's frame.
     pub mtu_bytes: u64,
-    /// Until the neighbour has reacted.
+    /// Until the peer has reacted.
     pub response_bytes: u64,
     /// On the cable, there and back.
     pub cable_bytes: u64,
@@ -119,15 +119,15 @@ fn response_quanta(speed_bps: u64) -> u64 {
 pub struct HostDelay {
     /// Our loop does not look for so long: it has not yet seen what arrived, and sends no XOFF.
     pub own_stall_bytes: u64,
-    /// The neighbour's loop does not look for so long: it goes on sending.
+    /// The peer's loop does not look for so long: it goes on sending.
     pub peer_stall_bytes: u64,
-    /// Frames that the neighbour's kernel has already.
+    /// Frames that the peer's kernel has already.
     pub in_flight_bytes: u64,
 }
 
 impl HostDelay {
     /// For loops that stall for at most `stall_ns`, on a link of this speed; `in_flight_bytes`: the bound on what the
-    /// neighbour hands to its kernel.
+    /// peer hands to its kernel.
     pub fn new(speed_bps: u64, own_stall_ns: u64, peer_stall_ns: u64, in_flight_bytes: u64) -> Self {
         let bytes = |stall_ns| rounded_up(u128::from(speed_bps) * u128::from(stall_ns), 8_000_000_000);
         let (own_stall_bytes, peer_stall_bytes) = (bytes(own_stall_ns), bytes(peer_stall_ns));

@@ -52,7 +52,7 @@ impl Pools {
         self.headroom.resize(settings.headroom_cells);
     }
 
-    /// One watermark of every pool begins anew.
+    /// One watermark of every pool begins again.
     pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let pools = self.ingress.iter_mut().chain(&mut self.egress).chain([&mut self.headroom]);
         pools.for_each(|pool| pool.watermarks.mark(mark, pool.used_cells, &mut pool.peak));

@@ -1,4 +1,4 @@
-//! The egress half of a port: queues, scheduler, rate, and the pauses that it honours.
+//! The egress half of a port: queues, scheduler, rate, and the pauses that it honors.
 //!
 //! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued. It leaves when the line is
 //! free, its queue is picked among those that hold frames and are not paused, and the bytes with the kernel are below
@@ -41,7 +41,7 @@ use wire::bitset::Set8;
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
 
-use reconfigure::{honoured, line, obeys_pause, shaped, stopped_by_pauses};
+use reconfigure::{honored, line, obeys_pause, shaped, stopped_by_pauses};
 
 /// Queues that keep a rate together.
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,7 +89,7 @@ pub struct Egress {
     link_pause: Option<Box<LinkPause>>,
     /// Priorities whose pauses are ignored: they are stormed, or PFC is off for them.
     ignored: Set8,
-    /// What the neighbour has paused.
+    /// What the peer has paused.
     pauses: PfcRxState,
     /// FIFOs of which the watchdog drops everything.
     dropping: FifoSet,
@@ -129,7 +129,7 @@ impl Egress {
             shaper: TokenBucket::new(line(settings), settings.overhead_bytes),
             scheduler: Scheduler::new(&settings.schedule, settings.overhead_bytes),
             shaped: shaped(settings),
-            pauses: PfcRxState::new(honoured(settings), settings.pause_speed_bps()),
+            pauses: PfcRxState::new(honored(settings), settings.pause_speed_bps()),
             link_pause: obeys_pause(settings),
             random: Random::new(seed),
             fifos_of_priorities: stopped_by_pauses(settings, limits),

@@ -342,7 +342,7 @@ impl Queue {
         self.rest.marked.add(len);
     }
 
-    /// One watermark begins anew.
+    /// One watermark begins again.
     pub(crate) fn mark_watermark(&mut self, mark: WatermarkReset) {
         self.rest.watermarks.mark(mark, self.used_cells, &mut self.peak);
     }

@@ -33,7 +33,7 @@ impl Egress {
         for (queue, queue_limits) in self.queues.iter_mut().zip(limits.queues) {
             queue.reconfigure(queue_limits, limits.usage_percent, pools);
         }
-        self.pauses.reconfigure(honoured(settings), settings.pause_speed_bps(), now);
+        self.pauses.reconfigure(honored(settings), settings.pause_speed_bps(), now);
         self.link_pause = match (obeys_pause(settings), self.link_pause.take()) {
             (Some(_), Some(mut link)) => {
                 link.reconfigure(settings.pause_speed_bps(), now);
@@ -78,7 +78,7 @@ pub(super) fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
 }
 
 /// Priorities whose pauses are obeyed.
-pub(super) fn honoured(settings: &PortSettings) -> Set8 {
+pub(super) fn honored(settings: &PortSettings) -> Set8 {
     if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
     settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
 }
 
-/// What a pause of each priority stops: the neighbour means the priorities that it sees.
+/// What a pause of each priority stops: the peer means the priorities that it sees.
 pub(super) fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [FifoSet; PRIORITIES] {
     let rewritten = remark::queues_by_priority(&settings.rewrite);
     rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(FifoSet::both))

@@ -10,7 +10,7 @@ use crate::settings::{AlarmKind, AlarmSettings, PRIORITIES, PortAlarmSettings};
 use crate::time::Instant;
 
 impl Egress {
-    /// One watermark of every queue begins anew.
+    /// One watermark of every queue begins again.
     pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.queues.iter_mut().for_each(|queue| queue.mark_watermark(mark));
     }

@@ -21,7 +21,7 @@
 //! (RED's idle rule). Idle means that no frame waits; one that waits for a pause to end is no idle queue.
 //!
 //! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
-//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colours); S.
+//! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colors); S.
 //! Floyd and V. Jacobson, "Random early detection" (1993), figure 2 (the average, and how it falls over an idle time); RFC
 //! 3168 section 5.
 
@@ -263,7 +263,7 @@ mod tests {
 
     /// Each drop level by its own line.
     #[test]
-    fn colours() {
+    fn colors() {
         let curve = |low_cells| WredProfile { low_cells, high_cells: low_cells, probability_percent: 100 };
         let curves = [curve(30), curve(20), curve(10)];
         let settings = WredSettings { exponent: 0, curves, ..WredSettings::default() };

@@ -3,7 +3,7 @@
 //! Rule: the source of every good frame is learned, or moved if it came from another port; an address that was not
 //! seen for the aging time is forgotten. A frame goes to the port of its destination; to all other ports if that is
 //! unknown or a group address; nowhere if it is the port it came from. A full table learns nothing more and counts it. No port
-//! has more than so many learned addresses, so that one neighbour that makes addresses up leaves room for those of others:
+//! has more than so many learned addresses, so that one peer that makes addresses up leaves room for those of others:
 //! beyond that its new addresses are not learned, and one that was known on another port is forgotten; that is counted, and
 //! once it happens is an event, and again after the port had an eighth less than it may have. A static entry neither moves nor ages,
 //! counts for no port, and stays when its port goes down.

@@ -4,7 +4,7 @@
 //! outermost tag is set from the frame's queue; where it has a map local precedence → DSCP, so is the DSCP of an IPv4 or
 //! IPv6 packet, and the IPv4 header checksum is corrected. DEI, VLAN and ECN stay what they are; no tag is added.
 //!
-//! The neighbour pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
+//! The peer pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
 //! frames leave with that priority.
 //! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/law.md, "Rewriting".
 

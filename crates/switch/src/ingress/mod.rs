@@ -1,4 +1,4 @@
-//! The ingress half of a port: what a frame that comes in is charged for, and what the neighbour is told.
+//! The ingress half of a port: what a frame that comes in is charged for, and what the peer is told.
 //!
 //! Rule: a frame is counted, admitted to its priority group (or dropped here, where there was no room for it), charged, and
 //! released when it has left the switch. Whenever the use of a no-drop group has changed it is examined, and a change
@@ -38,7 +38,7 @@ pub struct Ingress {
     watched: Set8,
     /// PFC, or PAUSE, frames are sent.
     sends_pfc: bool,
-    /// Priorities of which the neighbour is told nothing: the watchdog drops them, or PFC is off for them.
+    /// Priorities of which the peer is told nothing: the watchdog drops them, or PFC is off for them.
     pfc_suppressed: Set8,
     /// Those for which PFC is off, since there were too many storms: their groups are lossy ones.
     pfc_disabled: Set8,
@@ -47,7 +47,7 @@ pub struct Ingress {
     /// Where PFC frames come from.
     mac: MacAddr,
     /// Of the received frames those of drop level 1 and 2.
-    coloured: [u64; 2],
+    colored: [u64; 2],
     /// Frames that no bridge forwards. All others are counted by their group.
     refused: FrameCount,
     drops: [FrameCount; DropReason::ALL.len()],
@@ -70,7 +70,7 @@ impl Ingress {
             rx_rings: RxBacklog::default(),
             pfc: PfcSender::new(PfcTiming::of(settings)),
             mac,
-            coloured: [0; 2],
+            colored: [0; 2],
             refused: FrameCount::default(),
             drops: Default::default(),
             flooded: StormControl::new(&settings.flood_limits_pps),
@@ -92,13 +92,13 @@ impl Ingress {
         let is_xoff = group.is_xoff();
         match arrival.charge.class.drop_level {
             DropLevel::Green => {}
-            DropLevel::Yellow => self.coloured[0] += 1,
-            DropLevel::Red => self.coloured[1] += 1,
+            DropLevel::Yellow => self.colored[0] += 1,
+            DropLevel::Red => self.colored[1] += 1,
         }
         is_xoff
     }
 
-    /// A frame came in spite of XOFF, at this time or later. True: the neighbour must be told again.
+    /// A frame came in spite of XOFF, at this time or later. True: the peer must be told again.
     pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
         self.pfc.insist(if self.pfc.is_of_link() { LINK } else { priority }, at)
     }
@@ -203,7 +203,7 @@ impl Ingress {
         group.is_xoff()
     }
 
-    /// Compares a group with its threshold, and notes what the neighbour must be told.
+    /// Compares a group with its threshold, and notes what the peer must be told.
     #[inline]
     pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
         let group = &mut self.groups[priority & 7];
@@ -226,7 +226,7 @@ impl Ingress {
         }
     }
 
-    /// The neighbour is told of a priority's XOFF.
+    /// The peer is told of a priority's XOFF.
     fn advertises(&self, priority: usize) -> bool {
         self.sends_pfc && !self.pfc_suppressed.contains(priority)
     }
@@ -302,7 +302,7 @@ impl Ingress {
         self.mac = mac;
     }
 
-    /// The neighbour is gone: whoever comes has been told nothing.
+    /// The peer is gone: whoever comes has been told nothing.
     pub(crate) fn reset_peer(&mut self) {
         self.pfc.reset_peer();
     }
@@ -322,7 +322,7 @@ impl Ingress {
         self.pfc.record_guard_pfc(frames, at);
     }
 
-    /// How soon the neighbour must be told again of an XOFF that lasts; nothing where it is told nothing.
+    /// How soon the peer must be told again of an XOFF that lasts; nothing where it is told nothing.
     pub fn refresh_ns(&self) -> Option<Nanos> {
         self.sends_pfc.then(|| self.pfc.refresh_ns())
     }
@@ -357,7 +357,7 @@ impl Ingress {
         }
     }
 
-    /// Tells the neighbour what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
+    /// Tells the peer what the groups are in now, as after `reconfigure`: PFC may have been turned on or off.
     pub(crate) fn readvertise(&mut self) {
         let is_xoff: [bool; PRIORITIES] =
             std::array::from_fn(|p| self.advertises(p) && self.groups[p].is_xoff());
@@ -403,7 +403,7 @@ impl Ingress {
         }
     }
 
-    /// One watermark of every group begins anew.
+    /// One watermark of every group begins again.
     pub(crate) fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.groups.iter_mut().for_each(|group| group.mark(mark));
     }
@@ -423,7 +423,7 @@ impl Ingress {
         self.pfc.count()
     }
 
-    /// A group's watermarks since they were last read begin anew.
+    /// A group's watermarks since they were last read begin again.
     pub(crate) fn mark_group(&mut self, priority: usize) {
         self.groups[priority].mark(WatermarkReset::Read);
     }
@@ -434,7 +434,7 @@ impl Ingress {
             *out = group.snapshot(pools);
         }
         out.received = out.groups.iter().fold(self.refused, |sum, group| sum + group.received);
-        [out.received_yellow_frames, out.received_red_frames] = self.coloured;
+        [out.received_yellow_frames, out.received_red_frames] = self.colored;
         for (out, drops) in out.drops.iter_mut().zip(&self.drops) {
             *out = *out + *drops;
         }
@@ -447,7 +447,7 @@ impl Ingress {
     }
 }
 
-/// How the neighbour is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
+/// How the peer is told to stop a priority, and the thresholds of its group: those of any lossy one, where PFC is off for it.
 fn protection(settings: &PortSettings, off: Set8, priority: usize) -> (FlowControlMode, GroupSettings) {
     let group = settings.groups[priority];
     if off.contains(priority) {

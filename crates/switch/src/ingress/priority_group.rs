@@ -1,10 +1,10 @@
-//! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and when its neighbour
+//! A priority group: the cells that one port's frames of one 802.1p priority hold at ingress, and when its peer
 //! is told to stop.
 //!
 //! Rule, with reserved R, threshold T, and u cells outside headroom (min(u, R) of them reserved, the rest shared):
 //! - a frame of n cells is charged to reserved and shared if max(0, u + n − R) ≤ T and the pool has room;
 //! - otherwise, whole, to headroom, up to the group's limit and the pool's; while headroom is in use, every frame is;
-//! - otherwise it drops. A group whose neighbour is told nothing (neither PFC nor PAUSE) has no headroom.
+//! - otherwise it drops. A group whose peer is told nothing (neither PFC nor PAUSE) has no headroom.
 //! - Cells leave in the reverse order: headroom, shared, reserved.
 //! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
 //!
@@ -39,7 +39,7 @@ pub enum BufferRegion {
     Headroom,
 }
 
-/// A change that the neighbour must be told.
+/// A change that the peer must be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum XoffTransition {
     /// Stop.
@@ -173,13 +173,13 @@ impl PriorityGroup {
         self.protection == FlowControlMode::Pfc
     }
 
-    /// Its neighbour is told to stop when it fills, by PFC or by PAUSE.
+    /// Its peer is told to stop when it fills, by PFC or by PAUSE.
     #[inline]
     pub fn is_protected(&self) -> bool {
         self.protection != FlowControlMode::None
     }
 
-    /// The neighbour is told to stop.
+    /// The peer is told to stop.
     pub fn is_xoff(&self) -> bool {
         self.xoff
     }
@@ -342,7 +342,7 @@ impl PriorityGroup {
         self.is_no_drop() && !std::mem::replace(&mut self.in_drop_episode, true)
     }
 
-    /// Compares use with the thresholds, and says what, if anything, the neighbour must be told. Where RX rings are long, a
+    /// Compares use with the thresholds, and says what, if anything, the peer must be told. Where RX rings are long, a
     /// protected group is in XOFF whatever it holds.
     #[inline]
     pub fn examine(&mut self, rings_are_long: bool, pools: &Pools) -> Option<XoffTransition> {
@@ -419,7 +419,7 @@ impl PriorityGroup {
         (alarm, headroom_alarm, drop_alarm, *dropped)
     }
 
-    /// One watermark begins anew.
+    /// One watermark begins again.
     pub(crate) fn mark(&mut self, mark: WatermarkReset) {
         let (shared, headroom, total) = (self.shared_cells(), self.headroom_cells, self.cells());
         let Peaks { shared: p0, headroom: p1, total: p2 } = &mut self.peaks;

@@ -17,7 +17,7 @@ pub const MAX_PENDING: usize = 256;
 /// Something that happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
-    /// The neighbour of `port` is told to stop `priority`.
+    /// The peer of `port` is told to stop `priority`.
     XoffBegan {
         /// Port number.
         port: usize,

@@ -96,14 +96,14 @@ impl Event {
             Event::XoffBegan { port, priority } => EventRecord::new(
                 "xoff_began",
                 Severity::Debug,
-                format!("XOFF: the neighbour is told to stop priority {priority}"),
+                format!("XOFF: the peer is told to stop priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),
             Event::XoffEnded { port, priority } => EventRecord::new(
                 "xoff_ended",
                 Severity::Debug,
-                format!("XON: the neighbour may go on with priority {priority}"),
+                format!("XON: the peer may go on with priority {priority}"),
             )
             .of_port(port)
             .of_priority(priority),

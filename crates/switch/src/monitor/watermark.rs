@@ -1,7 +1,7 @@
 //! Watermarks: the most cells that there were since the last read, since a user cleared them, and since the start.
 //!
 //! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a clear) begins its own
-//! watermark anew at the level of that instant and leaves the two others as they are.
+//! watermark again at the level of that instant and leaves the two others as they are.
 //! Source: docs/law.md, "Watermarks"; docs/sources.md, "H3C reference" (display buffer usage interface: UsedPeak and
 //! HeadroomPeak, between two executions of the command) and "SONiC" (periodic, user and persistent watermarks).
 //!
@@ -21,7 +21,7 @@ impl Peak {
     }
 }
 
-/// Where a watermark begins anew.
+/// Where a watermark begins again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatermarkReset {
     /// Somebody has read the watermarks.
@@ -62,7 +62,7 @@ impl Watermarks {
         }
     }
 
-    /// One watermark begins anew at the level `cells`.
+    /// One watermark begins again at the level `cells`.
     pub fn mark(&mut self, mark: WatermarkReset, cells: u32, peak: &mut Peak) {
         let level = self.level(cells, *peak);
         *peak = Peak(cells);

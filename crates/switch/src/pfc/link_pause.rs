@@ -1,9 +1,9 @@
-//! 802.3x PAUSE: flow control of a whole link, for neighbours that know no priorities.
+//! 802.3x PAUSE: flow control of a whole link, for peers that know no priorities.
 //!
 //! Rule, where a port's `flow_control` says so:
 //! - *receive*: a PAUSE with a time other than 0 stops all queues of the port until the time ends or time 0 comes; a new time
 //!   replaces the old one. What is MAC control (PFC, PAUSE) leaves all the same.
-//! - *send*: the neighbour is told to stop as long as any priority group of the port is in XOFF, which its groups come to as
+//! - *send*: the peer is told to stop as long as any priority group of the port is in XOFF, which its groups come to as
 //!   no-drop ones do: at their thresholds, with headroom for what still arrives, or while RX rings are long. It is told as it
 //!   is with PFC: at once, refreshed after a third of the pause time, XON twice.
 //!
@@ -22,7 +22,7 @@ use wire::pause::Pfc;
 /// In sets of priorities, the link as a whole.
 pub(crate) const LINK: usize = 0;
 
-/// How a neighbour is told to stop frames of a group.
+/// How a peer is told to stop frames of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FlowControlMode {
     /// It is not.

@@ -1,4 +1,4 @@
-//! Received PFC: which priorities of a port the neighbour has paused, and until when.
+//! Received PFC: which priorities of a port the peer has paused, and until when.
 //!
 //! Rule: a non-zero time for a no-drop priority stops its queue until the time ends or time 0 (XON) comes; a new time
 //! replaces the old one. Priorities whose class-enable bit is zero, lossy priorities, and everything while reception
@@ -26,7 +26,7 @@ pub fn quanta_ns(quanta: u16, speed_bps: u64) -> Nanos {
     (u128::from(bits) * 1_000_000_000).div_ceil(u128::from(speed_bps)) as Nanos
 }
 
-/// The pauses that a port's neighbour asked for.
+/// The pauses that a port's peer asked for.
 #[derive(Debug, Serialize, Deserialize)]
 #[repr(C)]
 pub struct PfcRxState {
@@ -47,10 +47,10 @@ pub struct PfcRxState {
 }
 
 impl PfcRxState {
-    /// No pause; `honoured` priorities may be paused, quanta are counted at `speed_bps`.
-    pub fn new(honoured: Set8, speed_bps: u64) -> Self {
+    /// No pause; `honored` priorities may be paused, quanta are counted at `speed_bps`.
+    pub fn new(honored: Set8, speed_bps: u64) -> Self {
         Self {
-            honored: honoured,
+            honored: honored,
             speed_bps,
             paused: Set8::EMPTY,
             until: [Instant::NEVER; PRIORITIES],
@@ -116,12 +116,12 @@ impl PfcRxState {
     }
 
     /// Other priorities are obeyed, or at another speed: pauses of those that no longer are end.
-    pub fn reconfigure(&mut self, honoured: Set8, speed_bps: u64, now: Instant) {
+    pub fn reconfigure(&mut self, honored: Set8, speed_bps: u64, now: Instant) {
         self.expire(now); // what ended by itself ended then
-        for p in Set8::ALL.without(honoured) {
+        for p in Set8::ALL.without(honored) {
             self.end(p, now);
         }
-        (self.honored, self.speed_bps) = (honoured, speed_bps);
+        (self.honored, self.speed_bps) = (honored, speed_bps);
         self.find_next_end();
     }
 
@@ -234,14 +234,10 @@ mod tests {
 
     #[test]
     fn zero_enable_bits_lossy_priorities_and_disabled_reception_change_nothing_but_count() {
-        for (honoured, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
-            let mut pauses = PfcRxState::new(Set8::from_bits(honoured), SPEED);
+        for (honored, enable) in [(1 << 3, 0), (1 << 3, !(1 << 3)), (0, 0xff)] {
+            let mut pauses = PfcRxState::new(Set8::from_bits(honored), SPEED);
             pauses.apply(&pfc(enable, 1000), Instant(0));
-            assert_eq!(
-                pauses.paused(Instant(1)),
-                Set8::EMPTY,
-                "honoured {honoured:08b}, enable {enable:08b}"
-            );
+            assert_eq!(pauses.paused(Instant(1)), Set8::EMPTY, "honored {honored:08b}, enable {enable:08b}");
             let xoff: u64 = pauses.count().xoff_frames.iter().sum();
             assert_eq!((pauses.count().frames, xoff), (1, u64::from(enable.count_ones())));
         }

@@ -1,6 +1,6 @@
 //! RX rings as ingress use: frames that wait in the rings of a port and that nobody has looked at yet.
 //!
-//! Rule: a loop that falls behind pauses its neighbours before the kernel has nowhere left to put their frames. When, after a
+//! Rule: a loop that falls behind pauses its peers before the kernel has nowhere left to put their frames. When, after a
 //! batch was taken, [`XOFF_FRAMES`] or more still wait, every no-drop group of the port is in XOFF, whatever it holds; once no more than
 //! [`XON_FRAMES`] wait, its own cells decide again. What the kernel drops all the same, for want of an empty frame, is counted, and is
 //! an event: at once, and then at most one a second while it lasts.

@@ -4,7 +4,7 @@
 //! Rule, as long as a priority of a port is stormed:
 //! - *forward*: its pauses are ignored;
 //! - *drop*: the queues that its pause stops lose what waits and take nothing more, and its group takes nothing that comes in (both
-//!   counted as `watchdog`); the neighbour is told nothing of it, but for XON if it was in XOFF.
+//!   counted as `watchdog`); the peer is told nothing of it, but for XON if it was in XOFF.
 //!
 //! While PFC is off for it, since there were too many storms, its pauses are ignored and its group is a lossy one.
 //! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).

@@ -1,15 +1,15 @@
-//! PFC sent: what a port tells its neighbour, and when.
+//! PFC sent: what a port tells its peer, and when.
 //!
 //! Rule: a PFC frame carries every priority now in XOFF with the pause time, and time 0 for those that left XOFF since
 //! the last frame; several changes in one turn go in one frame.
 //! - XOFF is repeated, for as long as it lasts, after a third of the pause time: before half of it has passed, with room for a
-//!   loop that comes late. The pause time is reckoned at the fastest speed at which the neighbour may read our quanta: that of the
+//!   loop that comes late. The pause time is reckoned at the fastest speed at which the peer may read our quanta: that of the
 //!   link, or of the port, whichever is more.
-//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the neighbour must have heard long since
+//! - XOFF is repeated at once when a frame of a priority in XOFF comes in though the peer must have heard long since
 //!   ([`PortSettings::response_ns`]). If it had been silent before, it reads our quanta faster still, and XOFF is repeated from then on after half
 //!   of the time that the pause seems to have lasted. What it taught us is forgotten with the first XON after ten seconds in which it taught nothing.
 //! - XON is repeated once, should the first have been lost.
-//! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs after it was sent: the neighbour has not heard it.
+//! - What the kernel is known to have lost ([`crate::monitor::kernel_tx_loss`]) is repeated 50 µs after it was sent: the peer has not heard it.
 //! - A port that sends 802.3x PAUSE in place of PFC keeps the same rules, with one priority that stands for the link
 //!   ([`crate::pfc::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
 //! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
@@ -28,9 +28,9 @@ use wire::pause::{Pause, Pfc};
 
 /// XON is repeated so much later.
 const XON_AGAIN_NS: Nanos = 1_000_000;
-/// What a neighbour has taught us of its pauses is kept for so long.
+/// What a peer has taught us of its pauses is kept for so long.
 const LESSON_NS: Nanos = 10_000_000_000;
-/// However fast a neighbour reads quanta, and whatever is lost, XOFF is not repeated more often.
+/// However fast a peer reads quanta, and whatever is lost, XOFF is not repeated more often.
 const SHORTEST_REFRESH_NS: Nanos = 50_000;
 
 /// What of a port's settings its PFC goes by.
@@ -76,7 +76,7 @@ pub struct PfcSender {
     timing: PfcTiming,
     /// Priorities that are in XOFF.
     xoff: Set8,
-    /// Those that the neighbour was last told of.
+    /// Those that the peer was last told of.
     announced: Set8,
     /// … by PAUSE, not PFC.
     announced_of_link: bool,
@@ -87,7 +87,7 @@ pub struct PfcSender {
     sent_at: Instant,
     /// When XOFF, or XON, is to be repeated.
     repeat_at: Instant,
-    /// As in `timing`, or what the neighbour has taught us.
+    /// As in `timing`, or what the peer has taught us.
     refresh_ns: Nanos,
     /// When it did so last.
     taught_at: Instant,
@@ -120,7 +120,7 @@ impl PfcSender {
         }
     }
 
-    /// Another pause time, or speed; the neighbour is told at once if it is pausing.
+    /// Another pause time, or speed; the peer is told at once if it is pausing.
     pub fn reconfigure(&mut self, timing: PfcTiming) {
         if timing != self.timing && !self.announced.is_empty() {
             self.repeat_at = Instant::default();
@@ -131,7 +131,7 @@ impl PfcSender {
         }
     }
 
-    /// The neighbour is gone: another has been told nothing, and what is in XOFF is told it at once.
+    /// The peer is gone: another has been told nothing, and what is in XOFF is told it at once.
     pub fn reset_peer(&mut self) {
         (self.announced, self.xon_again) = (Set8::EMPTY, Set8::EMPTY);
         self.announced_of_link = self.timing.of_link;
@@ -151,7 +151,7 @@ impl PfcSender {
     }
 
     /// A frame of a priority that is in XOFF came in, at this time or later.
-    /// True: the neighbour must be told again.
+    /// True: the peer must be told again.
     pub fn insist(&mut self, priority: usize, at: Instant) -> bool {
         if !self.announced.contains(priority) {
             return false;
@@ -163,7 +163,7 @@ impl PfcSender {
         if deaf {
             self.repeat_at = self.repeat_at.min(at);
         }
-        // One that is slow to hear goes on sending; one whose pause is over begins anew.
+        // One that is slow to hear goes on sending; one whose pause is over begins again.
         if deaf && silence_ns > self.timing.response_ns / 2 {
             self.refresh_ns = self.refresh_ns.min(pause_ns / 2).max(SHORTEST_REFRESH_NS);
             self.taught_at = at;
@@ -185,7 +185,7 @@ impl PfcSender {
         self.repeat_at = self.repeat_at.min(at + self.refresh_ns);
     }
 
-    /// The neighbour is paused, or XON is to be repeated.
+    /// The peer is paused, or XON is to be repeated.
     fn says_something(&self) -> bool {
         !self.announced.is_empty() || !self.xon_again.is_empty()
     }

@@ -1,6 +1,6 @@
 //! The watchdog (PFC deadlock detection): when a priority of a port counts as stormed, and for how long.
 //!
-//! Rule: a priority is *stuck* while its neighbour has it paused without a break and frames wait for it; since nothing that is paused
+//! Rule: a priority is *stuck* while its peer has it paused without a break and frames wait for it; since nothing that is paused
 //! is sent, it sends none. Stuck for longer than the detection time it is *stormed*: its action is in force, and nothing is
 //! detected, until it is restored. A queue that is slow, empty, or paused on and off is none of that.
 //! - Restored after a time, at the end of an interval without XOFF, once no XOFF came for a time, or by hand
@@ -32,7 +32,7 @@ use serde::{Deserialize, Serialize};
 /// What the owner sees of a priority.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PauseObservation {
-    /// Since when the neighbour has had it paused without a break; `None`: it has not.
+    /// Since when the peer has had it paused without a break; `None`: it has not.
     pub paused_since: Option<Instant>,
     /// Frames wait for it.
     pub waits: bool,
@@ -195,7 +195,7 @@ impl PriorityWatchdog {
         waited.then_some(Change::Ended)
     }
 
-    /// PFC is no longer off, and storms are counted anew. False: it was not off.
+    /// PFC is no longer off, and storms are counted again. False: it was not off.
     pub fn lift(&mut self, seen: PauseObservation, now: Instant) -> bool {
         let was_off = self.is_off();
         if was_off {

@@ -3,7 +3,7 @@
 //! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX rings has become long or short, and,
 //! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
 //! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
-//! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the neighbour is told
+//! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the peer is told
 //! that of [`crate::pfc::tx`].
 
 use crate::forwarding::parsed_frame::RxFrame;
@@ -80,14 +80,14 @@ impl Switch {
         }
     }
 
-    /// How soon some neighbour must be told again of an XOFF that lasts.
+    /// How soon some peer must be told again of an XOFF that lasts.
     pub fn shortest_refresh_ns(&self) -> Nanos {
         let told = self.up.into_iter().filter_map(|port| self.ingress[port].refresh_ns());
         told.min().unwrap_or(Nanos::MAX)
     }
 
     /// A guard sent these PFC frames for `port` while this switch stood still, the last one at `at`: what they said is now
-    /// what its neighbour was told, whether or not they would be sent by today's settings.
+    /// what its peer was told, whether or not they would be sent by today's settings.
     pub fn record_guard_pfc(&mut self, port: usize, frames: &PfcCount, at: Instant) {
         self.ingress[port].record_guard_pfc(frames, at);
         self.mark_pfc_pending(self.up.and(Set64::of(port)));

@@ -1,6 +1,6 @@
 //! The line of a port: what becomes of frames when it goes down, and when they are not sent.
 //!
-//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its neighbour, and what its neighbour was told;
+//! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and what its peer was told;
 //! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
 //! left. Whoever is there when it comes up again is told what is in XOFF.
 //! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
@@ -93,7 +93,7 @@ impl Switch {
         memory.free(frame);
     }
 
-    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what neighbours would send
+    /// The switch is about to end: every no-drop priority is in XOFF from now on, for good, since what peers would send
     /// after an XON nobody would forward.
     pub fn stop(&mut self) {
         for port in self.up {

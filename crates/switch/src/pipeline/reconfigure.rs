@@ -1,7 +1,7 @@
 //! Settings: those that a switch begins with, and others applied while it runs, all together.
 //!
 //! Rule: nothing that the switch holds is dropped or moves to another queue. Cells stay charged; what is reserved, shared
-//! or guaranteed of them is worked out anew from the new sizes, so a group or a queue may be over its limit until enough
+//! or guaranteed of them is worked out again from the new sizes, so a group or a queue may be over its limit until enough
 //! has left. A group that is no longer no-drop lets its headroom drain and is out of XOFF; pauses of priorities that are
 //! no longer no-drop end. Watermarks and counters go on, and so does whatever has the settings that it had: a port's round
 //! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of

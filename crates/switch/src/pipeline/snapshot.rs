@@ -92,14 +92,14 @@ impl Switch {
         self.events.drain()
     }
 
-    /// One watermark of every group, queue and pool begins anew.
+    /// One watermark of every group, queue and pool begins again.
     pub fn mark_watermarks(&mut self, mark: WatermarkReset) {
         self.ingress.iter_mut().for_each(|ingress| ingress.mark_watermarks(mark));
         self.egress.iter_mut().for_each(|egress| egress.mark_watermarks(mark));
         self.pools.mark(mark);
     }
 
-    /// What a priority group holds and has counted; its peaks since it was last read begin anew.
+    /// What a priority group holds and has counted; its peaks since it was last read begin again.
     pub fn read_group(&mut self, port: usize, priority: usize) -> GroupSnapshot {
         let snapshot = self.ingress[port].group(priority, &self.pools);
         self.ingress[port].mark_group(priority);

@@ -86,7 +86,7 @@ impl Default for BufferSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[repr(C)]
 pub struct GroupSettings {
-    /// When the neighbour is told to stop; for a lossy group, when frames drop.
+    /// When the peer is told to stop; for a lossy group, when frames drop.
     pub xoff: Threshold,
     /// Cells that are the group's own.
     pub reserved_cells: u32,

@@ -66,7 +66,7 @@ pub enum Trust {
     None,
 }
 
-/// How readily a frame is dropped (drop level, or colour). WRED tells them apart.
+/// How readily a frame is dropped (drop level, or color). WRED tells them apart.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropLevel {

@@ -187,7 +187,7 @@ pub struct PortSettings {
 /// Speed that pause times and default thresholds assume where a port has no `speed` (what a veth reports).
 pub const ASSUMED_SPEED_BPS: u64 = 10_000_000_000;
 
-/// The neighbour's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres comes on top.
+/// The peer's response to XOFF and what is on its way meanwhile, in software; a cable of kilometres comes on top.
 pub const RESPONSE_NS: Nanos = 300_000;
 
 impl PortSettings {
@@ -296,7 +296,7 @@ impl FlowControl {
 /// Priority flow control of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PfcSettings {
-    /// Received PFC frames are honoured.
+    /// Received PFC frames are honored.
     pub rx: bool,
     /// PFC frames are sent.
     pub tx: bool,

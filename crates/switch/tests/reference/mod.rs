@@ -5,7 +5,7 @@
 //! common with the switch the settings, with their tables of percentages (which `seeds.rs` holds against the documents), and
 //! nothing that decides: that both once let a queue use cells that its pool had not (row 18 of the documents' table) was a
 //! mistake of the law, which both followed. It keeps no running totals but what the law makes
-//! depend on the order of events (outside and in headroom, XOFF, WRED's average); all else is summed anew, at each question,
+//! depend on the order of events (outside and in headroom, XOFF, WRED's average); all else is summed again, at each question,
 //! over the list of the frames that are held. Averages are floating point here and fixed point there.
 
 use switch::settings::{

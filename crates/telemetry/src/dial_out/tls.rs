@@ -1,7 +1,7 @@
 //! Connections to collectors, and from switches, that are encrypted and say who is who.
 //!
 //! Rule: where the file asks for TLS, nothing is said before the collector has shown a certificate of an authority that is trusted, for
-//! the name that is expected; there is no way back to plain text. Files are read anew for each connection, so certificates may be
+//! the name that is expected; there is no way back to plain text. Files are read again for each connection, so certificates may be
 //! exchanged while the daemon runs. Source: docs/telemetry.md, "TLS".
 
 use std::error::Error;

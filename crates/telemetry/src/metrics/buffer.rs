@@ -1,6 +1,6 @@
 //! Metrics of the buffers: priority groups, queues and pools, with their watermarks.
 //!
-//! Rule: the peak since "read" is the most cells since metrics were last read, which begins anew with each time they are; the one since
+//! Rule: the peak since "read" is the most cells since metrics were last read, which begins again with each time they are; the one since
 //! "start" is that of the whole life of the daemon.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use super::{EIGHT, bytes, frames, used_priorities, used_queues};
 
 const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", |group| Some(group.no_drop.into())),
-    gauge("sluice_group_xoff", "1: its neighbour is told to stop.", |group| Some(group.xoff.into())),
+    gauge("sluice_group_xoff", "1: its peer is told to stop.", |group| Some(group.xoff.into())),
     counter("sluice_group_xoff_episodes", "Times that XOFF began.", |group| Some(group.xoff_episodes.into())),
     counter("sluice_group_received_frames", "Frames that came in.", |group| {
         Some(frames(&group.received).into())
@@ -62,8 +62,8 @@ const GROUP: &[Metric<Group>] = &[
 ];
 
 const QUEUE: &[Metric<Queue>] = &[
-    gauge("sluice_queue_paused", "1: its neighbour has paused it.", |queue| Some(queue.paused.into())),
-    gauge("sluice_queue_flooded_paused", "1: its neighbour has paused the flooded frames in it.", |queue| {
+    gauge("sluice_queue_paused", "1: its peer has paused it.", |queue| Some(queue.paused.into())),
+    gauge("sluice_queue_flooded_paused", "1: its peer has paused the flooded frames in it.", |queue| {
         Some(queue.flooded_paused.into())
     }),
     counter("sluice_queue_pauses", "Pauses that began (episodes).", |queue| Some(queue.pauses.into())),

@@ -92,7 +92,7 @@ pub const METRICS: &[Metric<Port>] = &[
     counter("sluice_port_pause_sent_frames", "802.3x PAUSE frames that went out.", |port| {
         Some(port.pause_sent_frames.into())
     }),
-    gauge("sluice_port_link_paused", "1: the neighbour has paused the whole link by 802.3x PAUSE.", |port| {
+    gauge("sluice_port_link_paused", "1: the peer has paused the whole link by 802.3x PAUSE.", |port| {
         Some(port.link_paused.into())
     }),
     counter("sluice_port_link_pauses", "Pauses of the whole link that began.", |port| {

@@ -25,7 +25,7 @@ const METRICS: &[Metric<Priorities>] = &[
     counters("sluice_priority_pfc_received_frames", "PFC frames that came in and named it.", |of| {
         by_kind(of.received)
     }),
-    gauge("sluice_priority_paused", "1: the neighbour has paused it.", |of| Some(of.state.paused.into())),
+    gauge("sluice_priority_paused", "1: the peer has paused it.", |of| Some(of.state.paused.into())),
     counter("sluice_priority_pauses", "Pauses that began (episodes).", |of| Some(of.state.pauses.into())),
     counter("sluice_priority_paused_seconds", "Time that it was paused.", |of| {
         Some(seconds(of.state.paused_ns))

@@ -162,7 +162,7 @@ impl Sender {
         if self.outstanding > 0 && self.tx.needs_wakeup() {
             counters.tx_kicks += 1;
             match send(self.fd()) {
-                // No carrier, or a device that begins anew: who watches the interface knows whether it is down.
+                // No carrier, or a device that begins again: who watches the interface knows whether it is down.
                 Err(libc::ENETDOWN) => counters.tx_down += 1,
                 Err(errno) if is_down(errno) => {
                     counters.tx_down += 1;

@@ -287,7 +287,7 @@ fn a_port_closes_with_frames_of_several_chunks_in_its_rings() {
     });
 }
 
-/// A port of MTU 9216, whose neighbour's is larger: what is longer than any line carries is put back, counted and told of.
+/// A port of MTU 9216, whose peer's is larger: what is longer than any line carries is put back, counted and told of.
 #[test]
 fn what_is_longer_than_any_port_takes_in_is_counted_and_told() {
     let space = space_of_mtu(9216);

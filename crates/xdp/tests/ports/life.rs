@@ -234,7 +234,7 @@ fn a_keeper_closes_and_opens_a_port_while_another_goes_on() {
 }
 
 /// Not a test by itself: the process that the next one kills. It opens p0 of the namespace named in its environment, says
-/// so, and serves it for ever.
+/// so, and serves it indefinitely.
 #[test]
 #[ignore = "only as a child of the next test"]
 fn child_serves_a_port() {

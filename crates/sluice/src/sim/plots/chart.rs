@@ -1,6 +1,6 @@
-//! What all plots share: the picture, its heading and legend, axes, colours, and how long series become short ones.
+//! What all plots share: the picture, its heading and legend, axes, colors, and how long series become short ones.
 //!
-//! Colours: Okabe and Ito, "Color Universal Design", which colour-blind people tell apart.
+//! Colors: Okabe and Ito, "Color Universal Design", which color-blind people tell apart.
 
 use std::io;
 use std::ops::Range;
@@ -94,8 +94,8 @@ pub fn heading(area: &Area, title: &str, about: &str, legend: &[(Look, String)])
 fn swatch(area: &Area, look: Look, (x, y): (i32, i32)) -> DrawResult {
     let line = [(x, y), (x + 22, y)];
     match look {
-        Look::Dashes(colour) => area.draw(&DashedPathElement::new(line, 6, 4, colour.stroke_width(2))),
-        Look::Filled(colour) => area.draw(&Rectangle::new([(x, y - 6), (x + 22, y + 6)], colour.filled())),
+        Look::Dashes(color) => area.draw(&DashedPathElement::new(line, 6, 4, color.stroke_width(2))),
+        Look::Filled(color) => area.draw(&Rectangle::new([(x, y - 6), (x + 22, y + 6)], color.filled())),
     }
 }
 

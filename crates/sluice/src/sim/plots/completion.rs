@@ -22,7 +22,7 @@ const MOST_TICKS: usize = 12;
 struct Messages {
     name: String,
     to_send: u64,
-    colour: RGBColor,
+    color: RGBColor,
     /// Times of those that arrived, shortest first.
     took_ns: Vec<u64>,
 }
@@ -43,7 +43,7 @@ pub fn completion(outcome: &Results) -> Result<Option<String>> {
     Ok(Some(svg))
 }
 
-/// Of the traffics with most messages, as many as there are colours.
+/// Of the traffics with most messages, as many as there are colors.
 fn messages(outcome: &Results) -> Vec<Messages> {
     let mut took_ns = vec![Vec::new(); outcome.traffic.len()];
     for span in &outcome.series.completions {
@@ -55,16 +55,16 @@ fn messages(outcome: &Results) -> Vec<Messages> {
             continue;
         }
         took_ns.sort_unstable();
-        let (name, colour) = (short(&traffic.name, NAME_CHARS), TRAFFIC[number % TRAFFIC.len()]);
-        all.push(Messages { name, to_send: traffic.messages, colour, took_ns });
+        let (name, color) = (short(&traffic.name, NAME_CHARS), TRAFFIC[number % TRAFFIC.len()]);
+        all.push(Messages { name, to_send: traffic.messages, color, took_ns });
     }
     if all.len() > TRAFFIC.len() {
         all.sort_by_key(|messages| std::cmp::Reverse(messages.took_ns.len()));
         all.truncate(TRAFFIC.len());
     }
-    // Each has the colour that it has in the plot of throughput, unless two would have the same.
+    // Each has the color that it has in the plot of throughput, unless two would have the same.
     if outcome.traffic.len() > TRAFFIC.len() {
-        all.iter_mut().zip(TRAFFIC).for_each(|(messages, colour)| messages.colour = colour);
+        all.iter_mut().zip(TRAFFIC).for_each(|(messages, color)| messages.color = color);
     }
     all
 }
@@ -86,7 +86,7 @@ fn panel(area: &Area, all: &[Messages]) -> DrawResult {
     axes(&mut chart, ("completion time", Some("messages that arrived within it, %")), &at)?;
     for (row, messages) in all.iter().enumerate() {
         chart
-            .draw_series([PathElement::new(steps(&messages.took_ns, to), messages.colour.stroke_width(2))])?;
+            .draw_series([PathElement::new(steps(&messages.took_ns, to), messages.color.stroke_width(2))])?;
         name(area, row, messages)?;
     }
     Ok(())
@@ -108,10 +108,10 @@ fn steps(took_ns: &[u64], end_ns: u64) -> Vec<(f64, f64)> {
 }
 
 fn name(area: &Area, row: usize, messages: &Messages) -> DrawResult {
-    let Messages { name, to_send, colour, took_ns } = messages;
+    let Messages { name, to_send, color, took_ns } = messages;
     let (x, y) = ((WIDTH - NAMES) as i32 + 14, 24 + 46 * row as i32);
     let within = |percent: usize| time(took_ns[(took_ns.len() * percent).div_ceil(100).max(1) - 1]);
-    area.draw(&PathElement::new([(x, y), (x + 20, y)], colour.stroke_width(3)))?;
+    area.draw(&PathElement::new([(x, y), (x + 20, y)], color.stroke_width(3)))?;
     let (arrived, to_send) = (grouped(took_ns.len() as u64), grouped(*to_send));
     text(area, &format!("{name}: {arrived} of {to_send} arrived"), (x + 26, y), 15, HPos::Left)?;
     let times = format!("50 % in {}, 99 % in {}, all in {}", within(50), within(99), within(100));

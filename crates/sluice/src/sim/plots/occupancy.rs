@@ -120,8 +120,8 @@ fn panel(area: &Area, outcome: &Results, group: &GroupSeries) -> DrawResult {
     chart.draw_series([Polygon::new(above_zero(&shared), LIGHT_SKY)])?;
     chart.draw_series([Polygon::new(between(&shared, &held), LIGHT_VERMILLION)])?;
     chart.draw_series([PathElement::new(shared, BLUE.stroke_width(1))])?;
-    for (colour, limit) in limits.into_iter().filter(|(_, line)| highest(line) <= top) {
-        chart.draw_series([DashedPathElement::new(limit, 7, 5, colour.stroke_width(2))])?;
+    for (color, limit) in limits.into_iter().filter(|(_, line)| highest(line) <= top) {
+        chart.draw_series([DashedPathElement::new(limit, 7, 5, color.stroke_width(2))])?;
     }
     Ok(())
 }

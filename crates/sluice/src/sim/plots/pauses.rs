@@ -46,10 +46,10 @@ pub fn pauses(outcome: &Results) -> Result<Option<String>> {
     let mut priorities: Vec<u8> = rows.iter().map(|row| row.priority).collect();
     priorities.sort_unstable();
     priorities.dedup();
-    let colour = |priority: u8| PRIORITY[usize::from(priority)];
+    let color = |priority: u8| PRIORITY[usize::from(priority)];
     let legend: Vec<(Look, String)> = priorities
         .iter()
-        .map(|priority| (Look::Filled(colour(*priority)), format!("priority {priority} paused")))
+        .map(|priority| (Look::Filled(color(*priority)), format!("priority {priority} paused")))
         .collect();
     let about = match left_out {
         0 => "paused ports, first paused first".to_owned(),
@@ -104,8 +104,8 @@ fn timeline(area: &Area, duration_ns: u64, rows: &[Row]) -> DrawResult {
         let top = (rows.len() - number) as f64;
         for (from, to, shade) in shaded(row.spans.iter().copied(), duration_ns) {
             let corners = [(from * time.end, top - 0.85), (to * time.end, top - 0.15)];
-            let colour = PRIORITY[usize::from(row.priority)].mix(shade);
-            chart.draw_series([Rectangle::new(corners, colour.filled())])?;
+            let color = PRIORITY[usize::from(row.priority)].mix(shade);
+            chart.draw_series([Rectangle::new(corners, color.filled())])?;
         }
         let y = 6 + (ROW as i32) * number as i32 + ROW as i32 / 2;
         let name = format!("{}  p{}", short(row.port, NAME_CHARS), row.priority);

@@ -22,10 +22,10 @@ const NAME_CHARS: usize = 18;
 /// Most steps of a line: more would show single bursts of frames.
 const MOST_STEPS: usize = 200;
 
-/// Arrivals of one colour: bit/s in each sample.
+/// Arrivals of one color: bit/s in each sample.
 struct Line {
     name: String,
-    colour: RGBColor,
+    color: RGBColor,
     bps: Vec<f64>,
     mean_bps: f64,
 }
@@ -79,7 +79,7 @@ fn by_priority(outcome: &Results) -> Vec<Line> {
         let mean_bps = mean_over_time(&outcome.series.at_ns, &bps);
         Some(Line {
             name: format!("priority {priority}"),
-            colour: PRIORITY[usize::from(priority)],
+            color: PRIORITY[usize::from(priority)],
             bps,
             mean_bps,
         })
@@ -89,9 +89,9 @@ fn by_priority(outcome: &Results) -> Vec<Line> {
 
 fn by_traffic(outcome: &Results) -> Vec<Line> {
     let traffic = outcome.traffic.iter().zip(&outcome.series.traffic_bps).zip(TRAFFIC);
-    let line = |((traffic, bps), colour): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
+    let line = |((traffic, bps), color): ((&sim::results::TrafficOutcome, &Vec<f64>), RGBColor)| Line {
         name: short(&traffic.name, NAME_CHARS),
-        colour,
+        color,
         bps: bps.clone(),
         mean_bps: traffic.throughput_bps,
     };
@@ -128,9 +128,9 @@ fn draw_panel(area: &Area, outcome: &Results, panel: &Panel) -> DrawResult {
         let points: Vec<(f64, f64)> = points.into_iter().map(|(at, bps)| (at, bps / unit_bps)).collect();
         // The first are wider, so that they are seen below those that cover them.
         let width = if row < 2 { 4 - row as u32 } else { 2 };
-        chart.draw_series([PathElement::new(points, line.colour.stroke_width(width))])?;
+        chart.draw_series([PathElement::new(points, line.color.stroke_width(width))])?;
         let y = 44 + 24 * row as i32;
-        area.draw(&PathElement::new([(NAMES_FROM, y), (NAMES_FROM + 20, y)], line.colour.stroke_width(3)))?;
+        area.draw(&PathElement::new([(NAMES_FROM, y), (NAMES_FROM + 20, y)], line.color.stroke_width(3)))?;
         let name = format!("{}: {}", line.name, rate(line.mean_bps));
         text(area, &name, (NAMES_FROM + 26, y), 15, HPos::Left)?;
     }

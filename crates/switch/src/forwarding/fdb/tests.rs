@@ -82,7 +82,7 @@ fn addresses_made_up_for_one_key_are_scattered_by_another() {
     }
 }
 
-/// Neighbours number their addresses in a row, or in their upper bytes, or by a stride: none may meet much more than chance
+/// Peers number their addresses in a row, or in their upper bytes, or by a stride: none may meet much more than chance
 /// has it. Half of the slots' count in addresses leaves 1 − e^-0.5 of the slots as homes (39 %).
 #[test]
 fn whatever_the_key_regular_addresses_spread_evenly() {

@@ -62,7 +62,7 @@ pub struct PortSnapshot {
     pub kernel_lost_frames: u64,
     /// … of no-drop priorities: a broken promise.
     pub kernel_lost_no_drop_frames: u64,
-    /// PFC and PAUSE frames that it took and lost: they count as sent, and the neighbour has not heard them.
+    /// PFC and PAUSE frames that it took and lost: they count as sent, and the peer has not heard them.
     pub kernel_lost_pfc_frames: u64,
     /// Most bytes that were with the kernel at once.
     pub in_flight_peak_bytes: u64,
@@ -78,7 +78,7 @@ pub struct PortSnapshot {
     pub pfc_guard_frames: u64,
     /// 802.3x PAUSE frames that went out.
     pub pause_sent_frames: u64,
-    /// The neighbour has paused the whole link by 802.3x PAUSE.
+    /// The peer has paused the whole link by 802.3x PAUSE.
     pub link_paused: bool,
     /// Times that a pause of the whole link began.
     pub link_pauses: u64,
@@ -115,7 +115,7 @@ fn by_reason<S: Serializer>(
     serializer.collect_map(DropReason::ALL.map(|reason| (reason.name(), drops[reason as usize])))
 }
 
-/// What is counted by drop level, under the names of its colours.
+/// What is counted by drop level, under the names of its colors.
 fn by_drop_level<S: Serializer>(counts: &[FrameCount; 3], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(["green", "yellow", "red"].into_iter().zip(counts))
 }
@@ -127,7 +127,7 @@ pub struct GroupSnapshot {
     pub no_drop: bool,
     /// Service pool of its shared cells.
     pub pool: u8,
-    /// Its neighbour is told to stop.
+    /// Its peer is told to stop.
     pub xoff: bool,
     /// Times that XOFF began.
     pub xoff_episodes: u64,
@@ -168,7 +168,7 @@ pub struct GroupSnapshot {
 pub struct PrioritySnapshot {
     /// The local precedence that it has on this port.
     pub local_precedence: u8,
-    /// The neighbour has paused it.
+    /// The peer has paused it.
     pub paused: bool,
     /// Times that a pause began.
     pub pauses: u64,
@@ -203,9 +203,9 @@ pub struct PrioritySnapshot {
 /// One egress queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct QueueSnapshot {
-    /// Its neighbour has paused it; for flooded frames with a map of their own see `flooded_paused`.
+    /// Its peer has paused it; for flooded frames with a map of their own see `flooded_paused`.
     pub paused: bool,
-    /// Its neighbour has paused the flooded frames in it.
+    /// Its peer has paused the flooded frames in it.
     pub flooded_paused: bool,
     /// Times that a pause began.
     pub pauses: u64,

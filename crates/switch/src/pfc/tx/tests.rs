@@ -16,7 +16,7 @@ fn refreshed_for_the_fastest_reading() {
     for (speed, link, refresh_us) in [
         (None, None, 1118), // 10G is assumed
         (Some(1), None, 11_184),
-        (Some(1), Some(10), 1118), // the neighbour may go by its link
+        (Some(1), Some(10), 1118), // the peer may go by its link
         (None, Some(40), 279),
         (None, Some(100), 111),
         (Some(100), Some(10), 111),
@@ -52,7 +52,7 @@ fn what_was_lost_is_told_again() {
     }
 }
 
-/// The neighbour reads our quanta faster than we: its frames come back in the middle of a pause.
+/// The peer reads our quanta faster than we: its frames come back in the middle of a pause.
 #[test]
 fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
     let mut sender = PfcSender::new(timing(10_000_000));
@@ -82,14 +82,14 @@ fn frames_that_come_in_spite_of_xoff_are_answered_with_xoff() {
     sender.set(3, false);
     assert!(send(&mut sender, forgets) && send(&mut sender, forgets + XON_AGAIN_NS));
     sender.set(3, true);
-    let anew = forgets + 2_000_000;
-    assert!(send(&mut sender, anew) && !send(&mut sender, anew + 9_999_999), "… for ten seconds");
-    assert!(send(&mut sender, anew + 10_000_000));
+    let again = forgets + 2_000_000;
+    assert!(send(&mut sender, again) && !send(&mut sender, again + 9_999_999), "… for ten seconds");
+    assert!(send(&mut sender, again + 10_000_000));
 }
 
-/// A neighbour that is slow to hear sends on without a pause, which says nothing of how it reads quanta.
+/// A peer that is slow to hear sends on without a pause, which says nothing of how it reads quanta.
 #[test]
-fn a_neighbour_that_is_slow_to_hear_teaches_nothing() {
+fn a_peer_that_is_slow_to_hear_teaches_nothing() {
     let mut sender = PfcSender::new(timing(10_000_000));
     sender.set(3, true);
     sender.send(Instant(0));
@@ -106,9 +106,9 @@ fn a_neighbour_that_is_slow_to_hear_teaches_nothing() {
     assert!(sender.refresh_ns() < 1_000_000);
 }
 
-/// The old neighbour was paused; the new one is told at once of what lasts, and nothing of what is over.
+/// The old peer was paused; the new one is told at once of what lasts, and nothing of what is over.
 #[test]
-fn a_new_neighbour_is_told_anew() {
+fn a_new_peer_is_told_anew() {
     let mut sender = PfcSender::new(timing(1_000_000));
     for p in [3, 4] {
         sender.set(p, true);
@@ -143,7 +143,7 @@ fn what_has_not_left_is_not_repeated() {
     assert!(sender.is_due(Instant(2000)));
 }
 
-/// A guard has paused the neighbour while nobody was at home; now XON is due, or XOFF goes on being refreshed.
+/// A guard has paused the peer while nobody was at home; now XON is due, or XOFF goes on being refreshed.
 #[test]
 fn what_a_guard_told_counts_as_told() {
     let mut sender = PfcSender::new(timing(100));
@@ -185,7 +185,7 @@ fn a_link_is_told_as_a_priority_is() {
     assert_eq!((sender.pause_frames(), sender.count()), (4, PfcCount::default()));
 }
 
-/// Settings that change PFC for PAUSE, or back: what the neighbour was told in one way ends in it, before the other begins.
+/// Settings that change PFC for PAUSE, or back: what the peer was told in one way ends in it, before the other begins.
 #[test]
 fn what_was_told_in_one_way_is_taken_back_in_it() {
     for (of_link, old, new) in [

@@ -125,7 +125,7 @@ fn one_storm_too_many_turns_pfc_off() {
     assert_eq!(storm(&mut watch, 50), reached, "as many as the limit says are enough");
     assert!(watch.is_off() && watch.action().is_none() && watch.deadline(Instant(0)) == Instant::NEVER);
     assert!(watch.lift(FREE, Instant(0)) && !watch.lift(FREE, Instant(0)));
-    assert_eq!([storm(&mut watch, 1), storm(&mut watch, 1)], [began, began], "they are counted anew");
+    assert_eq!([storm(&mut watch, 1), storm(&mut watch, 1)], [began, began], "they are counted again");
 }
 
 /// (restoration, XOFF came at) → restored at.

@@ -1,21 +1,21 @@
-//! Numbers, bars and colours for people.
+//! Numbers, bars and colors for people.
 
 use testbed::thousands;
 
-/// Whether there is colour.
+/// Whether there is color.
 #[derive(Debug, Clone, Copy)]
 pub struct Style {
-    colour: bool,
+    color: bool,
 }
 
 impl Style {
-    /// Plain text unless `colour`.
-    pub fn new(colour: bool) -> Self {
-        Self { colour }
+    /// Plain text unless `color`.
+    pub fn new(color: bool) -> Self {
+        Self { color }
     }
 
     fn paint(self, code: &str, text: &str) -> String {
-        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
     /// For headings.
