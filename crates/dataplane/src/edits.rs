@@ -1,6 +1,6 @@
 //! The edits of a batch of frames that leave, made by whichever loop serves their port.
 //!
-//! Source: docs/cores.md, "Who does what"; [`switch::edit`].
+//! Source: docs/multi-core.md, "Who does what"; [`switch::edit`].
 
 use switch::{Memory, Outgoing};
 

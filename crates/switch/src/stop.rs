@@ -2,7 +2,7 @@
 //!
 //! Rule: nothing more is forwarded, and every no-drop priority is in XOFF for good. What comes in all the same is dropped and counted, but
 //! control frames are obeyed: what waits may leave, and neighbours may still pause it.
-//! Source: docs/law.md, "The end".
+//! Source: docs/behavior.md, "The end".
 
 use crate::arrival::{Arrival, Kind};
 use crate::counters::DropReason;
