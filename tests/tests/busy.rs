@@ -1,5 +1,5 @@
 //! The promise on a machine that is too busy for it: no-drop frames come faster than the loop turns, and the loop is taken
-//! off its core (docs/law.md, "RX rings" and "A loop that stands still").
+//! off its core (docs/behavior.md, "RX rings" and "A loop that stands still").
 
 use std::time::Duration;
 

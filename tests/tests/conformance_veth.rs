@@ -1,4 +1,4 @@
-//! A part of docs/sources.md, "Conformance list", on a running daemon, on real veths, with margin 0: frames come from a
+//! A part of docs/references.md, "Conformance list", on a running daemon, on real veths, with margin 0: frames come from a
 //! kernel that sends exactly what it is told and obeys no pause, and "tx off" is `sluice port hold`.
 
 use std::net::UdpSocket;

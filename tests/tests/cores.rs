@@ -1,4 +1,4 @@
-//! A switch of several cores on real veths (docs/cores.md): nothing is lost between them, also while one stands still; ports come, go
+//! A switch of several cores on real veths (docs/multi-core.md): nothing is lost between them, also while one stands still; ports come, go
 //! and are set again as with one; and what has nothing to do sleeps.
 
 use std::time::Duration;

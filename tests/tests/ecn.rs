@@ -1,4 +1,4 @@
-//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (docs/law.md,
+//! Congestion told instead of suffered: ECN and WRED on real veths, with packets of a real kernel (docs/behavior.md,
 //! "WRED and ECN").
 
 use std::net::UdpSocket;

@@ -1,5 +1,5 @@
 //! The promise of the switch: two senders into one port that is too slow for them, and what becomes of a no-drop
-//! priority and of best effort then (docs/law.md, "Invariants", 3 to 5).
+//! priority and of best effort then (docs/behavior.md, "Invariants", 3 to 5).
 
 use std::time::Duration;
 

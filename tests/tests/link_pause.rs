@@ -1,4 +1,4 @@
-//! 802.3x PAUSE on real veths, where a port's `flow_control` says so (docs/law.md, "802.3x PAUSE"): row 288.
+//! 802.3x PAUSE on real veths, where a port's `flow_control` says so (docs/behavior.md, "802.3x PAUSE"): row 288.
 
 use std::time::Duration;
 

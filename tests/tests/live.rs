@@ -1,5 +1,5 @@
 //! What a running switch is told to do: another configuration, PFC off and on, a port held and released, watermarks read
-//! and cleared. Whatever it is told, no frame of a no-drop priority is lost by it (docs/law.md, "Reload").
+//! and cleared. Whatever it is told, no frame of a no-drop priority is lost by it (docs/behavior.md, "Reload").
 
 use std::time::Duration;
 

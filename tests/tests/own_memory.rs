@@ -1,4 +1,4 @@
-//! Ports with a memory of their own, as zero-copy ones have (docs/kernel.md, "Zero-copy"): the promise of the switch on veths, with
+//! Ports with a memory of their own, as zero-copy ones have (docs/kernel-behavior.md, "Zero-copy"): the promise of the switch on veths, with
 //! `zero_copy = "emulate"`. Any other test is one of such ports where `SLUICE_TEST_ZERO_COPY=emulate` is set.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
 //! PFC frames as a stranger sees them: captured on a host's veth, decoded by tshark (IEEE 802.1Q-2022 clause 36.2,
-//! figure 36-1; refresh and release as in docs/law.md, "PFC sent").
+//! figure 36-1; refresh and release as in docs/behavior.md, "PFC sent").
 
 use std::net::UdpSocket;
 use std::time::Duration;

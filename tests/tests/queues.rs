@@ -1,5 +1,5 @@
 //! Ports of several RX queues, on veths of four: flows come in on all of them and leave by the first, and neither loses or reorders
-//! a frame (docs/kernel.md, "Several queues").
+//! a frame (docs/kernel-behavior.md, "Several queues").
 
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The loop is stopped in the middle of an incast, and nothing is lost (docs/law.md, "A loop that stands still"); peers that
+//! The loop is stopped in the middle of an incast, and nothing is lost (docs/behavior.md, "A loop that stands still"); peers that
 //! count quanta at other speeds than the switch thinks are paused all the same ("PFC sent"); and a switch that ends
 //! obeys its peers to the last ("The end").
 

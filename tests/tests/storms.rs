@@ -10,7 +10,7 @@ use tests::{AMPLE_HEADROOM_CELLS, datagrams, flow, frames, port_config, sluice};
 use wire::pause::{FRAME_BYTES, Pfc};
 use xdp::PacketSocket;
 
-/// Of figures 13 and 19 (docs/sources.md, "H3C reference"): each sends to the next.
+/// Of figures 13 and 19 (docs/references.md, "H3C reference"): each sends to the next.
 const RING: [&str; 4] = ["device-c", "device-a", "device-d", "device-b"];
 /// Frames of 300 bytes, two cells of 256 each.
 const PAYLOAD_BYTES: usize = 300 - 14 - 20 - 8;

@@ -1,4 +1,4 @@
-//! Zero-copy ports (docs/kernel.md, "Zero-copy"), on the NICs that a machine without any of its own can have: those of QEMU,
+//! Zero-copy ports (docs/kernel-behavior.md, "Zero-copy"), on the NICs that a machine without any of its own can have: those of QEMU,
 //! `cargo xtask vm --cables 3 --test zero_copy` for virtio's, with `--nic igb` for Intel's 82576.
 
 use std::time::Duration;

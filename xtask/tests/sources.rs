@@ -144,7 +144,7 @@ fn every_citation_leads_to_something_in_the_repository() -> Result<()> {
         let mut add = |what: String| wrong.push(format!("{}: {what}", path.display()));
         let line = unbroken(&text);
         ABSENT.iter().filter(|absent| line.contains(*absent)).for_each(|absent| {
-            add(format!("\"{absent}\" is not in the repository; cite docs/law.md or docs/sources.md"))
+            add(format!("\"{absent}\" is not in the repository; cite docs/behavior.md or docs/references.md"))
         });
         wrong_citations(&line).into_iter().for_each(&mut add);
         if path.extension().is_some_and(|ending| ending == "md") {
@@ -169,6 +169,6 @@ fn citations_are_read_over_lines_and_in_chains() {
     );
     assert_eq!(titles(" has them").len(), 0);
     assert_eq!(wrong_citations("see docs/nothing.md, \"Cells\""), ["there is no docs/nothing.md"]);
-    let no_section = wrong_citations("see docs/law.md, \"Cells\" and \"Nothing\"");
-    assert_eq!(no_section, ["docs/law.md has no section \"Nothing\""]);
+    let no_section = wrong_citations("see docs/behavior.md, \"Cells\" and \"Nothing\"");
+    assert_eq!(no_section, ["docs/behavior.md has no section \"Nothing\""]);
 }

@@ -5,7 +5,7 @@
 //! name = "lab"                     # "sluice" when left out
 //!
 //! [dataplane]
-//! cores = [0, 1]                   # the first switches, all serve ports (docs/cores.md); [0] by default
+//! cores = [0, 1]                   # the first switches, all serve ports (docs/multi-core.md); [0] by default
 //! switch_core_serves = true        # false, where there are several: the first only switches
 //! scheduling = "short-slices"      # of the loop: or normal, or fifo (real time)
 //! overload = "pause"               # a loop that falls behind pauses its peers; or drop: the kernel drops
@@ -214,7 +214,7 @@
 //! its pool has, unless `reserved_cells` and `xoff` or a profile say otherwise; its XOFF threshold is where its frames drop.
 //!
 //! A percentage of `xoff`, `shared` and `shared_percent` is no share of the area: it picks alpha, and the limit is alpha × what is
-//! free in the pool (docs/law.md, "Thresholds"), so that a lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 %
+//! free in the pool (docs/behavior.md, "Thresholds"), so that a lone queue with 20 % has 20 % of its pool, with 25 % 33.3 %, with 100 %
 //! 88.9 %. Who means a share writes cells. A lossy queue has 20 % by default; a no-drop queue has no limit, and so keeps what
 //! ingress let in, unless the file gives it one. What of this is meant to differ from the vendors' switches is in
 //! docs/conformance.md, "Differences that are meant".

@@ -11,7 +11,7 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// The example of docs/sources.md, "Inspur white paper" (5.6): the pool, the profile, and its binding to queues 0-4 of a
+/// The example of docs/references.md, "Inspur white paper" (5.6): the pool, the profile, and its binding to queues 0-4 of a
 /// port with PFC on 3-4.
 #[test]
 fn the_profile_of_the_seeds() {

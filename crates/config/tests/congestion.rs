@@ -128,7 +128,7 @@ fn a_file_with_everything() {
     assert_eq!((ets.overhead_bytes, ets.queues[2].rate), (24, rate(1_000_000_000, None)));
 }
 
-/// docs/sources.md, "Inspur white paper" (5.3 and 6): profileA with a green line of 1000 to 5000 bytes on queues 0-4, and
+/// docs/references.md, "Inspur white paper" (5.3 and 6): profileA with a green line of 1000 to 5000 bytes on queues 0-4, and
 /// AZURE_LOSSLESS.
 #[test]
 fn the_queue_profiles_of_the_seeds() {
@@ -343,7 +343,7 @@ fn schedules() {
     ] {
         assert_eq!(port(&format!("schedule = {{ {text} }}")).schedule, expected, "{text}");
     }
-    // Table 10-12 of docs/sources.md, "Huawei DCB", written out, is the default.
+    // Table 10-12 of docs/references.md, "Huawei DCB", written out, is the default.
     let written = "mode = \"ets\", group.0 = { queues = [0, 1, 2, 4, 5], bandwidth_percent = 50 }, \
         group.1 = { queues = [3], bandwidth_percent = 50 }, group.15 = { queues = [6, 7] }";
     assert_eq!(port(&format!("schedule = {{ {written} }}")).schedule, ScheduleSettings::default_ets());

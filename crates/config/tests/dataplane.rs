@@ -9,7 +9,7 @@ fn parse(text: &str) -> Config {
     config::parse("test.toml", &text).unwrap_or_else(|mistakes| panic!("{mistakes}"))
 }
 
-/// docs/law.md, "A loop that stands still": short slices, and a loop that falls behind pauses its peers.
+/// docs/behavior.md, "A loop that stands still": short slices, and a loop that falls behind pauses its peers.
 #[test]
 fn defaults() {
     let defaults = Dataplane {
@@ -26,7 +26,7 @@ fn defaults() {
     }
 }
 
-/// docs/cores.md: the first switches, all serve ports; each is named once.
+/// docs/multi-core.md: the first switches, all serve ports; each is named once.
 #[test]
 fn cores() {
     assert_eq!(parse("[dataplane]\ncores = [2, 0, 1]").dataplane.cores, [2, 0, 1]);
@@ -37,7 +37,7 @@ fn cores() {
     }
 }
 
-/// docs/cores.md: a port may be given to one of several cores, and the first may be left to switching.
+/// docs/multi-core.md: a port may be given to one of several cores, and the first may be left to switching.
 #[test]
 fn cores_of_ports() {
     let parse = |dataplane: &str, a: &str, b: &str| {
@@ -92,7 +92,7 @@ fn pfc_test() {
     }
 }
 
-/// docs/kernel.md, "Zero-copy": where the driver can, unless the file says otherwise.
+/// docs/kernel-behavior.md, "Zero-copy": where the driver can, unless the file says otherwise.
 #[test]
 fn zero_copy() {
     for (name, zero_copy) in

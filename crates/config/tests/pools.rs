@@ -15,7 +15,7 @@ fn mistakes(text: &str) -> String {
 }
 
 const TWO_PORTS: &str = "[port.a]\ninterface = \"veth0\"\n[port.b]\ninterface = \"veth1\"\n";
-/// `show qos buffer-pool` of docs/sources.md, "Inspur white paper" (6): egress_pool 32058368, ingress_pool 28500000 with xoff
+/// `show qos buffer-pool` of docs/references.md, "Inspur white paper" (6): egress_pool 32058368, ingress_pool 28500000 with xoff
 /// 4500000, on a device of 32058368 bytes.
 const INSPUR: &str = "[buffer]\ntotal_bytes = 32058368\nfixed_bytes = 40960\nheadroom_bytes = 3517440\n\
     [buffer.ingress.pool.0]\nsize_bytes = 28500000\npause_threshold_bytes = 4500000\n\

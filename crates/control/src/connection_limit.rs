@@ -4,7 +4,7 @@
 //! [`SILENCE`], in which it has not even answered the server's pings, as every client that lives does by itself, or for [`HELLO`]
 //! since it came without a word. If there is none it waits for [`PATIENCE`], and is turned away then. So those that connect and
 //! say nothing, or take nothing, or stand still, lock nobody out.
-//! Source: docs/law.md, "Invariants", 7.
+//! Source: docs/behavior.md, "Invariants", 7.
 
 use std::io;
 use std::net::Shutdown;

@@ -1,4 +1,4 @@
-//! The conservation of frames (docs/law.md, "Invariants", 5): everything that came in, and every copy of it, has left,
+//! The conservation of frames (docs/behavior.md, "Invariants", 5): everything that came in, and every copy of it, has left,
 //! been dropped with a reason, been lost by the kernel that was to send it, or waits.
 //!
 //! ```text

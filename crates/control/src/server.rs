@@ -1,7 +1,7 @@
 //! The server of the control API. It never touches the switch: it hands each request for a snapshot and each order to
 //! whoever owns the way to the poll loop, and waits for the answer on the client's behalf.
 //!
-//! Rule: whatever clients do, memory stays bounded (docs/law.md, "Invariants", 7). So many connections, so many streams
+//! Rule: whatever clients do, memory stays bounded (docs/behavior.md, "Invariants", 7). So many connections, so many streams
 //! on each, so many watchers and so many bytes in a request; past that a client is told to come back. A watcher gets its
 //! next snapshot only when it has taken the last. Clients that are mute keep nobody out ([`crate::connection_limit`]).
 

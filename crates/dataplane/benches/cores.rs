@@ -1,4 +1,4 @@
-//! Two cores against one: frames a second over ports in memory that cost what a kernel costs (docs/cores.md).
+//! Two cores against one: frames a second over ports in memory that cost what a kernel costs (docs/multi-core.md).
 //!
 //! `cargo bench -p dataplane --bench cores` (as root: the memory is a UMEM). Each of the ports always has a batch of frames for the next
 //! one, as long as few are under way, and works for [`COST_NS`] at each frame that comes in, and again at each that leaves. One loop serves

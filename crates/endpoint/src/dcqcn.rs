@@ -13,7 +13,7 @@
 //!                                rate → half way         rate → half way
 //! ```
 //! Source: Y. Zhu et al., "Congestion control for large-scale RDMA deployments" (SIGCOMM 2015), section 3;
-//! docs/sources.md, "Inspur white paper" (figures 3-2 to 3-7).
+//! docs/references.md, "Inspur white paper" (figures 3-2 to 3-7).
 
 use switch::{Instant, Nanos};
 

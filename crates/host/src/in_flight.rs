@@ -6,7 +6,7 @@ use switch::settings::PRIORITIES;
 
 /// Most bytes handed to the kernel and not yet completed.
 pub const IN_FLIGHT_BYTES: usize = 16_384;
-/// Most frames handed to the kernel and not yet completed: the entries of a veth's ring (docs/kernel.md, "Where frames
+/// Most frames handed to the kernel and not yet completed: the entries of a veth's ring (docs/kernel-behavior.md, "Where frames
 /// vanish").
 pub const IN_FLIGHT_FRAMES: usize = 256;
 

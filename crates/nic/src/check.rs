@@ -69,8 +69,7 @@ fn bad(what: impl Into<String>, cure: impl Into<String>) -> Finding {
     Finding { what: what.into(), is_good: false, cure: cure.into() }
 }
 
-const OTHER_KERNEL: &str =
-    "Debian's kernels of trixie-backports and sid can do it (docs/kernels.md lists those that were tried)";
+const OTHER_KERNEL: &str = "Debian's kernels of trixie-backports and sid can do it (docs/kernel-support.md lists those that were tried)";
 
 fn kernel() -> Finding {
     let release = release();

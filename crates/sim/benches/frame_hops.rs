@@ -18,7 +18,7 @@ use sim::{Results, Simulation};
 const GBPS: u64 = 1_000_000_000;
 const US: u64 = 1_000;
 
-/// Thresholds of docs/sources.md, "H3C reference" (Configuring PFC thresholds), and ECN below them.
+/// Thresholds of docs/references.md, "H3C reference" (Configuring PFC thresholds), and ECN below them.
 const CONFIG: &str = r#"
 [buffer]
 cell_bytes = 256

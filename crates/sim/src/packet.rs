@@ -80,7 +80,7 @@ impl Packet {
         Self::new(look, SEND_ONLY)
     }
 
-    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch drops it early (docs/sources.md,
+    /// A CNP that the flow's receiver sends to its sender. Its ECN field is 01, so that no switch drops it early (docs/references.md,
     /// "Inspur white paper", figures 3-5 and 3-7).
     pub(crate) fn cnp(look: &Look) -> Self {
         let (from, to, priority, dscp) = (look.to, look.from, CNP_PRIORITY, CNP_PRIORITY * 8);

@@ -1,6 +1,6 @@
 //! The outcome of a run: the totals of every node, and whether they add up.
 //!
-//! What must add up, on every node and link at any time (docs/law.md, "Invariants"):
+//! What must add up, on every node and link at any time (docs/behavior.md, "Invariants"):
 //! - frames that came into a switch and copies that it made = frames that left, were dropped, or are held;
 //! - frames of its memory = frames that are free or held; cells charged are 0 if no frame is held;
 //! - frames that were sent over a line = frames that arrived, are on it, or were lost by a cut;

@@ -3,7 +3,7 @@
 //! The worst case: the sender sends frames of 64 bytes, one cell each, at line rate. At the very moment when its group
 //! reaches XOFF, the switch has begun a frame of 9216 bytes towards it, and PFC waits. At the very moment when the sender
 //! is to obey, it has begun a frame of 1536 bytes. The receiver is paused all the time, so that nothing leaves.
-//! Source: docs/law.md, "Headroom needed".
+//! Source: docs/behavior.md, "Headroom needed".
 
 mod lab;
 

@@ -4,7 +4,7 @@
 //! that is for no priority and stops nobody. Where another port of this switch, or the same one, hears such a frame within
 //! [`PATIENCE`], there is a cable between them, or a loop, and both interfaces let PFC through. Where none does, nobody can know; of a
 //! NIC that is said. A frame that the kernel does not take is an alarm.
-//! Source: docs/law.md, "PFC and NICs".
+//! Source: docs/behavior.md, "PFC and NICs".
 
 use std::collections::VecDeque;
 use std::io;

@@ -4,7 +4,7 @@
 //! Rule: before any port is opened, a thread on each loop's core, scheduled as the loop will be, looks at the clock for
 //! [`TRIAL`]; the longest time between two looks is what a loop is held up for. What the running loops find is looked at every
 //! [`PACE`]. Headroom that lasts shorter is warned of, and again when a loop was held up for twice as long.
-//! Source: docs/law.md, "Headroom needed".
+//! Source: docs/behavior.md, "Headroom needed".
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

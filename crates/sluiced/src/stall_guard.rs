@@ -7,7 +7,7 @@
 //!
 //! There are two, each on a core of its own, and each by itself: no priority helps a thread on a core whose kernel carries frames
 //! (8 ms at a time where kernels are not preemptible) or that a hypervisor has taken away, and that rarely happens to two
-//! at once (docs/law.md, "A loop that stands still").
+//! at once (docs/behavior.md, "A loop that stands still").
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

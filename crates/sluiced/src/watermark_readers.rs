@@ -2,7 +2,7 @@
 //!
 //! Rule: a read begins that watermark again in the switch, which knows one of the kind. What a reader would lose by the reads of others
 //! is kept for it here until it reads itself, so each sees the most cells since its own last read.
-//! Source: docs/law.md, "Watermarks".
+//! Source: docs/behavior.md, "Watermarks".
 
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@
 //! there. A pause of a priority stops the FIFOs that its frames may be in, and no other: flooded frames of a paused priority
 //! hold up no unicast of another, though both have the queue's cells, weight and rate. Where both FIFOs may send, they take
 //! turns, frame by frame. Without such a map flooded frames wait with all others, and the second FIFO is empty.
-//! Source: docs/law.md, "Classification"; docs/sources.md, "Huawei PFC" (table 3-1, unknown unicast).
+//! Source: docs/behavior.md, "Classification"; docs/references.md, "Huawei PFC" (table 3-1, unknown unicast).
 
 use std::fmt;
 

@@ -4,7 +4,7 @@
 //! line that was idle, or whose owner came late, may catch up by at most its burst, so that the long-run rate is exact
 //! although a software loop does not come to the nanosecond. The bucket is full at first: a line that never sent was idle. On an emulated wire the overhead is what Ethernet adds to a
 //! frame (preamble, FCS and gap: 24 bytes), so that 10G is 14.88 million frames of 64 bytes (60 without FCS) a second.
-//! Source: docs/law.md, "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
+//! Source: docs/behavior.md, "Shapers"; the virtual-time form of the token bucket (GCRA, ITU-T I.371 annex A).
 
 use crate::settings::Rate;
 use crate::time::{Instant, Nanos};

@@ -123,7 +123,7 @@ fn another_pause_time_is_told_at_once() {
     assert_eq!(enables(&lab.pfc_sent(0)), [(NO_DROP, 1000)]);
 }
 
-/// The map of docs/sources.md, "Huawei PFC" (table 3-1), by priority; broadcast and known destinations go by the
+/// The map of docs/references.md, "Huawei PFC" (table 3-1), by priority; broadcast and known destinations go by the
 /// port's map. A pause of the priority stops the FIFOs of both, and no other.
 #[test]
 fn queues_of_unknown_unicast() {

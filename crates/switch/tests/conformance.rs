@@ -1,4 +1,4 @@
-//! The checks that SONiC runs on real chips, restated for Sluice (docs/sources.md, "Conformance list"), with
+//! The checks that SONiC runs on real chips, restated for Sluice (docs/references.md, "Conformance list"), with
 //! margin 0: what is expected is worked out from cells alone, and the switch must do it to the frame.
 //!
 //! "Held" is the list's "tx off": the transmission of the egress port is held. A turn is a turn of the loop.

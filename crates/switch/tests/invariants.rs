@@ -1,4 +1,4 @@
-//! Random traffic, pauses and ports going down against docs/law.md, "Invariants", 1 to 5: one owner a frame, cells
+//! Random traffic, pauses and ports going down against docs/behavior.md, "Invariants", 1 to 5: one owner a frame, cells
 //! charged = cells of the frames held, conservation, order, no-drop.
 
 mod lab;

@@ -169,7 +169,7 @@ fn shares_of_a_congested_port() {
     insta::assert_snapshot!(table);
 }
 
-/// The example of docs/sources.md, "Huawei DCB" (figure 10-53) on 10 Gbit/s: group 15 (IPC) takes its 2 Gbit/s, group
+/// The example of docs/references.md, "Huawei DCB" (figure 10-53) on 10 Gbit/s: group 15 (IPC) takes its 2 Gbit/s, group
 /// 0 (LAN) and group 1 (SAN) have half of the rest each. At t1 and t2 all fits, at t3 LAN exceeds, and 1 Gbit/s of it drops.
 #[test]
 fn ets_of_the_huawei_example() {

@@ -1,5 +1,5 @@
 //! The vendors' numbers, as tables that a reviewer can hold against the documents: what this switch does beside what they
-//! say (docs/sources.md, "H3C reference", unless another is named).
+//! say (docs/references.md, "H3C reference", unless another is named).
 
 mod lab;
 

@@ -1,4 +1,4 @@
-//! What must hold at the end of every run (docs/law.md, "Invariants", 1, 2 and 5): every frame is somewhere, and no cell
+//! What must hold at the end of every run (docs/behavior.md, "Invariants", 1, 2 and 5): every frame is somewhere, and no cell
 //! is charged for a frame that is gone.
 
 use anyhow::{Context, Result, anyhow};

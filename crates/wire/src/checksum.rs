@@ -1,6 +1,6 @@
 //! The Internet checksum, and finishing the checksums that a Linux sender left open.
 //!
-//! Source: docs/law.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
+//! Source: docs/behavior.md, "Checksums and tags"; RFC 1071 (sum), RFC 9293 3.1 and RFC 768 (TCP, UDP), RFC 8200 8.1 (over
 //! IPv6), RFC 9260 6.8 and appendix A (SCTP), RFC 2784 2.2 (GRE); for the open ones the kernel's `include/linux/skbuff.h`,
 //! CHECKSUM_PARTIAL, and its `Documentation/networking/checksum-offloads.rst`, "LCO".
 //!

@@ -5,7 +5,7 @@
 //!
 //! What a loop calls logs nothing, since a log can make it wait: [`dataplane::Trouble`] goes to the daemon instead.
 //!
-//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel.md.
+//! Source: the kernel's `Documentation/networking/af_xdp.rst`; docs/kernel-behavior.md.
 
 mod error;
 mod interface;

@@ -3,7 +3,7 @@
 //! Rule: the bytes that a group's headroom holds in frames of the worst length ([`worst_case_cells`]), at the port's speed. A
 //! loop in software that stands still for longer may lose frames of the group, however short the cable is. Where a port has no
 //! speed, that of its link counts, or else that which thresholds assume.
-//! Source: docs/law.md, "Headroom needed".
+//! Source: docs/behavior.md, "Headroom needed".
 
 use std::fmt;
 

@@ -12,7 +12,7 @@
 //! - What is no-drop on one port is so on all that its frames may pass.
 //! - No cell of the shared area is left without a pool.
 //!
-//! Source: docs/law.md, "What cannot be lossless"; docs/sources.md, "H3C reference" (Setting PFC thresholds;
+//! Source: docs/behavior.md, "What cannot be lossless"; docs/references.md, "H3C reference" (Setting PFC thresholds;
 //! Configuring PFC).
 //! A setting of `[port-defaults]` or of a profile is blamed once, whatever number of ports it is wrong for.
 
@@ -33,7 +33,7 @@ use crate::tables::ports::Port;
 pub(crate) const DEFAULT_MTU_BYTES: u32 = 1518;
 /// Ports that are listed by name; more are counted.
 const MOST_NAMES: usize = 4;
-/// Priorities of best effort and of network control: docs/sources.md, "H3C reference" (Configuring PFC).
+/// Priorities of best effort and of network control: docs/references.md, "H3C reference" (Configuring PFC).
 const USED_BY_PROTOCOLS: u8 = 1 << 0 | 1 << 6 | 1 << 7;
 
 /// Warns of what is right to the letter only. `ports` and `settings` are the same ports.

@@ -5,7 +5,7 @@
 //!
 //! Headroom is reckoned for frames as long as `mtu` of the port says: one that is begun when XOFF goes out is sent whole. So an
 //! interface with no-drop priorities that carries longer ones is warned of, too.
-//! Source: docs/law.md, "MTUs", "Headroom needed".
+//! Source: docs/behavior.md, "MTUs", "Headroom needed".
 
 use std::collections::BTreeMap;
 

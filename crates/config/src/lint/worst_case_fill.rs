@@ -5,7 +5,7 @@
 //! drops what ingress has admitted.
 //! A pool holds what its no-drop queues hold beyond what they are guaranteed, and nothing of that is dropped for want of cells in
 //! it: all such groups together, less the least that a queue is guaranteed, since they may all but wait in one.
-//! Source: docs/law.md, "What cannot be lossless".
+//! Source: docs/behavior.md, "What cannot be lossless".
 
 use switch::SwitchSettings;
 use switch::egress::queue::QueueLimits;

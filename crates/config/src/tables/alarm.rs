@@ -2,7 +2,7 @@
 //!
 //! Rule: a threshold is looked up in the port's own table, then in `[port-defaults]`, then under its queue or priority in
 //! `[alarm]`, then in the percentage of its kind; 100 % if nowhere. A kind is off unless it is enabled.
-//! Source: docs/law.md, "Alarms".
+//! Source: docs/behavior.md, "Alarms".
 
 use std::ops::RangeInclusive;
 

@@ -2,7 +2,7 @@
 //!
 //! A profile is read into what a port's own thresholds are read into, all of it: what the profile leaves out is 0. Where a
 //! port binds it, it takes the place of whatever the defaults say.
-//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and
+//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "Inspur white paper" (5.5, 5.6 and 6: profiles, and
 //! `qos buffer-pool ingress`: buffer-size is the `size_bytes` of the pool at ingress, pause-threshold its
 //! `pause_threshold_bytes`) and "H3C reference" (Managing data buffers).
 

@@ -4,7 +4,7 @@
 //! A WRED table says all eight queues of a port: each has the defaults until the table says otherwise. So a port that binds one
 //! leaves nothing of the defaults' table. A profile is bound queue by queue, and each queue is a setting of its own. What the port
 //! itself binds wins; for a queue that its table does not write, a profile of the defaults does.
-//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
+//! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: tables, and their defaults) and "Inspur
 //! white paper" (4, 5.2, 5.3 and 6: profiles, and their defaults).
 
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ fn read_queue(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -
 /// a while.
 fn read_profile(mut section: Section, cell_bytes: u32, report: &mut Diagnostics) -> Option<WredSettings> {
     const ACTIONS: [(&str, Option<bool>); 3] = [("ecn", Some(true)), ("wred", Some(false)), ("none", None)];
-    /// The whole buffer of docs/sources.md, "Inspur white paper" (5.2).
+    /// The whole buffer of docs/references.md, "Inspur white paper" (5.2).
     const MAX_THRESHOLD_BYTES: u32 = 32_058_368;
     let action = section.choice("action", &ACTIONS, &[], report);
     if !section.has("action") {

@@ -3,7 +3,7 @@
 //! Rule: the fixed area is divided evenly among the ports, and a port's part among its eight groups. A lossy group reserves its
 //! eighth, so that nobody else can take it, as its queue has its guaranteed cells at egress; less if the groups whose
 //! reservation the file says, and the protected ones (by PFC or PAUSE), leave less of the area for each. A profile says all, also where it says 0.
-//! Source: docs/law.md, "Priority groups"; docs/sources.md, "H3C reference" (Fixed area and shared area: nobody can preempt a
+//! Source: docs/behavior.md, "Priority groups"; docs/references.md, "H3C reference" (Fixed area and shared area: nobody can preempt a
 //! queue's share) and "H3C white paper" (a minimum for each queue of each port).
 
 use switch::settings::PRIORITIES;

@@ -4,7 +4,7 @@
 //! Rule: a preset gives the bytes of a cell, all cells, the headroom pool, and what a no-drop group reserves by default. The
 //! headroom of a group is by speed and the same on all of them ([`switch::settings::GroupSettings::default_for`]). Without a
 //! preset a no-drop group reserves what it does on the chip with cells of the same size.
-//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "H3C reference" (Cell resources: cells; Setting PFC thresholds:
+//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Cell resources: cells; Setting PFC thresholds:
 //! totals, headroom pools, and table 7, R6616 and later).
 
 /// The buffer of a switch.

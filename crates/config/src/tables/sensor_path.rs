@@ -1,7 +1,7 @@
 //! The sensor paths: what collectors can subscribe to.
 //!
 //! Rule: a path is periodic or an event path, and never both; names are compared without case.
-//! Source: docs/telemetry.md; docs/sources.md, "H3C reference" (reporting by gRPC: buffer usage, PFC, ECN).
+//! Source: docs/telemetry.md; docs/references.md, "H3C reference" (reporting by gRPC: buffer usage, PFC, ECN).
 
 /// A sensor path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

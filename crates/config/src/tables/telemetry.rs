@@ -2,7 +2,7 @@
 //!
 //! Rule: a subscription binds sensor groups to destination groups. A group of periodic paths needs an interval, a group of
 //! event paths takes none; either mistake is refused, as nothing would be reported. Source: docs/telemetry.md;
-//! docs/sources.md, "H3C reference" (configuring the device as a gRPC client).
+//! docs/references.md, "H3C reference" (configuring the device as a gRPC client).
 
 use std::collections::BTreeMap;
 

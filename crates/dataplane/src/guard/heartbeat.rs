@@ -3,7 +3,7 @@
 //! Rule: the loop says at each turn what time it is, and says so before it goes to sleep. The guard only reads that. What it told the
 //! peers in the loop's place it leaves here, and the loop takes it at its next turn, so that the switch's refresh, XON
 //! and counters stay true. Neither waits for the other.
-//! Source: docs/law.md, "A loop that stands still".
+//! Source: docs/behavior.md, "A loop that stands still".
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 

@@ -12,7 +12,7 @@
 //!             the loop turned                                        ▼
 //!     ◀──────────────────────────────────────────────────────────── Given up
 //! ```
-//! Source: docs/law.md, "A loop that stands still".
+//! Source: docs/behavior.md, "A loop that stands still".
 
 use switch::{Instant, Nanos};
 

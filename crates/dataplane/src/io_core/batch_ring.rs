@@ -2,7 +2,7 @@
 //!
 //! Rule: one side puts batches on, the other takes them off, in the same order. There are as many batches as at the start, full or
 //! empty, so a belt is bounded and nothing is allocated; where none is empty, whoever wants to put something on keeps it, and tries
-//! again later. Source: docs/cores.md, "Belts".
+//! again later. Source: docs/multi-core.md, "Belts".
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

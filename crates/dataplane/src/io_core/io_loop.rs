@@ -3,7 +3,7 @@
 //!
 //! Rule: a turn is, for each port: what it is told; what is to be sent, at once; what has left; what came in, as long as the lane has
 //! room. A port that is not to take more in still posts frames, and says how many wait. A line knows nothing of cells, queues
-//! and pauses. Source: docs/cores.md; docs/architecture.md, "The way of a frame".
+//! and pauses. Source: docs/multi-core.md; docs/architecture.md, "The way of a frame".
 
 use std::io;
 use std::sync::Arc;

@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Rule: nobody waits. What finds no room stays where it is: frames that come in stay in the RX ring, and count as waiting there, as
-//! do those on the lane. Whoever leaves something rings the other's doorbell. Source: docs/cores.md.
+//! do those on the lane. Whoever leaves something rings the other's doorbell. Source: docs/multi-core.md.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -2,7 +2,7 @@
 //!
 //! Rule: what comes in has been looked at, and by the rules that are in force: what was looked at before they changed is looked at once
 //! more, so that each frame is treated by the rules of the turn that takes it, as with one core. Frames on the lane wait as those in
-//! an RX ring do. Source: docs/cores.md.
+//! an RX ring do. Source: docs/multi-core.md.
 
 use std::marker::PhantomData;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //!
 //! Rule: commands are carried out in their order. One whose answer needs a line's (what its ports count, what a closed port never sent)
 //! is tried again each turn until that has come; the turns go on meanwhile. Whatever changes the switch is recorded first, so that a replay does
-//! the same. Source: docs/architecture.md, "The way of a frame"; docs/cores.md.
+//! the same. Source: docs/architecture.md, "The way of a frame"; docs/multi-core.md.
 
 use crate::mailbox::{LoopCommand, Reply};
 use crate::poll_loop::PollLoop;

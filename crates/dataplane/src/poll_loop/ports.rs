@@ -1,7 +1,7 @@
 //! Ports that close and open while the loop turns.
 //!
 //! Rule: what a port had sent is counted as sent, and what it had not is dropped and counted, once either is known: where a line serves the port,
-//! or another thread closes its rings, some turns later. A port is opened again only after that. Source: docs/law.md, "Ports that come and go".
+//! or another thread closes its rings, some turns later. A port is opened again only after that. Source: docs/behavior.md, "Ports that come and go".
 
 use crate::mailbox::Reply;
 use crate::poll_loop::PollLoop;

@@ -14,7 +14,7 @@ use wire::MacAddr;
 use wire::ethernet::Tag;
 use wire::pause::{FRAME_BYTES, Pfc};
 
-/// Priority of CNPs, and their ECN field, ECT(1): docs/sources.md, "Inspur white paper" (figure 3-5).
+/// Priority of CNPs, and their ECN field, ECT(1): docs/references.md, "Inspur white paper" (figure 3-5).
 const CNP_PRIORITY: u8 = 6;
 const CNP_ECN: u8 = 0b01;
 /// Time between the first announcements …

@@ -306,7 +306,7 @@ fn common<T: Copy + PartialEq + Into<u64>>(
     Some(values[0].or(values[1]))
 }
 
-/// Time in which a link carries what a peer still sends until it reacts (docs/law.md, "Headroom needed"); less than
+/// Time in which a link carries what a peer still sends until it reacts (docs/behavior.md, "Headroom needed"); less than
 /// a nanosecond is left over.
 fn response_ns(speed_bps: u64) -> Nanos {
     RESPONSE_BYTES * 8 * 1_000_000_000 / speed_bps

@@ -5,7 +5,7 @@
 //! group and queue Total (what it may hold now, without headroom), Used, Used %, Free, UsedPeak (between two executions),
 //! Threshold %, Violations; of a group Shared, XoffThres, IsDynamic, and of its headroom the same. Nothing says that more is
 //! Free than the pool has. The pools are those of Inspur's "show qos buffer-pool" (Inspur ECN and PFC white paper, 6-5), with
-//! their size and xoff, and what no-drop queues took beyond them (docs/law.md, "Areas and pools").
+//! their size and xoff, and what no-drop queues took beyond them (docs/behavior.md, "Areas and pools").
 
 use control::v1::{Group, Level, Pool, Queue, Snapshot};
 

@@ -3,7 +3,7 @@
 //! It is H3C's "display packet-drop" (H3C RDMA technical reference, table 10): dropped for want of buffer at input and at
 //! output, dropped by WRED, marked with ECN; with the totals forwarded and dropped outbound of "display qos
 //! queue-statistics interface outbound" (table 4). A frame counts on the input side of the port that it came in by, or on
-//! the output side of the port that it was to leave by (docs/law.md, "Drops").
+//! the output side of the port that it was to leave by (docs/behavior.md, "Drops").
 
 use control::v1::{Count, Port, Snapshot};
 use serde::Serialize;

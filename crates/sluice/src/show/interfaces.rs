@@ -4,7 +4,7 @@ use control::v1::{Caution, Link, Port, Snapshot};
 
 use super::format::{grouped, mbit};
 
-/// Bytes of Ethernet header and a tag, on top of the MTU: docs/law.md, "MTUs".
+/// Bytes of Ethernet header and a tag, on top of the MTU: docs/behavior.md, "MTUs".
 const HEADER_BYTES: u32 = 14 + 4;
 
 /// For people: a paragraph for each port.

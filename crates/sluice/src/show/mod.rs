@@ -172,7 +172,7 @@ fn show_telemetry(arguments: &Arguments) -> Result<()> {
     })
 }
 
-/// Whether a view begins the watermarks again: peaks are those between two executions (docs/law.md, "Watermarks").
+/// Whether a view begins the watermarks again: peaks are those between two executions (docs/behavior.md, "Watermarks").
 fn reads_watermarks(view: View, keep: bool) -> Result<bool> {
     if keep && view != View::Buffers {
         bail!("--keep-watermarks is for `show buffers`: no other view begins watermarks again");

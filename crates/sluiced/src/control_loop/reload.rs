@@ -2,7 +2,7 @@
 //!
 //! Rule: what is added is opened first, and where that fails nothing has changed; then the loop takes on all settings at once; then
 //! ports come and go, and the order is done when they have.
-//! Source: docs/law.md, "Ports that are added and removed", "MTUs".
+//! Source: docs/behavior.md, "Ports that are added and removed", "MTUs".
 
 use anyhow::{Context, Result};
 use dataplane::LoopCommand;

@@ -3,7 +3,7 @@
 //! Rule: a port keeps its place for as long as it is there, wherever it stands in the file; one that is added takes the first vacant
 //! place, of the core that it is to have if the file says one. An interface belongs to one port at a time, and a place is only given away once the port before has left it, so what a
 //! reload removes is free for the next one.
-//! Source: docs/law.md, "Ports that are added and removed".
+//! Source: docs/behavior.md, "Ports that are added and removed".
 
 use config::Config;
 use control::{CommandError, ErrorKind};

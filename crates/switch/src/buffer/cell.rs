@@ -1,6 +1,6 @@
 //! Cells: a frame of L bytes (without FCS) takes ceil(L / cell) cells, at least one.
 //!
-//! Source: docs/law.md, "Cells"; docs/sources.md, "H3C reference" (Cell resources, of 208 bytes: a 128-byte frame takes
+//! Source: docs/behavior.md, "Cells"; docs/references.md, "H3C reference" (Cell resources, of 208 bytes: a 128-byte frame takes
 //! one, a 300-byte frame two).
 
 use serde::{Deserialize, Serialize};

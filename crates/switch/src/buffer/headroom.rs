@@ -9,8 +9,8 @@
 //! In the worst case these are frames of 64 bytes, each of which takes a cell ([`worst_case_cells`] has small cells too).
 //! Also: reserved cells should hold the longest frame, (MTU_S + 64 + cell) / cell; the XON offset should be slightly more
 //! than it.
-//! Source: docs/law.md, "Headroom needed"; docs/sources.md, "H3C reference" (Setting PFC thresholds, and the example
-//! Configuring PFC thresholds). SONiC's figure: docs/sources.md, "SONiC".
+//! Source: docs/behavior.md, "Headroom needed"; docs/references.md, "H3C reference" (Setting PFC thresholds, and the example
+//! Configuring PFC thresholds). SONiC's figure: docs/references.md, "SONiC".
 //!
 //! The H3C reference also recommends headroom by length of the cable ([`Link::h3c_cells`]). That contradicts its formula, which
 //! needs more than the defaults even for a few metres; the formula is what holds in the worst case.
@@ -173,7 +173,7 @@ mod tests {
 
     const GBPS: u64 = 1_000_000_000;
 
-    /// The example of docs/sources.md, "H3C reference" (Configuring PFC thresholds), number by number.
+    /// The example of docs/references.md, "H3C reference" (Configuring PFC thresholds), number by number.
     #[test]
     fn the_examples_of_the_seeds() {
         let cell = CellSize::new(256);
@@ -210,7 +210,7 @@ mod tests {
         insta::assert_snapshot!(table);
     }
 
-    /// Every figure of docs/sources.md, "H3C reference" (Setting PFC thresholds, headroom buffer threshold), what the formula
+    /// Every figure of docs/references.md, "H3C reference" (Setting PFC thresholds, headroom buffer threshold), what the formula
     /// of the same section needs, and so whether the two agree.
     #[test]
     fn recommended_cells_and_the_formula() {

@@ -7,7 +7,7 @@
 //! was in use is over its size until enough has left; that is not counted. An ingress pool may have a pause threshold: once
 //! so many of its cells are in use, all its no-drop groups that hold some of them are in XOFF (see `group`).
 //! Where an alarm watches a pool, use from its alarm threshold on is noted.
-//! Source: docs/law.md, "Areas and pools"; docs/sources.md, "H3C reference" (Fixed area and shared area).
+//! Source: docs/behavior.md, "Areas and pools"; docs/references.md, "H3C reference" (Fixed area and shared area).
 
 use crate::monitor::alarm::UsageAlarm;
 use crate::monitor::counters::PoolSnapshot;

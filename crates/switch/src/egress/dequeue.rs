@@ -4,7 +4,7 @@
 //! are below their bound. Where its answer would be the same queue again ([`crate::egress::scheduler::Scheduler::allowance`]), it is not asked: frames of one
 //! queue are taken in runs. Where more is to be done for each of them (rates, WRED, flooded ones that wait as well), a run is one frame. Where the port
 //! rewrites, or frames wait that are marked or get another tag, what is to be done to its bytes goes with each frame that leaves.
-//! Source: docs/law.md, "Scheduling" and "Frames with the kernel"; docs/cores.md.
+//! Source: docs/behavior.md, "Scheduling" and "Frames with the kernel"; docs/multi-core.md.
 
 use super::Egress;
 use crate::egress::frame_queue::{DequeueLimit, DequeuedRun, FrameQueues};

@@ -3,7 +3,7 @@
 //! Rule: a frame is admitted to its queue (or dropped here: tail drop), judged by WRED, and queued. It leaves when the line is
 //! free, its queue is picked among those that hold frames and are not paused, and the bytes with the kernel are below
 //! their bound: a pause cannot call back what the kernel has. It is charged until its transmission is complete.
-//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel.md).
+//! Source: docs/architecture.md, "The way of a frame"; the bound works the way BQL bounds a driver (docs/kernel-behavior.md).
 
 mod dequeue;
 pub mod frame_queue;

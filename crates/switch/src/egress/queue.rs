@@ -5,7 +5,7 @@
 //! dropped at the tail. A no-drop queue does not ask what is free, and has no maximum unless one is set: what ingress let in
 //! is never dropped for want of cells in the pool; what it takes beyond the pool is counted there. Cells count until the
 //! frame has left: frames with the kernel are still in the queue.
-//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Fixed area and shared area).
+//! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Fixed area and shared area).
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;

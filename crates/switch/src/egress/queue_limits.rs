@@ -3,7 +3,7 @@
 //! Rule: guaranteed cells are the queue's ratio of the fixed area, which all ports' queues of that number divide evenly. A queue
 //! is no-drop, on every port, if frames of some port's no-drop priority may be in it; it has no shared maximum unless one is
 //! set, since what ingress admitted stays admitted. Any other queue has 20 %.
-//! Source: docs/law.md, "Egress queues"; docs/sources.md, "H3C reference" (Managing data buffers).
+//! Source: docs/behavior.md, "Egress queues"; docs/references.md, "H3C reference" (Managing data buffers).
 
 use crate::egress::queue::QueueLimits;
 use crate::fifo_set::FifoSet;

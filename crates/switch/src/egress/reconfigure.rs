@@ -1,7 +1,7 @@
 //! What the settings of a port make of its egress half, at the start and while it runs.
 //!
 //! Rule: what waits goes on waiting. The scheduler begins a new round only if its own settings are others, and so does a rate.
-//! Source: docs/law.md, "Reload".
+//! Source: docs/behavior.md, "Reload".
 
 use super::{Egress, ShapedQueues};
 use crate::buffer::pool::Pools;

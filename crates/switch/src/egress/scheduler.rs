@@ -10,7 +10,7 @@
 //! lasts, and what is left is kept unless it runs empty. The smallest quantum is the largest frame, so every visit can
 //! send. What cannot send (paused, or held back by its shaper) is skipped: it keeps the grant it has and is given none.
 //! What a group cannot use others do.
-//! Source: docs/law.md, "Scheduling"; docs/sources.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei
+//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei
 //! DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing
 //! using deficit round robin" (1995).
 

@@ -20,7 +20,7 @@
 //! frame of 1000 bytes: after m such times A ← A · (1 − 2^-exponent)^m. It is worked out when the next frame arrives
 //! (RED's idle rule). Idle means that no frame waits; one that waits for a pause to end is no idle queue.
 //!
-//! Source: docs/law.md, "WRED and ECN"; docs/sources.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
+//! Source: docs/behavior.md, "WRED and ECN"; docs/references.md, "H3C reference" (ECN: limits 100 and 1000, probability 10 %,
 //! exponent 9, the rules for ECN fields 00, 01, 10, 11) and "Inspur white paper" (3.1.4, 5.2: profiles, colors); S.
 //! Floyd and V. Jacobson, "Random early detection" (1993), figure 2 (the average, and how it falls over an idle time); RFC
 //! 3168 section 5.

@@ -16,7 +16,7 @@
 //! frame ─▶     trust DSCP: DSCP ─▶ dot1p ────┼─▶ priority ─▶ local precedence (queue)
 //!              none of it: port priority ────┘                ▲ DSCP → local precedence, then policy
 //! ```
-//! Source: docs/law.md, "Classification"; docs/sources.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
+//! Source: docs/behavior.md, "Classification"; docs/references.md, "H3C reference" (Packet priority-to-queue mappings), "H3C
 //! white paper" (ETS: the policy wins over the map) and "Huawei PFC" (table 3-1, unknown unicast); IEEE 802.1Q-2022
 //! 6.9.3, 8.6.6.
 

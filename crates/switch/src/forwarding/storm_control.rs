@@ -5,7 +5,7 @@
 //! many frames a second come in and are flooded, and the rest is dropped and counted by kind (and by priority, no-drop ones among
 //! them: who sets a limit wants that). A port that was quiet may catch up by what the limit lets through in [`BURST_NS`], one frame at
 //! least. The sender is learned all the same. An event tells of the first drop at once, and then once a second while it lasts.
-//! Source: docs/law.md, "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
+//! Source: docs/behavior.md, "Flood limits"; what switches call storm control, or broadcast, multicast and unknown-unicast
 //! suppression. A token bucket, as [`crate::token_bucket`] keeps it, of frames instead of bytes.
 
 use crate::frame::meta::FloodType;

@@ -14,7 +14,7 @@
 //! Only the C-tag (0x8100) counts. An S-tag (0x88a8) is payload here, whose PCP is trusted as that of any outermost tag: a frame with
 //! one is untagged, and its tags leave as they came, behind the C-tag of its VLAN where the port adds one.
 //! Source: IEEE 802.1Q-2022 6.9 (PVID, acceptable frame types, tags), 8.6.1 to 8.6.4 (ingress filtering, member set, egress),
-//! 8.8 (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/law.md, "VLANs".
+//! 8.8 (independent learning), 9.6 (tag; VIDs 0 and 4095 are no VLAN's); docs/behavior.md, "VLANs".
 
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};
 use crate::frame::header_edit::VlanAction;

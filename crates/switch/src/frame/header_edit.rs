@@ -4,7 +4,7 @@
 //! frame ([`crate::Outgoing`]). Whoever serves the port does it before the frame is sent: a core that does not switch, where one
 //! serves the port. In this order: the tag is put on, named or taken off ([`crate::forwarding::vlan`]), CE set ([`crate::egress::wred`]), then PCP and DSCP
 //! ([`crate::frame::remark`]); IPv4 checksums are corrected. Each copy of a flooded frame has an edit of its own.
-//! Source: docs/cores.md, "Who does what"; docs/architecture.md, "The way of a frame".
+//! Source: docs/multi-core.md, "Who does what"; docs/architecture.md, "The way of a frame".
 
 use crate::frame::FrameId;
 use crate::frame::memory::FrameMemory;

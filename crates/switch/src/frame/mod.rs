@@ -1,6 +1,6 @@
 //! A frame is a token: whoever holds the [`FrameId`] owns the frame's memory, and nobody else does.
 //!
-//! Source: docs/law.md, "Invariants", 1. The token can neither be copied nor cloned, so the compiler sees to it that a
+//! Source: docs/behavior.md, "Invariants", 1. The token can neither be copied nor cloned, so the compiler sees to it that a
 //! frame is in one place at a time: free, in a fill ring, in a queue of the switch, or on its way out.
 
 pub mod header_edit;

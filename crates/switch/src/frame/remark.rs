@@ -6,7 +6,7 @@
 //!
 //! The peer pauses the priorities that it sees: with a dot1p map, its pause of a priority stops the queues whose
 //! frames leave with that priority.
-//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/law.md, "Rewriting".
+//! Source: IEEE 802.1Q-2022 6.9.3 (priority encoding); RFC 2474 (DSCP); docs/behavior.md, "Rewriting".
 
 use crate::frame::header_edit::HeaderEdit;
 use crate::frame::meta::FrameMeta;

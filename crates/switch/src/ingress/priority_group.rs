@@ -17,8 +17,8 @@
 //! ```
 //! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
 //!
-//! Source: docs/law.md, "Priority groups" and "XOFF and XON"; docs/sources.md, "H3C reference" (Setting PFC thresholds,
-//! figure 12). Once headroom is in use all goes there, as in docs/sources.md, "Simulators".
+//! Source: docs/behavior.md, "Priority groups" and "XOFF and XON"; docs/references.md, "H3C reference" (Setting PFC thresholds,
+//! figure 12). Once headroom is in use all goes there, as in docs/references.md, "Simulators".
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;

@@ -14,7 +14,7 @@
 //! ```
 //! Dropped frames are told of in the same way, by port and queue (dropped at egress) or priority (at ingress), but nothing clears.
 //! Crossings are noted where cells are charged, each of them; what there is to tell is looked for every [`LOOK_NS`].
-//! Source: docs/law.md, "Alarms"; docs/sources.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
+//! Source: docs/behavior.md, "Alarms"; docs/references.md, "H3C reference" (Configuring alarm thresholds, Configuring packet-drop alarms).
 
 use crate::monitor::counters::FrameCount;
 use crate::monitor::event::AlarmReport;

@@ -3,7 +3,7 @@
 //! Rule: a lost frame is counted where it was to leave, at its port and its queue, and its cells go back: it was neither transmitted nor
 //! dropped by the switch. PFC and PAUSE frames are counted apart, and what they said is said again ([`crate::pfc::tx`]). Either is an event, which says
 //! how many were of no-drop priorities: at once, then once a second at most while it lasts.
-//! Source: docs/law.md, "Drops"; docs/kernel.md, "Errors of sendto".
+//! Source: docs/behavior.md, "Drops"; docs/kernel-behavior.md, "Errors of sendto".
 
 use crate::monitor::event::{Event, Events};
 use crate::time::{Instant, Nanos};

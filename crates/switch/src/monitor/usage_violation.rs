@@ -4,7 +4,7 @@
 //! stands), one violation is counted; the next one only after use has come down to the threshold again. Headroom is no
 //! part of either. A queue without maximum is allowed the pool that it is in. Judged when the cells of the queue or group
 //! itself change: a rise can only come with an arrival.
-//! Source: docs/law.md, "Usage violations"; docs/sources.md, "H3C reference" (Setting the per-interface buffer usage
+//! Source: docs/behavior.md, "Usage violations"; docs/references.md, "H3C reference" (Setting the per-interface buffer usage
 //! threshold; the fields Total, Threshold(%) and Violations of display buffer usage interface).
 
 use serde::{Deserialize, Serialize};

@@ -2,7 +2,7 @@
 //!
 //! Rule: every change of a level lifts its peak, so no peak is ever missed. A mark (a read, or a clear) begins its own
 //! watermark again at the level of that instant and leaves the two others as they are.
-//! Source: docs/law.md, "Watermarks"; docs/sources.md, "H3C reference" (display buffer usage interface: UsedPeak and
+//! Source: docs/behavior.md, "Watermarks"; docs/references.md, "H3C reference" (display buffer usage interface: UsedPeak and
 //! HeadroomPeak, between two executions of the command) and "SONiC" (periodic, user and persistent watermarks).
 //!
 //! The frame path keeps one peak, the one since the last mark of any kind; a mark folds it into the three watermarks.

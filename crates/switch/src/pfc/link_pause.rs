@@ -10,7 +10,7 @@
 //! The groups are lossy all the same: what finds no room is no broken promise, and queues keep their tail drop. A link has PFC or
 //! PAUSE, not both: a PAUSE would stop priorities that PFC keeps going. A PAUSE that is not to be obeyed is counted.
 //!
-//! Source: docs/law.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/sources.md, "Huawei PFC" and "Inspur white paper"
+//! Source: docs/behavior.md, "802.3x PAUSE"; IEEE 802.3-2022 annex 31B (PAUSE); docs/references.md, "Huawei PFC" and "Inspur white paper"
 //! (PAUSE of a whole link, and why PFC came after it).
 
 use crate::pfc::rx::PfcRxState;

@@ -3,7 +3,7 @@
 //! Rule: PFC frames of each priority are counted over whole seconds, those received and those sent apart. A second with as many as
 //! the threshold, or more, is a warning; it is over after a second with less than four fifths of it. A frame counts for
 //! each priority that it pauses or releases.
-//! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring the early warning thresholds for PFC packets).
+//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring the early warning thresholds for PFC packets).
 
 use crate::monitor::counters::{PfcCount, PrioritySnapshot};
 use crate::settings::{EarlyWarningSettings, PRIORITIES};

@@ -181,7 +181,7 @@ mod tests {
         Pfc { enable, quanta: [quanta; 8] }
     }
 
-    /// The table of docs/law.md, "PFC received".
+    /// The table of docs/behavior.md, "PFC received".
     #[test]
     fn the_longest_pause_by_speed() {
         for (gigabit, ns) in [(1, 33_553_920), (10, 3_355_392), (25, 1_342_157), (100, 335_540)] {

@@ -11,7 +11,7 @@
 //!     ◀────────────────────────────
 //!            waiting ≤ XON_FRAMES
 //! ```
-//! Source: docs/law.md, "RX rings".
+//! Source: docs/behavior.md, "RX rings".
 
 use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};

@@ -7,7 +7,7 @@
 //!   counted as `watchdog`); the peer is told nothing of it, but for XON if it was in XOFF.
 //!
 //! While PFC is off for it, since there were too many storms, its pauses are ignored and its group is a lossy one.
-//! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
+//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
 
 use std::collections::VecDeque;
 

@@ -14,7 +14,7 @@
 //!   ([`crate::pfc::link_pause`]). When settings change one for the other, what was told in the old way is taken back in it first.
 //! - What has not left the port yet is not repeated, so that PFC never fills a slow port.
 //!
-//! Source: docs/law.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
+//! Source: docs/behavior.md, "PFC sent"; IEEE 802.1Q-2022 36.1.3.2 (PFC initiation).
 
 use crate::monitor::counters::PfcCount;
 use crate::pfc::link_pause::LINK;

@@ -21,7 +21,7 @@
 //! Times are exact: the owner looks in each turn in which a PFC frame came, each turn while a paused priority has nothing that waits, and at
 //! [`Watch::deadline`], which is a nanosecond after the time in question, since *longer* is the word.
 //!
-//! Source: docs/watchdog.md; docs/sources.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
+//! Source: docs/watchdog.md; docs/references.md, "H3C reference" (Configuring PFC deadlock detection) and "Inspur white paper" (3.2.5).
 
 use std::collections::VecDeque;
 

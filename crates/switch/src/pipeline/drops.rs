@@ -3,7 +3,7 @@
 //! Rule: a loss is counted where it happens and where an operator looks for it. What the output port had no room for, or cannot send, is
 //! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that is lost
 //! in an episode is an event, and so are frames that are too long.
-//! Source: docs/law.md, "Drops".
+//! Source: docs/behavior.md, "Drops".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::FrameId;

@@ -3,7 +3,7 @@
 //! Rule: it is counted by kind, and dropped if a limit is in the way. It goes to the ports of its VLAN, where ports have any, and has a
 //! queue by a map of its own, where there is one. Each port but the last gets a copy, which is charged cells of its own; nothing is copied
 //! for a port that has no room, and what one port refuses the others get all the same.
-//! Source: IEEE 802.1Q-2022 8.6.1, 8.8; docs/law.md, "Bridging" and "Flood limits".
+//! Source: IEEE 802.1Q-2022 8.6.1, 8.8; docs/behavior.md, "Bridging" and "Flood limits".
 
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::VlanAction;

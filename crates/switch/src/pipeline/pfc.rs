@@ -3,7 +3,7 @@
 //! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX rings has become long or short, and,
 //! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
 //! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
-//! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the peer is told
+//! Source: docs/behavior.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::ingress::priority_group`], when the peer is told
 //! that of [`crate::pfc::tx`].
 
 use crate::forwarding::parsed_frame::RxFrame;

@@ -12,7 +12,7 @@
 //!     ◀───────────────────────────────────┘   goes down (before it may be removed)
 //!             settings name none
 //! ```
-//! Source: docs/law.md, "Ports that are added and removed".
+//! Source: docs/behavior.md, "Ports that are added and removed".
 
 use crate::egress::Egress;
 use crate::egress::queue_limits::EgressLimits;

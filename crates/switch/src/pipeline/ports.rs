@@ -3,7 +3,7 @@
 //! Rule: a port that goes down forgets the addresses learned on it, the pauses of its peer, and what its peer was told;
 //! what waits for it is dropped and counted, and so is what it was given and did not send. Cells go back as if the frames had
 //! left. Whoever is there when it comes up again is told what is in XOFF.
-//! Source: docs/law.md, "Invariants", 5; docs/kernel.md.
+//! Source: docs/behavior.md, "Invariants", 5; docs/kernel-behavior.md.
 
 use crate::fifo_set::FifoSet;
 use crate::forwarding::parsed_frame::{Disposition, RxFrame};

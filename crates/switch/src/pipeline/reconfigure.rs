@@ -7,7 +7,7 @@
 //! among its queues, the rate of a queue. Frames that wait stay in their queue, so after a change of the maps later frames of
 //! their flow may overtake them. Where ports have other VLANs than before, all learned addresses are forgotten; frames that wait
 //! leave with the tags that they were given. Ports that are new, or no longer there, are [`crate::pipeline::port_slots`]' matter.
-//! Source: docs/law.md, "Reload"; docs/sources.md, "H3C reference" (Managing data buffers: `buffer apply`).
+//! Source: docs/behavior.md, "Reload"; docs/references.md, "H3C reference" (Managing data buffers: `buffer apply`).
 
 use crate::buffer::cell::CellSize;
 use crate::buffer::pool::Pools;

@@ -4,7 +4,7 @@ use super::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 
-/// How far apart alarms of one place are at the least unless something else is set: docs/sources.md, "H3C reference"
+/// How far apart alarms of one place are at the least unless something else is set: docs/references.md, "H3C reference"
 /// (Configuring alarm thresholds).
 pub const ALARM_INTERVAL_NS: Nanos = 5_000_000_000;
 

@@ -26,7 +26,7 @@ pub struct BufferSettings {
     pub pause_cells: [Option<u32>; POOLS],
 }
 
-/// All of the shared area in pool 0, the default: docs/sources.md, "H3C reference" (Managing data buffers).
+/// All of the shared area in pool 0, the default: docs/references.md, "H3C reference" (Managing data buffers).
 pub const ALL_IN_POOL_0: [u8; POOLS] = [100, 0, 0, 0];
 
 impl BufferSettings {
@@ -66,7 +66,7 @@ impl BufferSettings {
 
 impl Default for BufferSettings {
     /// 128 Ki cells of 256 bytes and a headroom pool of 12288, as an H3C S6850 has them; an eighth of the memory
-    /// fixed: docs/law.md, "Areas and pools".
+    /// fixed: docs/behavior.md, "Areas and pools".
     fn default() -> Self {
         Self {
             cell_bytes: 256,
@@ -101,7 +101,7 @@ pub struct GroupSettings {
 }
 
 impl GroupSettings {
-    /// The defaults by speed of docs/sources.md, "H3C reference" (table 7, R6616 and later).
+    /// The defaults by speed of docs/references.md, "H3C reference" (table 7, R6616 and later).
     pub fn default_for(speed_bps: u64) -> Self {
         let headroom_cells = match speed_bps {
             0..=10_000_000_000 => 100,
@@ -149,7 +149,7 @@ pub struct Alpha {
 }
 
 impl Alpha {
-    /// The alpha of a percentage of docs/sources.md, "H3C reference" (table 6). Above 100 counts as 100.
+    /// The alpha of a percentage of docs/references.md, "H3C reference" (table 6). Above 100 counts as 100.
     pub fn from_percent(percent: u8) -> Self {
         let exponent = match percent {
             0 => -7,
@@ -173,7 +173,7 @@ impl Alpha {
     }
 
     /// What each of `groups` groups with this alpha settles at when all compete for a pool of `total_cells`, rounded
-    /// down: total · α / (1 + groups · α); docs/sources.md, "H3C reference" (Back pressure frame triggering threshold).
+    /// down: total · α / (1 + groups · α); docs/references.md, "H3C reference" (Back pressure frame triggering threshold).
     pub fn settles_at(self, total_cells: u32, groups: u32) -> u32 {
         // With α = a / 128 the share is a / (128 + groups · a).
         let a = 1_u64 << (self.exponent + 7);

@@ -3,10 +3,10 @@
 use super::{DSCPS, PRIORITIES};
 use serde::{Deserialize, Serialize};
 
-/// The default map 802.1p → local precedence: docs/sources.md, "H3C reference" (table 11).
+/// The default map 802.1p → local precedence: docs/references.md, "H3C reference" (table 11).
 pub const DEFAULT_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [2, 0, 1, 3, 4, 5, 6, 7];
 
-/// The map of docs/sources.md, "Huawei DCB" (table 10-10): one to one.
+/// The map of docs/references.md, "Huawei DCB" (table 10-10): one to one.
 pub const HUAWEI_DOT1P_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 2, 3, 4, 5, 6, 7];
 
 /// What received frames are treated as: see [`crate::forwarding::classifier`].

@@ -1,5 +1,5 @@
 //! What can be set: plain values that the `config` crate fills in and the simulator can write by hand. Defaults are
-//! those of docs/law.md, and there is no other place for them.
+//! those of docs/behavior.md, and there is no other place for them.
 
 mod alarm;
 mod buffer;
@@ -111,7 +111,7 @@ impl BridgeSettings {
     }
 }
 
-/// The queues of unknown unicast, by 802.1p priority: docs/sources.md, "Huawei PFC" (table 3-1).
+/// The queues of unknown unicast, by 802.1p priority: docs/references.md, "Huawei PFC" (table 3-1).
 pub const UNKNOWN_UNICAST_TO_QUEUE: [u8; PRIORITIES] = [0, 1, 1, 1, 2, 2, 6, 6];
 
 impl Default for BridgeSettings {

@@ -1,4 +1,4 @@
-//! The reference model: docs/law.md written down as plainly as it can be.
+//! The reference model: docs/behavior.md written down as plainly as it can be.
 //!
 //! How it comes to be independent of the switch: it was written from the sentences of the law and of the documents, which its
 //! comments quote, and not from the code; a rule that changes is changed in the law first, and from there in both. It has in

@@ -3,7 +3,7 @@
 //! Rule: a switch hands on what came in, frame by frame and whole. So nobody below it may merge received frames (LRO, GRO), take
 //! their tags off where XDP is not told of them, hand over segments for a device that is not there (a tap with vnet headers), or
 //! obey and send PAUSE frames by itself.
-//! Source: docs/law.md, "What an interface does to frames".
+//! Source: docs/behavior.md, "What an interface does to frames".
 
 use crate::interface::info::InterfaceInfo;
 use crate::interface::program::XdpMode;

@@ -1,7 +1,7 @@
 //! What a port puts on its interface, beside its sockets, and takes off again: the XDP program, on a veth a queueing
 //! discipline, and promiscuity, if the port is a switch's: a NIC does not take in what is for hosts behind other ports.
 //!
-//! Source: docs/kernel.md, "Where frames vanish" (why a veth needs one).
+//! Source: docs/kernel-behavior.md, "Where frames vanish" (why a veth needs one).
 
 use std::io;
 use std::os::fd::RawFd;

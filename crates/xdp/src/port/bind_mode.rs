@@ -3,7 +3,7 @@
 //!
 //! Rule: zero-copy where it is wanted, the driver has it, and all frames that the interface may bring fit; otherwise, and should the
 //! driver refuse, copy. A driver that reads and writes memory itself is asked to say when it wants to be woken (`XDP_USE_NEED_WAKEUP`); in copy mode
-//! each call sends, so nothing is asked there. Source: docs/kernel.md, "Zero-copy".
+//! each call sends, so nothing is asked there. Source: docs/kernel-behavior.md, "Zero-copy".
 
 use xsk_rs::config::BindFlags;
 

@@ -2,7 +2,7 @@
 //!
 //! Rule: what a stalled loop cannot replace, the fill ring must already hold; so hold twice what arrives, at the highest
 //! rate seen lately, during the longest stall seen lately. More costs speed: the kernel uses the posted frames in turn,
-//! so all of them are the cache's working set. Source: docs/kernel.md, "The fill ring".
+//! so all of them are the cache's working set. Source: docs/kernel-behavior.md, "The fill ring".
 //!
 //! Nothing is known at the start: a stall of [`ASSUMED_STALL_NS`] at [`ASSUMED_RATE_PPS`] is assumed, and forgotten over
 //! seconds as measurements take its place.

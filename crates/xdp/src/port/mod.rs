@@ -6,7 +6,7 @@
 //!
 //! What keeps a veth from losing frames: the frames on their way are bounded by the send buffer, to fewer than the peer's
 //! ring holds; and should the ring be full all the same, then a veth with a qdisc (hence the pfifo) keeps the frame and
-//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel.md, "Where frames
+//! says EAGAIN (kernel 6.16 and later), while one without loses it. Source: docs/kernel-behavior.md, "Where frames
 //! vanish".
 
 pub(crate) mod attachment;

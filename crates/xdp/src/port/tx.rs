@@ -1,7 +1,7 @@
 //! The sending half of a port's first socket: the TX ring, the completion ring, and the `sendto` that makes the kernel send.
 //!
 //! In zero-copy mode the driver takes entries by itself; `sendto` only wakes it, where it has asked for that, and loses nothing.
-//! What the errors mean in copy mode (docs/kernel.md, "Errors of sendto"):
+//! What the errors mean in copy mode (docs/kernel-behavior.md, "Errors of sendto"):
 //!
 //! ```text
 //! EAGAIN          budget used, or no room in the completion ring, the send buffer, the peer's ring   frames stay

@@ -3,7 +3,7 @@
 //! Rule: the kernel takes entries out of the TX ring in their order, and a call that says EBUSY ends with the frame that it lost: that one
 //! is the last that it took. How far it has come the ring says after the call, with 6.18. Where it has said nothing new, the lost one is taken for
 //! the first that was there: with 6.12 and 6.1, which say it late, that is a guess among the frames of the ring, though their number is right. A lost frame completes like others, and is kept apart from them then.
-//! Source: docs/kernel.md, "Which frame was lost".
+//! Source: docs/kernel-behavior.md, "Which frame was lost".
 
 use switch::FrameId;
 

@@ -151,7 +151,7 @@ impl RxWatcher {
     }
 
     /// Watches these sockets of a port, too, as far as they are open. In copy mode the kernel sends what is in a socket's TX ring each time
-    /// it looks whether the socket is readable: now, and in a wait that a frame ends (docs/kernel.md, "Errors of sendto"). In zero-copy mode
+    /// it looks whether the socket is readable: now, and in a wait that a frame ends (docs/kernel-behavior.md, "Errors of sendto"). In zero-copy mode
     /// it wakes the driver then, which does no harm.
     ///
     /// # Errors

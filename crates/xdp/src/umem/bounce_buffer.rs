@@ -1,6 +1,6 @@
 //! Memory of a port's own: where its frames lie while the kernel has them, if its sockets cannot be on the switch's memory.
 //!
-//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the switch's is copy (docs/kernel.md,
+//! Rule: a registered memory (UMEM) has one mode, which all sockets on it take over, and the switch's is copy (docs/kernel-behavior.md,
 //! "Zero-copy"). So a zero-copy port has a second one, as many chunks as its rings take, each as large as the switch's. One stands
 //! for one: what came in is copied into a free chunk of the switch's, which is then as good as received; what is to leave is copied out of
 //! the switch's chunk, which stays the port's until the other has completed. So all that is counted in the switch's chunks is as with

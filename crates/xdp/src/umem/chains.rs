@@ -2,7 +2,7 @@
 //!
 //! Rule: a frame longer than a chunk lies in several, one behind the other; whoever holds the token of the first has them all. Each is
 //! full, but for the last that the frame's bytes reach; behind that one there may be another, empty.
-//! Source: docs/kernel.md, "Frames in several chunks".
+//! Source: docs/kernel-behavior.md, "Frames in several chunks".
 //!
 //! Which chunk lies behind which is written and read by the owner of the frame alone, so the order of changes by different cores
 //! is that of the rings that hand frames from one to the other. For a frame of one chunk nothing is looked at but that it is one.

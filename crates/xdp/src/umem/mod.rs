@@ -1,6 +1,6 @@
 //! The UMEM: one block of memory for the frames of all ports, registered with the kernel.
 //!
-//! Every frame has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, with the user, in the fill or
+//! Every frame has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free, with the user, in the fill or
 //! RX ring of a port, or in the TX or completion ring of one. Each port knows what its rings hold ([`crate::umem::ring_ownership`]), and what the
 //! kernel gives back is checked against that: a frame that it gives back twice, or never had, stays with its owner, is counted and
 //! becomes an event. Debug builds check that nothing is freed twice; [`Umem::check`] counts them all.

@@ -1,7 +1,7 @@
 //! Long frames: what a UMEM does with those that lie in several chunks. Nothing here is on the way of a frame of one chunk.
 //!
 //! Rule: [`crate::umem::chains`]. Who reads headers reads the first chunk; who must see all of a frame's bytes is shown a copy, which is
-//! written back if it was changed. Source: docs/kernel.md, "Frames in several chunks".
+//! written back if it was changed. Source: docs/kernel-behavior.md, "Frames in several chunks".
 
 use switch::{FrameId, FrameMemory, RxDesc};
 use xsk_rs::FrameDesc;

@@ -5,7 +5,7 @@
 //! namespace made for it alone; the kernel removes that with the socket.
 //!
 //! That socket says for all that share the UMEM whether frames of several chunks go through them (`XDP_USE_SG`, kernel 6.6).
-//! Source: docs/kernel.md, "Frames in several chunks".
+//! Source: docs/kernel-behavior.md, "Frames in several chunks".
 
 use std::num::NonZeroU32;
 

@@ -1,6 +1,6 @@
 //! What a port has lent to the kernel: which chunks of the switch's memory its rings hold, a byte a chunk.
 //!
-//! Rule: every chunk has exactly one owner at any time (docs/law.md, "Invariants", 1): it is free, somebody holds its token, or it is
+//! Rule: every chunk has exactly one owner at any time (docs/behavior.md, "Invariants", 1): it is free, somebody holds its token, or it is
 //! lent by one port. The kernel has no tokens; it names chunks by their addresses, and what it gives back must be what that port lent.
 //! Each port writes down its own, so cores do not wait for each other where frames go from one to another.
 

@@ -1,6 +1,6 @@
 //! What the kernel counts below a port.
 //!
-//! Source: docs/kernel.md.
+//! Source: docs/kernel-behavior.md.
 
 /// What the kernel counts of one interface. All since the start, however often the port was closed and opened since.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

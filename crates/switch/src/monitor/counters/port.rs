@@ -1,6 +1,6 @@
 //! What is counted of a port: of itself, its priorities, its priority groups and its queues.
 //!
-//! Source: docs/law.md, "Invariants", 5, and "Watermarks".
+//! Source: docs/behavior.md, "Invariants", 5, and "Watermarks".
 
 use super::{DropReason, FrameCount, KernelCounters, PfcCount, StormSnapshot, StormTraffic};
 use crate::monitor::watermark::Occupancy;
@@ -9,7 +9,7 @@ use serde::{Serialize, Serializer};
 
 /// One port.
 ///
-/// Conservation (docs/law.md, "Invariants", 5), over all ports, those that were removed included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
+/// Conservation (docs/behavior.md, "Invariants", 5), over all ports, those that were removed included, once idle: Σ received + flood copies = Σ transmitted + Σ drops
 /// + Σ lost by the kernel. Frames that the kernel lost count where they were to leave, and so do drops for `PortDown`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortSnapshot {
