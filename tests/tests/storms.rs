@@ -1,5 +1,5 @@
 //! Storms and deadlocks on real veths: what the watchdog finds and ends, and whom it leaves alone (docs/watchdog.md). Its times are
-//! exact in virtual time (crates/switch/src/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon that uses it.
+//! exact in virtual time (crates/switch/src/pfc/watchdog/tests.rs, crates/sim/tests/scenarios.rs); here it is the daemon that uses it.
 
 use std::net::UdpSocket;
 
