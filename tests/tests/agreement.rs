@@ -14,7 +14,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use dataplane::guard::stall_detector::STALL_NS;
+use dataplane::guard::heartbeat::STALL_NS;
 use sim::{Results, Simulation, scenario};
 use testbed::{Testbed, port};
 use tests::{

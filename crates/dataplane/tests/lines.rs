@@ -5,7 +5,8 @@ mod lab;
 
 use std::collections::HashMap;
 
-use dataplane::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
+use dataplane::guard::heartbeat::STALL_NS;
+use dataplane::guard::stall_detector::GIVE_UP_NS;
 use dataplane::{LANE_FRAMES, LoopCommand, RX_BATCH, Reply};
 use lab::lines::Loops;
 use lab::story::{FRAMES, Story, Told, loops, numbered};

@@ -3,8 +3,9 @@
 #[path = "lab/recorded.rs"]
 mod lab;
 
+use dataplane::flight_recorder::error::Error;
 use dataplane::flight_recorder::recorder::HEADER_BYTES;
-use dataplane::flight_recorder::replay::{Error, Replay, difference};
+use dataplane::flight_recorder::replay::{Replay, difference};
 use dataplane::{LoopCommand, Reply};
 use lab::{Lab, PORTS, Step, apply, ends_as_replayed, frame, incast, mac, replay, settings, step, watchdog};
 use proptest::prelude::*;

@@ -204,8 +204,8 @@ fn mix(lanes: &mut [u64; 4], bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::checksum::Sum;
     use wire::ip;
+    use wire::ones_complement::Sum;
 
     const DST: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
     const SRC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);

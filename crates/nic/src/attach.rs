@@ -8,8 +8,8 @@
 //! whose process is gone.
 
 use crate::bpf_object::{Loaded, hanging, remove_clsact, unhang, value_of};
-use crate::check::missing;
 use crate::error::Error;
+use crate::kernel_support::missing;
 use crate::netlink::{Links, RootQdisc};
 use crate::settings::Settings;
 

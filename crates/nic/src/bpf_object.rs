@@ -18,9 +18,6 @@ use crate::settings::{PRIORITIES, Settings};
 /// The compiled programs.
 static OBJECT: &[u8] = include_bytes!(env!("NIC_BPF"));
 
-/// What `tc qdisc show` calls the qdisc. The kernel allows letters, digits, `_` and `.` in it.
-pub const KIND: &str = "sluice_nic";
-
 const OPERATIONS: &str = "sluice_nic";
 const PROGRAM: &str = "sluice_nic_pfc";
 

@@ -1,30 +1,12 @@
 //! Can this kernel do it? First what it is made of, then a trial: an interface in a network namespace that is made for it
 //! is attached, looked at and detached.
 
-use libbpf_rs::btf::{Btf, types};
-
 use crate::attach::{attach, detach};
 use crate::error::Error;
+use crate::kernel_support::{Finding, bad, btf, good, kernel, qdiscs, release};
 use crate::netns;
 use crate::settings::Settings;
 use crate::status::status;
-
-/// Linux that first had BPF qdiscs.
-const FIRST: (u32, u32) = (6, 16);
-
-/// The kernel's BTF.
-const BTF: &str = "/sys/kernel/btf/vmlinux";
-
-/// One thing that was looked at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// What it is.
-    pub what: String,
-    /// It is as it must be.
-    pub is_good: bool,
-    /// What to do about it, if it is not.
-    pub cure: String,
-}
 
 /// Everything that was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,60 +38,6 @@ pub fn check() -> Check {
     Check { release: release(), findings }
 }
 
-/// The first of the kernel's own properties that is not as it must be.
-pub(crate) fn missing() -> Option<Finding> {
-    [kernel, btf, qdiscs].into_iter().map(|look| look()).find(|finding| !finding.is_good)
-}
-
-fn good(what: impl Into<String>) -> Finding {
-    Finding { what: what.into(), is_good: true, cure: String::new() }
-}
-
-fn bad(what: impl Into<String>, cure: impl Into<String>) -> Finding {
-    Finding { what: what.into(), is_good: false, cure: cure.into() }
-}
-
-const OTHER_KERNEL: &str = "Debian's kernels of trixie-backports and sid can do it (docs/kernel-support.md lists those that were tried)";
-
-fn kernel() -> Finding {
-    let release = release();
-    judge(&release)
-}
-
-fn judge(release: &str) -> Finding {
-    let (major, minor) = FIRST;
-    match parse(release) {
-        Some(version) if version < FIRST => bad(
-            format!("Linux {release} is too old: BPF qdiscs came with {major}.{minor}"),
-            format!("Boot a newer kernel: {OTHER_KERNEL}"),
-        ),
-        _ => good(format!("Linux {release}")),
-    }
-}
-
-fn btf() -> Finding {
-    if std::path::Path::new(BTF).exists() {
-        return good("type information (BTF)");
-    }
-    bad(
-        format!("no type information: there is no {BTF}"),
-        format!("Boot a kernel built with CONFIG_DEBUG_INFO_BTF: {OTHER_KERNEL}"),
-    )
-}
-
-fn qdiscs() -> Finding {
-    let Ok(btf) = Btf::from_vmlinux() else {
-        return bad(format!("{BTF} cannot be read"), "Be root".to_owned());
-    };
-    if btf.type_by_name::<types::Struct<'_>>("bpf_struct_ops_Qdisc_ops").is_some() {
-        return good("BPF qdiscs (CONFIG_NET_SCH_BPF)");
-    }
-    bad(
-        "it was built without BPF qdiscs (CONFIG_NET_SCH_BPF)",
-        format!("Boot a kernel that has them: {OTHER_KERNEL}"),
-    )
-}
-
 /// Attaches to the loopback interface of a new namespace.
 fn trial() -> Finding {
     let tried = netns::fresh(|| {
@@ -129,19 +57,10 @@ fn trial() -> Finding {
     }
 }
 
-fn release() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    release.trim().to_owned()
-}
-
-fn parse(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel_support::judge;
 
     #[test]
     fn an_old_kernel_is_told_so_and_what_to_do() {

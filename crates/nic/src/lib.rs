@@ -16,6 +16,7 @@ mod clsact;
 mod error;
 #[cfg(test)]
 mod ingress;
+mod kernel_support;
 mod netlink;
 pub mod netns;
 #[cfg(test)]
@@ -24,9 +25,10 @@ mod settings;
 mod status;
 
 pub use attach::{Attached, attach, detach};
-pub use bpf_object::KIND;
-pub use check::{Check, Finding, check};
+pub use check::{Check, check};
 pub use error::Error;
+pub use kernel_support::Finding;
 pub use netlink::{Interface, Links, RootQdisc};
+pub use settings::KIND;
 pub use settings::{QdiscDiscipline, Settings, Trust};
 pub use status::{PfcRxCounters, Priority, Status, attached, status};

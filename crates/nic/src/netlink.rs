@@ -9,9 +9,9 @@ use rtnetlink::packet_route::link::{LinkAttribute, LinkMessage};
 use rtnetlink::packet_route::tc::{TcAttribute, TcHandle, TcMessage};
 use tokio::runtime::Runtime;
 
-use crate::bpf_object::KIND;
 use crate::clsact;
 use crate::error::Error;
+use crate::settings::KIND;
 
 /// A connection to the kernel's tables, in the network namespace of the thread that made it.
 pub struct Links {

@@ -153,6 +153,9 @@ impl Settings {
     }
 }
 
+/// What `tc qdisc show` calls the qdisc. The kernel allows letters, digits, `_` and `.` in it.
+pub const KIND: &str = "sluice_nic";
+
 #[cfg(test)]
 mod tests {
     use super::*;

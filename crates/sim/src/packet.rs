@@ -185,7 +185,7 @@ pub(crate) fn content(bytes: &[u8; CARRIED_BYTES]) -> Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::checksum::Sum;
+    use wire::ones_complement::Sum;
     use wire::{ethernet::Header, ip};
 
     const LOOK: Look = Look { flow: 70_000, from: 3, to: 258, priority: 5, dscp: 40, ecn: 2, len: 1024 };

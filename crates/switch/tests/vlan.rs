@@ -285,7 +285,7 @@ fn marks_find_the_packet_behind_another_header() {
     packet[0] = 0x45;
     packet[2..4].copy_from_slice(&46_u16.to_be_bytes());
     packet[8..10].copy_from_slice(&[64, 17]);
-    let checksum = !wire::checksum::Sum::default().bytes(&packet[..20]).fold();
+    let checksum = !wire::ones_complement::Sum::default().bytes(&packet[..20]).fold();
     packet[10..12].copy_from_slice(&checksum.to_be_bytes());
     let mut lab = Lab::new(&settings);
     for (port, tags, expected) in [(0, vec![], Some(tag(6, false, 10))), (1, vec![tag(3, false, 10)], None)] {
@@ -295,7 +295,7 @@ fn marks_find_the_packet_behind_another_header() {
         assert_eq!((header.outer, ip::dscp(&left, &header)), (expected, Some(46)));
         let ip = wire::ipv4::Packet::parse(&left[header.payload_offset..]).expect("a whole packet");
         assert_eq!(ip.payload(), &packet[20..]);
-        let sum = wire::checksum::Sum::default().bytes(&left[header.payload_offset..][..20]).fold();
+        let sum = wire::ones_complement::Sum::default().bytes(&left[header.payload_offset..][..20]).fold();
         assert_eq!(sum, 0xffff, "the header's checksum is right");
     }
 }

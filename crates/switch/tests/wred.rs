@@ -10,9 +10,9 @@ use switch::settings::{
     DropLevel, EcnMarkPoint, SwitchSettings, Threshold, Trust, WredProfile, WredSettings,
 };
 use switch::{DropReason, FrameMemory};
-use wire::checksum::Sum;
 use wire::ethernet::{Header, IPV4, IPV6, Tag, write_header};
 use wire::ip;
+use wire::ones_complement::Sum;
 
 /// Runs, each with random numbers of its own, and frames picked or not in each.
 const RUNS: u64 = 200;

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use control::v1::{Count, PfcCount, Port};
 use nix::sys::signal::Signal;
 
-use crate::Snapshot;
 use crate::invariants::{lost_on_receipt, pauses_sent};
 use crate::netns::Namespace;
 use crate::process::Process;
 use crate::wait::eventually;
+use control::v1::Snapshot;
 
 /// Daemons that this process has started, for the names of their files.
 static DAEMONS: AtomicU32 = AtomicU32::new(0);

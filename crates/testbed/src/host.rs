@@ -9,8 +9,8 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use crate::daemon::binary;
+use crate::endpoint::Endpoint;
 use crate::process::Process;
-use crate::testbed::Endpoint;
 use crate::wait::eventually;
 
 /// Longer than any test: a sender that has sent everything waits for so long.

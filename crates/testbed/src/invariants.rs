@@ -6,7 +6,7 @@ use control::FrameBalance;
 use control::v1::{Group, Pool};
 use host::report::Report;
 
-use crate::Snapshot;
+use control::v1::Snapshot;
 
 /// One port in a [`Snapshot`].
 pub use control::v1::Port;

@@ -18,6 +18,7 @@
 //! lives as long as they shall.
 
 mod daemon;
+mod endpoint;
 mod host;
 mod invariants;
 mod netns;
@@ -28,12 +29,13 @@ mod wait;
 
 pub use control::v1::Snapshot;
 pub use daemon::{Daemon, binary};
+pub use endpoint::Endpoint;
 pub use host::Host;
 pub use invariants::{
     ANNOUNCEMENT_QUEUE, Port, conservation, drops, idle, line_bytes, lost_by_kernels, pauses_sent, port,
 };
 pub use netns::{Namespace, require_root, sweep};
 pub use process::Process;
-pub use testbed::{Endpoint, Testbed};
+pub use testbed::Testbed;
 pub use text::thousands;
 pub use wait::{PATIENCE, eventually};

@@ -1,5 +1,6 @@
 //! The bed itself: who has which name, which cable goes where, and that all of it goes away.
 
+use crate::endpoint::Endpoint;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::path::Path;
@@ -31,17 +32,6 @@ pub struct Testbed {
     queues: Cell<Option<u32>>,
     dir: TempDir,
     _lock: Flock<File>,
-}
-
-/// A host's place: its namespace, with the one interface [`Station::INTERFACE`], and the port it is plugged into.
-#[derive(Debug, Clone)]
-pub struct Endpoint {
-    /// Where it lives.
-    pub namespace: Namespace,
-    /// Its name, which is also that of the switch's end of its cable.
-    pub name: String,
-    /// Its number in the bed, from 1: the last part of its addresses.
-    pub number: u8,
 }
 
 impl Testbed {
@@ -235,31 +225,6 @@ impl Drop for Testbed {
                 eprintln!("cannot remove {}: {error:#}", namespace.name());
             }
         }
-    }
-}
-
-impl Endpoint {
-    fn set_addresses(&self) -> Result<()> {
-        self.namespace.ip(&format!("addr add {}/24 brd + dev {}", self.ipv4(), Endpoint::INTERFACE))?;
-        self.namespace.ip(&format!("addr add {}/64 dev {} nodad", self.ipv6(), Endpoint::INTERFACE)).map(drop)
-    }
-
-    /// The host's end of its cable.
-    pub const INTERFACE: &str = "eth0";
-
-    /// MAC address.
-    pub fn mac(&self) -> String {
-        format!("02:00:00:00:00:{:02x}", self.number)
-    }
-
-    /// IPv4 address of a plain host, in 10.0.0.0/24.
-    pub fn ipv4(&self) -> String {
-        format!("10.0.0.{}", self.number)
-    }
-
-    /// IPv6 address of a plain host, in fd00::/64.
-    pub fn ipv6(&self) -> String {
-        format!("fd00::{:x}", self.number)
     }
 }
 

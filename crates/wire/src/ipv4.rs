@@ -1,7 +1,7 @@
 //! A checked view of an IPv4 packet (RFC 791; DSCP and ECN: RFC 2474, RFC 3168).
 
 use crate::Error;
-use crate::checksum::Sum;
+use crate::ones_complement::Sum;
 
 /// Bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;

@@ -12,6 +12,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod mac;
+pub mod ones_complement;
 pub mod pause;
 pub mod tunnel;
 

@@ -2,9 +2,10 @@
 //! out again, byte for byte, after the one checksum that a kernel would leave open was opened.
 
 use etherparse::{IpNumber, PacketBuilder};
-use wire::checksum::{self, Sum};
+use wire::checksum;
 use wire::ethernet::{self, Header};
 use wire::ip::DsField;
+use wire::ones_complement::Sum;
 
 const ETHERNET: u16 = 0x6558;
 const ADDRESSES: ([u8; 4], [u8; 4]) = ([10, 0, 0, 1], [10, 0, 0, 2]);

@@ -6,7 +6,7 @@
 use bytes::Buf;
 use switch::{FrameId, FrameMemory, HeapMemory, Instant, RxDesc, Switch, TxDesc, chunks_of};
 
-use super::replay::Error;
+use super::error::Error;
 use crate::flight_recorder::recorder::{CONTROL_BYTES, TUNNEL_HEADER_BYTES, header_bytes, is_control};
 
 /// Bytes of a frame that the replay has room for: what the switch reads of one, and a PFC frame that it writes.

@@ -6,41 +6,16 @@
 //! it: either this is another version of the switch, or the switch went by something that the recorder does not know of.
 //! Source: `docs/recorder.md`.
 
-use bytes::{Buf, TryGetError};
+use bytes::Buf;
 use switch::monitor::counters::PfcCount;
 use switch::{Event, Instant, Snapshot, Switch, SwitchSettings, WatermarkReset};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
 
+use crate::flight_recorder::error::Error;
 use crate::flight_recorder::recorder::EntryKind;
 
 use crate::flight_recorder::player::Player;
-
-/// Why a replay ended early.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Error {
-    /// The recording has an end in the middle of an entry, or says what no recorder writes.
-    Malformed(String),
-    /// The switch did something else than what was recorded.
-    Differs(String),
-}
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Error::Malformed(what) => write!(f, "the recording is damaged: {what}"),
-            Error::Differs(what) => write!(f, "the replay differs from the recording: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<TryGetError> for Error {
-    fn from(_: TryGetError) -> Self {
-        Error::Malformed("it ends in the middle of an entry".into())
-    }
-}
 
 /// What a replay has come through so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -12,7 +12,6 @@ use switch::settings::{MAX_PORTS, PRIORITIES};
 use switch::{Instant, Nanos};
 use wire::bitset::{Set8, Set64};
 
-use crate::guard::stall_detector::STALL_NS;
 use crate::poll_loop::stats::{LoopStats, LoopTimes};
 
 /// In place of the time of a turn: the loop sleeps, and is woken by whatever comes in.
@@ -158,3 +157,6 @@ impl Heartbeat {
         }
     }
 }
+
+/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit the posted frames.
+pub const STALL_NS: Nanos = 1_000_000;

@@ -16,10 +16,8 @@
 
 use switch::{Instant, Nanos};
 
-use crate::guard::heartbeat::LoopState;
+use crate::guard::heartbeat::{LoopState, STALL_NS};
 
-/// A loop that keeps up turns a thousand times in this time. What the peers send meanwhile must fit the posted frames.
-pub const STALL_NS: Nanos = 1_000_000;
 /// A loop that has stood still for this long is dead.
 pub const GIVE_UP_NS: Nanos = 10_000_000_000;
 /// How often to look while the loop is awake, or frames wait for it; as often as a pause is refreshed, if that is more often …

@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use switch::{FrameId, FrameMemory, FrameParser, Instant, KernelCounters, RxDesc, RxFrame, TxDesc};
 
-use crate::guard::stall_detector::{GIVE_UP_NS, STALL_NS};
+use crate::guard::heartbeat::STALL_NS;
+use crate::guard::stall_detector::GIVE_UP_NS;
 use crate::io_core::port_channel::{
     ChannelMonitor, FREE_BATCH, KEPT_FREE, LOST, PortChannel, PortCommand, PortReply, PortStatus,
 };

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use dataplane::flight_recorder::replay::{Error, Replay, Totals, difference};
+use dataplane::flight_recorder::error::Error;
+use dataplane::flight_recorder::replay::{Replay, Totals, difference};
 use dataplane::{
     ChunkPool, Handle, Heartbeat, IoLoop, LoopCommand, LoopPort, LoopbackPort, PollLoop, PollLoopSettings,
     Recorder, Reply, Settings, Wire, mailbox, remote,

@@ -15,11 +15,8 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
-use rate_limit::{LimitLayer, Limits};
+use rate_limit::{LimitLayer, Limits, TARGET};
 use writer::Writer;
-
-/// The target of what is logged about the log; it is never filtered out.
-const TARGET: &str = "sluiced::log";
 
 /// How a line looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -17,6 +17,9 @@ use tracing::{Event, Level, Metadata, Subscriber, debug, error, info, trace, war
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
+/// The target of what is logged about the log; it is never filtered out.
+pub(super) const TARGET: &str = "sluiced::log";
+
 /// Lines that one place may log at once: a line for each port, and then some.
 const BURST: u32 = 100;
 /// One more after each of these.
@@ -25,7 +28,7 @@ const REFILL: Duration = Duration::from_secs(1);
 const REMINDER: Duration = Duration::from_secs(10);
 /// Targets without a limit: what is said of a configuration file, what is said of the log, and what libbpf says of a
 /// program that the kernel refuses.
-const UNLIMITED: [&str; 3] = ["sluiced::file", super::TARGET, "libbpf"];
+const UNLIMITED: [&str; 3] = ["sluiced::file", TARGET, "libbpf"];
 /// Characters of a message that a reminder repeats.
 const REPEATED_CHARS: usize = 120;
 
@@ -125,11 +128,11 @@ impl Limits {
     pub fn remind(&self, now: Instant, all: bool) {
         for Reminder { level, left_out, message } in self.due(now, all) {
             match level {
-                Level::ERROR => error!(target: super::TARGET, "{left_out} more like this: {message}"),
-                Level::WARN => warn!(target: super::TARGET, "{left_out} more like this: {message}"),
-                Level::INFO => info!(target: super::TARGET, "{left_out} more like this: {message}"),
-                Level::DEBUG => debug!(target: super::TARGET, "{left_out} more like this: {message}"),
-                Level::TRACE => trace!(target: super::TARGET, "{left_out} more like this: {message}"),
+                Level::ERROR => error!(target: TARGET, "{left_out} more like this: {message}"),
+                Level::WARN => warn!(target: TARGET, "{left_out} more like this: {message}"),
+                Level::INFO => info!(target: TARGET, "{left_out} more like this: {message}"),
+                Level::DEBUG => debug!(target: TARGET, "{left_out} more like this: {message}"),
+                Level::TRACE => trace!(target: TARGET, "{left_out} more like this: {message}"),
             }
         }
     }

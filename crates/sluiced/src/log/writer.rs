@@ -18,7 +18,7 @@ use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, TrySendError, bound
 use tracing::warn;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::rate_limit::Limits;
+use super::rate_limit::{Limits, TARGET};
 
 /// Lines that wait to be written.
 const MAX_LINES: usize = 4096;
@@ -146,7 +146,7 @@ impl<W: Write> Work<W> {
         // What is told must not be lost itself.
         let has_room = self.queued.len() < MAX_LINES / 2;
         if lost > self.told && has_room && (all || self.queued.is_empty() || now >= self.next_telling) {
-            warn!(target: super::TARGET, "lines lost because standard error did not take them: {}",
+            warn!(target: TARGET, "lines lost because standard error did not take them: {}",
                 lost - self.told);
             self.told = lost;
             self.next_telling = now + PACE;

@@ -27,6 +27,7 @@ use crate::frame::header_edit::VlanAction;
 use crate::frame::meta::EcnMarking;
 use crate::frame::meta::FloodType;
 use crate::frame::meta::FrameMeta;
+use crate::frame::remark;
 use crate::monitor::counters::{DropReason, FrameCount, PfcCount};
 use crate::monitor::event::Events;
 use crate::monitor::kernel_tx_loss::KernelTxLoss;
@@ -40,8 +41,6 @@ use serde::{Deserialize, Serialize};
 use wire::bitset::Set8;
 use wire::ip::Ecn;
 use wire::pause::{self, Control};
-
-use reconfigure::{honored, line, obeys_pause, shaped, stopped_by_pauses};
 
 /// Queues that keep a rate together.
 #[derive(Debug, Serialize, Deserialize)]
@@ -446,4 +445,35 @@ impl Egress {
     pub(crate) fn is_empty(&self) -> bool {
         self.backlogged.is_empty() && self.in_flight_bytes == 0
     }
+}
+
+/// The rate of the whole port.
+fn line(settings: &PortSettings) -> Option<Rate> {
+    let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
+    speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
+}
+
+/// What has a rate of its own.
+fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
+    let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
+    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
+    let with_rate = groups.chain(queues).filter_map(|(queues, rate)| Some((queues, rate?)));
+    let shaper = |rate| TokenBucket::new(Some(rate), settings.overhead_bytes);
+    with_rate.map(|(queues, rate)| ShapedQueues { queues, rate, shaper: shaper(rate) }).collect()
+}
+
+/// Priorities whose pauses are obeyed.
+fn honored(settings: &PortSettings) -> Set8 {
+    if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
+}
+
+/// The pause of the whole link, where it is obeyed.
+fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
+    settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
+}
+
+/// What a pause of each priority stops: the peer means the priorities that it sees.
+fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [FifoSet; PRIORITIES] {
+    let rewritten = remark::queues_by_priority(&settings.rewrite);
+    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(FifoSet::both))
 }

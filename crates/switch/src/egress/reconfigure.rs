@@ -3,17 +3,12 @@
 //! Rule: what waits goes on waiting. The scheduler begins a new round only if its own settings are others, and so does a rate.
 //! Source: docs/behavior.md, "Reload".
 
-use super::{Egress, ShapedQueues};
+use super::{Egress, ShapedQueues, honored, line, obeys_pause, shaped, stopped_by_pauses};
 use crate::buffer::pool::Pools;
 use crate::egress::queue_limits::EgressLimits;
 use crate::egress::scheduler::Scheduler;
-use crate::fifo_set::FifoSet;
-use crate::frame::remark;
-use crate::pfc::link_pause::LinkPause;
-use crate::settings::{PRIORITIES, PortSettings, Rate, RewriteSettings};
+use crate::settings::{PortSettings, RewriteSettings};
 use crate::time::Instant;
-use crate::token_bucket::TokenBucket;
-use wire::bitset::Set8;
 
 impl Egress {
     /// Other settings are coming: gives the queues' shared cells back until `reconfigure` takes them again.
@@ -60,35 +55,4 @@ impl Egress {
         }
         self.shaper.set_rate(line(settings), settings.overhead_bytes);
     }
-}
-
-/// The rate of the whole port.
-pub(super) fn line(settings: &PortSettings) -> Option<Rate> {
-    let speed_bps = settings.speed_bps.filter(|_| settings.keeps_rate);
-    speed_bps.map(|bps| Rate { bps, burst_bytes: settings.burst_bytes })
-}
-
-/// What has a rate of its own.
-pub(super) fn shaped(settings: &PortSettings) -> Vec<ShapedQueues> {
-    let groups = settings.schedule.groups.iter().map(|group| (Set8::from_bits(group.queues), group.rate));
-    let queues = settings.queues.iter().enumerate().map(|(q, queue)| (Set8::of(q), queue.rate));
-    let with_rate = groups.chain(queues).filter_map(|(queues, rate)| Some((queues, rate?)));
-    let shaper = |rate| TokenBucket::new(Some(rate), settings.overhead_bytes);
-    with_rate.map(|(queues, rate)| ShapedQueues { queues, rate, shaper: shaper(rate) }).collect()
-}
-
-/// Priorities whose pauses are obeyed.
-pub(super) fn honored(settings: &PortSettings) -> Set8 {
-    if settings.pfc.rx { Set8::from_bits(settings.pfc.no_drop) } else { Set8::EMPTY }
-}
-
-/// The pause of the whole link, where it is obeyed.
-pub(super) fn obeys_pause(settings: &PortSettings) -> Option<Box<LinkPause>> {
-    settings.flow_control.obeys().then(|| Box::new(LinkPause::new(settings.pause_speed_bps())))
-}
-
-/// What a pause of each priority stops: the peer means the priorities that it sees.
-pub(super) fn stopped_by_pauses(settings: &PortSettings, limits: &EgressLimits) -> [FifoSet; PRIORITIES] {
-    let rewritten = remark::queues_by_priority(&settings.rewrite);
-    rewritten.map_or(limits.fifos_of_priorities, |queues| queues.map(FifoSet::both))
 }

@@ -1,6 +1,6 @@
 //! Settings of alarms.
 
-use super::{POOLS, PRIORITIES};
+use super::limits::{POOLS, PRIORITIES};
 use crate::time::Nanos;
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! The buffer memory: areas, service pools, thresholds of groups, and what a queue owns.
 
-use super::POOLS;
+use super::limits::POOLS;
 use serde::{Deserialize, Serialize};
 
 /// The buffer memory in cells. Shared area = total − fixed − headroom.

@@ -1,6 +1,6 @@
 //! What received frames are treated as, and what frames that leave are marked with.
 
-use super::{DSCPS, PRIORITIES};
+use super::limits::{DSCPS, PRIORITIES};
 use serde::{Deserialize, Serialize};
 
 /// The default map 802.1p → local precedence: docs/references.md, "H3C reference" (table 11).

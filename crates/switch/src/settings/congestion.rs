@@ -1,6 +1,6 @@
 //! What leaves, when, and how congestion is told: WRED and ECN, rates, and how the queues of a port share it.
 
-use super::PRIORITIES;
+use super::limits::PRIORITIES;
 use serde::{Deserialize, Serialize};
 
 /// Default weights of the WRR queues 0–7 (docs/behavior.md, "Scheduling").

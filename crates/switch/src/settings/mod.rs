@@ -5,6 +5,7 @@ mod alarm;
 mod buffer;
 mod classify;
 mod congestion;
+mod limits;
 mod vlan;
 mod watchdog;
 
@@ -12,33 +13,15 @@ pub use alarm::*;
 pub use buffer::*;
 pub use classify::*;
 pub use congestion::*;
+pub use limits::*;
 use serde::{Deserialize, Serialize};
 pub use vlan::*;
 pub use watchdog::*;
 
 use crate::time::Nanos;
 
-/// Ports a switch can have.
-pub const MAX_PORTS: usize = 64;
-
-/// 802.1p priorities, and queues of a port.
-pub const PRIORITIES: usize = 8;
-
-/// Differentiated services code points.
-pub const DSCPS: usize = 64;
-
-/// The largest frame, in bytes without FCS.
-pub const LARGEST_FRAME_BYTES: u32 = 9216;
-
 /// Bytes of an Ethernet header and an 802.1Q tag, which no MTU counts.
 const LINK_BYTES: u32 = 14 + 4;
-
-/// What a frame takes of an Ethernet line beyond its own bytes: preamble and start delimiter 8, FCS 4, gap 12 (IEEE
-/// 802.3-2022 3.1.1, 4.4.2).
-pub const WIRE_OVERHEAD_BYTES: u16 = 24;
-
-/// Service pools that the shared area is divided into.
-pub const POOLS: usize = 4;
 
 /// The whole switch.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -338,6 +321,3 @@ impl Default for QueueSettings {
 
 /// The most frames a second of each kind that a port takes in, by [`Cast::place`]; `None`: as many as come.
 pub type FloodLimits = [Option<u32>; 3];
-
-/// Frames of PFC that may be on their way out of a port at once, should its state change again and again meanwhile.
-pub const MAX_IN_FLIGHT: u8 = 4;

@@ -9,7 +9,7 @@ use control::v1::{Group, Level, Pool, Queue, Snapshot};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{self, Metric, Row, Several, counter, counters, gauge, gauges, seconds};
-use super::{EIGHT, bytes, frames, used_priorities, used_queues};
+use super::fields::{EIGHT, bytes, frames, used_priorities, used_queues};
 
 const GROUP: &[Metric<Group>] = &[
     gauge("sluice_group_no_drop", "1: PFC protects it.", |group| Some(group.no_drop.into())),

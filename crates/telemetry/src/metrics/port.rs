@@ -3,7 +3,7 @@
 use control::v1::{Count, Kernel, Port};
 
 use super::family::{Metric, Several, counter, counters, gauge, seconds};
-use super::{bytes, frames};
+use super::fields::{bytes, frames};
 
 /// All of them.
 pub const METRICS: &[Metric<Port>] = &[

@@ -6,7 +6,7 @@ use control::v1::{PfcCount, Port, Priority, StormTraffic};
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::family::{self, Metric, Row, Several, counter, counters, gauge, gauges, seconds};
-use super::{EIGHT, used_priorities};
+use super::fields::{EIGHT, used_priorities};
 
 /// A priority and what its port counts of its PFC frames: XOFF and XON, sent and received.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 
 use crate::port::bind_mode::ZeroCopy;
 use crate::port::fill::FLOOR_FRAMES;
-use crate::umem::{COMPLETION_RING, MAX_POSTED};
+use crate::umem::MAX_POSTED;
+use crate::umem::register::COMPLETION_RING;
 
 /// How a port uses its rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -39,7 +39,7 @@ use crate::port::attachment::Attachment;
 use crate::port::bind_mode::PortMode;
 use crate::port::config::PortConfig;
 use crate::port::opener::{PortOpener, SocketHandoff};
-use crate::port::rx::{RX_RING, Receiver};
+use crate::port::rx::Receiver;
 use crate::port::sockets::{PortContext, PortSockets};
 use crate::port::tx::Sender;
 use crate::umem::Umem;
@@ -456,6 +456,3 @@ impl Drop for XdpPort {
         }
     }
 }
-
-/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
-pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;

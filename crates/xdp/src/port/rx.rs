@@ -12,10 +12,11 @@ use crate::port::bind_mode::Mode;
 use crate::port::config::PortConfig;
 use crate::port::fill::{FLOOR_FRAMES, FillPolicy};
 use crate::port::socket::wake_receiver;
+use crate::umem::Umem;
 use crate::umem::bounce_buffer::BounceBuffers;
 use crate::umem::chains::MAX_CHUNKS;
+use crate::umem::register::FILL_RING;
 use crate::umem::ring_ownership::RingOwnership;
-use crate::umem::{FILL_RING, Umem};
 
 /// Entries of each RX ring: what a full fill ring can deliver, while as much again is posted before that is taken.
 pub(crate) const RX_RING: u32 = 2 * FILL_RING;

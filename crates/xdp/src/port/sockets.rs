@@ -12,7 +12,6 @@ use xsk_rs::TxQueue;
 
 use crate::error::Error;
 use crate::interface::netlink::{Link, zero_copy_segments};
-use crate::port::FRAMES_OF_A_QUEUE;
 use crate::port::bind_mode::{Mode, PortMode, ZeroCopy, modes};
 use crate::port::config::PortConfig;
 use crate::port::rx::{RX_RING, Receiver};
@@ -152,3 +151,6 @@ impl PortSockets {
         counters
     }
 }
+
+/// Frames that the rings of one RX queue may hold at most beyond those that the user hands in: memory has so many for each.
+pub const FRAMES_OF_A_QUEUE: usize = RX_RING as usize;

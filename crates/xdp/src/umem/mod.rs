@@ -27,7 +27,7 @@ use crate::error::Error;
 use crate::interface::netlink::RouteSocket;
 use crate::umem::area::{Frames, LINK_BYTES, XDP_HEADROOM};
 use crate::umem::prefetch::prefetch;
-use crate::umem::register::{Registered, UmemSocket, register};
+use crate::umem::register::{FILL_RING, MultiBuffer, Registered, UmemSocket, register};
 use crate::umem::ring_ownership::{RingOwner, RingOwnership};
 
 /// The most frames that are posted on an RX queue at once: what a memory must have for each, beside what its user holds.
@@ -37,19 +37,6 @@ pub const MAX_POSTED: usize = FILL_RING as usize;
 pub const MAX_MTU: u32 = (LONGEST_RECEIVED_BYTES - LINK_BYTES) as u32;
 /// Bytes of a frame that lie together at least: chunks are of 2048 bytes or more.
 pub const LEAST_CHUNK_BYTES: usize = 2048 - XDP_HEADROOM;
-/// Entries of each fill ring.
-pub(crate) const FILL_RING: u32 = 8192;
-/// Entries of each completion ring; no TX ring is larger.
-pub(crate) const COMPLETION_RING: u32 = 2048;
-
-/// Whether frames may lie in several chunks of memory (`XDP_USE_SG`; Linux 6.6).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MultiBuffer {
-    /// Where the kernel has that.
-    IfPossible,
-    /// No: frames that are longer than a chunk are refused, as by older kernels.
-    Never,
-}
 
 /// How many frames are where.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -14,7 +14,6 @@ use xsk_rs::config::{BindFlags, FrameSize, LibxdpFlags, QueueSize, SocketConfig,
 use xsk_rs::{CompQueue, FillQueue, FrameDesc, RxQueue, Socket, TxQueue};
 
 use crate::error::Error;
-use crate::umem::{COMPLETION_RING, FILL_RING, MultiBuffer};
 
 /// Refuses what would not fit: the kernel hands out more shared memory than there is, and then kills processes.
 fn check_available(frames: usize, frame_bytes: usize) -> Result<(), Error> {
@@ -150,4 +149,19 @@ fn with_full_length(umem: &xsk_rs::Umem, mut descs: Vec<FrameDesc>) -> Box<[Fram
         unsafe { umem.data_mut(desc) }.cursor().set_pos(usize::MAX);
     }
     descs.into()
+}
+
+/// Entries of each fill ring.
+pub(crate) const FILL_RING: u32 = 8192;
+
+/// Entries of each completion ring; no TX ring is larger.
+pub(crate) const COMPLETION_RING: u32 = 2048;
+
+/// Whether frames may lie in several chunks of memory (`XDP_USE_SG`; Linux 6.6).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MultiBuffer {
+    /// Where the kernel has that.
+    IfPossible,
+    /// No: frames that are longer than a chunk are refused, as by older kernels.
+    Never,
 }

@@ -8,129 +8,18 @@
 use serde::{Deserialize, Serialize};
 
 use crate::monitor::watermark::Occupancy;
-use crate::settings::{POOLS, PRIORITIES};
+use crate::settings::POOLS;
 use crate::time::Nanos;
 
+mod count;
 mod kernel;
 mod port;
 mod storm;
 
+pub use count::{DropReason, FrameCount, PfcCount};
 pub use kernel::KernelCounters;
 pub use port::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot};
 pub use storm::{StormSnapshot, StormTraffic};
-
-/// Why a received frame (or a flooded copy of one) was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum DropReason {
-    /// Shorter than an Ethernet header, or with a tag that is cut off.
-    Malformed,
-    /// The source address is a group address, or all zero.
-    BadSource,
-    /// For a destination 01-80-C2-00-00-0x, which no bridge forwards, and not for us either.
-    Reserved,
-    /// The destination is on the port the frame came from, or no other port is up.
-    Filtered,
-    /// More broadcast frames came in than the port's limit allows.
-    BroadcastLimit,
-    /// More frames to other group addresses.
-    MulticastLimit,
-    /// More unicast frames whose destination is not known.
-    UnknownUnicastLimit,
-    /// Its VLAN, or its tag, is none that the port it came in on takes in.
-    VlanFiltered,
-    /// A lossy group's ingress threshold, or the shared pool, had no room.
-    IngressLossy,
-    /// A no-drop group's headroom, or the headroom pool, was exhausted: a broken promise.
-    IngressNoDrop,
-    /// The egress queue's threshold was reached (tail drop).
-    TailDrop,
-    /// WRED dropped it from a queue that grows.
-    Wred,
-    /// Its queue, or its group, was stormed, and the watchdog was told to drop.
-    Watchdog,
-    /// No memory for the copy of a flooded frame.
-    NoCopy,
-    /// The port that the frame was queued on went down, or the switch stopped before it could leave.
-    PortDown,
-    /// With the tag that it would leave with it is longer than the interface can send, or than memory has room for.
-    MtuExceeded,
-}
-
-impl DropReason {
-    /// Every reason, in the order of the arrays.
-    pub const ALL: [DropReason; 16] = [
-        DropReason::Malformed,
-        DropReason::BadSource,
-        DropReason::Reserved,
-        DropReason::Filtered,
-        DropReason::BroadcastLimit,
-        DropReason::MulticastLimit,
-        DropReason::UnknownUnicastLimit,
-        DropReason::VlanFiltered,
-        DropReason::IngressLossy,
-        DropReason::IngressNoDrop,
-        DropReason::TailDrop,
-        DropReason::Wred,
-        DropReason::Watchdog,
-        DropReason::NoCopy,
-        DropReason::PortDown,
-        DropReason::MtuExceeded,
-    ];
-
-    /// The name in outputs.
-    pub fn name(self) -> &'static str {
-        match self {
-            DropReason::Malformed => "malformed",
-            DropReason::BadSource => "bad_source",
-            DropReason::Reserved => "reserved_address",
-            DropReason::Filtered => "filtered",
-            DropReason::BroadcastLimit => "broadcast_limit",
-            DropReason::MulticastLimit => "multicast_limit",
-            DropReason::UnknownUnicastLimit => "unknown_unicast_limit",
-            DropReason::VlanFiltered => "vlan_filtered",
-            DropReason::IngressLossy => "ingress_lossy",
-            DropReason::IngressNoDrop => "ingress_no_drop",
-            DropReason::TailDrop => "tail_drop",
-            DropReason::Wred => "wred",
-            DropReason::Watchdog => "watchdog",
-            DropReason::NoCopy => "no_copy",
-            DropReason::PortDown => "port_down",
-            DropReason::MtuExceeded => "mtu_exceeded",
-        }
-    }
-}
-
-/// Frames and their bytes (without FCS).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FrameCount {
-    /// Frames.
-    pub frames: u64,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-impl FrameCount {
-    /// One more frame.
-    #[inline]
-    pub fn add(&mut self, len: u16) {
-        self.frames += 1;
-        self.bytes += u64::from(len);
-    }
-
-    /// All of these together.
-    pub fn sum(counts: &[FrameCount]) -> FrameCount {
-        counts.iter().fold(FrameCount::default(), |sum, &count| sum + count)
-    }
-}
-
-impl std::ops::Add for FrameCount {
-    type Output = FrameCount;
-
-    fn add(self, other: FrameCount) -> FrameCount {
-        FrameCount { frames: self.frames + other.frames, bytes: self.bytes + other.bytes }
-    }
-}
 
 /// One pool.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -145,28 +34,6 @@ pub struct PoolSnapshot {
     pub excess_cells: u64,
     /// Use from which on its no-drop groups are paused; `None`: there is no such use.
     pub pause_threshold_cells: Option<u32>,
-}
-
-/// PFC frames of a port, in one direction.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PfcCount {
-    /// PFC frames in all.
-    pub frames: u64,
-    /// Frames that paused (time not 0) this priority.
-    pub xoff_frames: [u64; PRIORITIES],
-    /// Frames that released (time 0) this priority.
-    pub xon_frames: [u64; PRIORITIES],
-}
-
-impl PfcCount {
-    /// Counts these, too.
-    pub fn add(&mut self, more: &Self) {
-        self.frames += more.frames;
-        for p in 0..PRIORITIES {
-            self.xoff_frames[p] += more.xoff_frames[p];
-            self.xon_frames[p] += more.xon_frames[p];
-        }
-    }
 }
 
 /// All of the switch at one instant.

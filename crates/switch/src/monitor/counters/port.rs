@@ -2,7 +2,9 @@
 //!
 //! Source: docs/behavior.md, "Invariants", 5, and "Watermarks".
 
-use super::{DropReason, FrameCount, KernelCounters, PfcCount, StormSnapshot, StormTraffic};
+use super::count::{DropReason, FrameCount, PfcCount};
+use super::kernel::KernelCounters;
+use super::storm::{StormSnapshot, StormTraffic};
 use crate::monitor::watermark::Occupancy;
 use crate::settings::PRIORITIES;
 use serde::{Serialize, Serializer};

@@ -1,0 +1,29 @@
+//! Why a replay ends early.
+
+use bytes::TryGetError;
+
+/// Why a replay ended early.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// The recording has an end in the middle of an entry, or says what no recorder writes.
+    Malformed(String),
+    /// The switch did something else than what was recorded.
+    Differs(String),
+}
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Error::Malformed(what) => write!(f, "the recording is damaged: {what}"),
+            Error::Differs(what) => write!(f, "the replay differs from the recording: {what}"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<TryGetError> for Error {
+    fn from(_: TryGetError) -> Self {
+        Error::Malformed("it ends in the middle of an entry".into())
+    }
+}

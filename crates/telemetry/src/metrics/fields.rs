@@ -1,0 +1,51 @@
+//! What metrics of several families read of a snapshot.
+
+use control::v1;
+
+/// The priorities and queues, as labels.
+pub(super) const EIGHT: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+
+/// The places of a port's priorities for which there is anything to say.
+pub(super) fn used_priorities(port: &v1::Port) -> impl Iterator<Item = usize> {
+    let named = |count: &Option<v1::PfcCount>, place: usize| {
+        count.as_ref().is_some_and(|count| {
+            [&count.xoff_frames, &count.xon_frames]
+                .iter()
+                .any(|frames| frames.get(place).is_some_and(|&n| n > 0))
+        })
+    };
+    let is_used = move |place: &usize| {
+        let group = port.groups.get(*place).is_some_and(|group| {
+            let seen = [group.received, group.dropped, group.storm_dropped].map(|count| frames(&count));
+            group.no_drop || seen.iter().any(|&frames| frames > 0)
+        });
+        let priority = port.priorities.get(*place);
+        group
+            || priority.is_some_and(|priority| priority.watched || priority.storms > 0)
+            || named(&port.pfc_sent, *place)
+            || named(&port.pfc_received, *place)
+    };
+    (0..EIGHT.len()).filter(is_used)
+}
+
+/// The places of a port's queues for which there is anything to say.
+pub(super) fn used_queues(port: &v1::Port) -> impl Iterator<Item = usize> {
+    let is_used = |place: &usize| {
+        port.queues.get(*place).is_some_and(|queue| {
+            let dropped = queue.wred_dropped.unwrap_or_default();
+            let counts = [queue.transmitted, queue.dropped, queue.kernel_lost, queue.storm_dropped];
+            let wred = [dropped.green, dropped.yellow, dropped.red];
+            let counted = counts.iter().chain(&wred).any(|count| frames(count) > 0);
+            counted || queue.pauses > 0 || queue.level.is_some_and(|level| level.peak_cells > 0)
+        })
+    };
+    (0..EIGHT.len()).filter(is_used)
+}
+
+pub(super) fn frames(count: &Option<v1::Count>) -> u64 {
+    count.map_or(0, |count| count.frames)
+}
+
+pub(super) fn bytes(count: &Option<v1::Count>) -> u64 {
+    count.map_or(0, |count| count.bytes)
+}
