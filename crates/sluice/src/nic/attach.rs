@@ -7,8 +7,9 @@ use clap::{Args, ValueEnum};
 use nic::{RootQdisc, Settings};
 use serde_json::json;
 
+use super::namespace::{Namespace, priorities};
 use super::switch_port::{PortFacts, port_facts};
-use super::{Namespace, output, priorities};
+use crate::output;
 
 /// Make an interface obey PFC.
 #[derive(Args)]

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use serde_json::json;
 
-use super::output;
+use crate::output;
 
 /// Say whether interfaces of this machine can obey PFC, and what is missing if not.
 #[derive(Args)]

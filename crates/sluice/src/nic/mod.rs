@@ -2,13 +2,12 @@
 
 mod attach;
 mod check;
+mod namespace;
 mod show;
 mod switch_port;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-
-use crate::output;
 
 /// Make an interface of this machine obey PFC, so that any application behind it is lossless.
 #[derive(Args)]
@@ -39,27 +38,6 @@ enum Task {
     Check(check::Check),
 }
 
-/// The namespace of the interface.
-#[derive(Args)]
-struct Namespace {
-    /// The network namespace of the interface: a name that `ip netns` knows, or the PID of a process in it (of a container, for
-    /// one) [default: this one].
-    #[arg(long, value_name = "NAME|PID")]
-    netns: Option<String>,
-}
-
-impl Namespace {
-    /// Calls `inside` there.
-    fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T> {
-        Ok(nic::netns::enter(self.netns.as_deref(), inside)?)
-    }
-
-    /// ` in NAME`, or nothing.
-    fn spelt(&self) -> String {
-        self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
-    }
-}
-
 /// Does it.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.task {
@@ -68,10 +46,4 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         Task::Show(show) => show.run(),
         Task::Check(check) => check.run(),
     }
-}
-
-/// Priorities of a mask, as `3, 4`.
-fn priorities(mask: u8) -> String {
-    let set: Vec<String> = (0..8).filter(|p| mask & (1 << p) != 0).map(|p: u8| p.to_string()).collect();
-    set.join(", ")
 }

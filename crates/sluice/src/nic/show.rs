@@ -9,7 +9,8 @@ use nic::Status;
 use serde_json::{Value, json};
 
 use super::attach::{Order, Trust, word};
-use super::{Namespace, output, priorities};
+use super::namespace::{Namespace, priorities};
+use crate::output;
 use crate::output::grouped;
 
 /// Show what interfaces that obey PFC count.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use control::v1::Snapshot;
 use serde_json::Value;
 
-use super::View;
 use super::format::{self, elapsed_ns, grouped, per_second};
 use super::json::Document;
+use super::view::View;
 
 /// Numbers that the configuration gives or that say whose the others are: left out.
 const SETTINGS: [&str; 20] = [

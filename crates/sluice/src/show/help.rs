@@ -117,9 +117,9 @@ fn entry(out: &mut String, name: &str, comment: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::View;
     use super::super::json::Document;
     use super::super::sample;
+    use super::super::view::View;
     use super::*;
 
     /// The names in JSON are an interface: nothing disappears or changes its name unnoticed.

@@ -4,9 +4,9 @@
 use control::v1::{Count, Group, Pool, Port, Priority, Queue, Snapshot, Storm};
 use serde::Serialize;
 
-use super::View;
 use super::drops::{self, DropRow, Summary};
 use super::format::{earlier, elapsed_ns, per_second, utilization_percent};
+use super::view::View;
 
 /// What a view prints: the whole switch's numbers, and the lists that the view is about.
 #[derive(Serialize)]

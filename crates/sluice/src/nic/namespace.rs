@@ -1,0 +1,31 @@
+//! The namespace of an interface, and what all tasks of `sluice nic` spell alike.
+
+use anyhow::Result;
+use clap::Args;
+
+/// The namespace of the interface.
+#[derive(Args)]
+pub struct Namespace {
+    /// The network namespace of the interface: a name that `ip netns` knows, or the PID of a process in it (of a container, for
+    /// one) [default: this one].
+    #[arg(long, value_name = "NAME|PID")]
+    pub netns: Option<String>,
+}
+
+impl Namespace {
+    /// Calls `inside` there.
+    pub fn enter<T: Send>(&self, inside: impl FnOnce() -> Result<T, nic::Error> + Send) -> Result<T> {
+        Ok(nic::netns::enter(self.netns.as_deref(), inside)?)
+    }
+
+    /// ` in NAME`, or nothing.
+    pub fn spelt(&self) -> String {
+        self.netns.as_ref().map(|name| format!(" in {name}")).unwrap_or_default()
+    }
+}
+
+/// Priorities of a mask, as `3, 4`.
+pub fn priorities(mask: u8) -> String {
+    let set: Vec<String> = (0..8).filter(|p| mask & (1 << p) != 0).map(|p: u8| p.to_string()).collect();
+    set.join(", ")
+}
