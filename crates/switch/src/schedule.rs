@@ -6,14 +6,15 @@
 //! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside, weighted inside.
 //! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as weights.
 //!
-//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it sends while the grant
-//! lasts, and what is too little for the next frame is kept unless it runs empty. The smallest quantum is the largest
-//! frame, so every visit can send. What cannot send (paused, or held back by its shaper) is skipped and granted nothing;
-//! of a turn that is cut short so it keeps no more than a turn that ends by itself leaves, less than the largest frame.
-//! So no turn is longer than two quanta, and nothing is saved up. What a group cannot use others do.
-//! Source: docs/law.md, "Scheduling"; docs/sources.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei
-//! DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing
-//! using deficit round robin" (1995).
+//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it
+//! sends while the grant lasts, and what is too little for the next frame is kept unless it runs
+//! empty. The smallest quantum is the largest frame, so every visit can send. What cannot send
+//! (paused, or held back by its shaper) is skipped and granted nothing; of a turn that is cut short
+//! so it keeps no more than a turn that ends by itself leaves, less than the largest frame. So no
+//! turn is longer than two quanta, and nothing is saved up. What a group cannot use others do.
+//! Source: docs/law.md, "Scheduling"; docs/sources.md, "H3C reference" (ETS: SP, group-based WRR,
+//! byte-count) and "Huawei DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar
+//! and G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
 
 use crate::settings::{Inside, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
@@ -72,8 +73,9 @@ struct Round {
 }
 
 impl Round {
-    /// Begins a turn. `largest` is what the largest frame costs, and no quantum is smaller: a turn that ended because the
-    /// next frame was too long left less than that, so more is left only of a turn that a pause or a rate cut short.
+    /// Begins a turn. `largest` is what the largest frame costs, and no quantum is smaller: a turn
+    /// that ended because the next frame was too long left less than that, so more is left only of
+    /// a turn that a pause or a rate cut short.
     #[inline]
     fn grant(&mut self, largest: i32) {
         self.deficit = self.deficit.min(largest - 1) + self.quantum;

@@ -1,5 +1,5 @@
-//! Queues and groups whose turns are cut short, by a rate or by pauses, beside one that always has more to send: in
-//! every 100 ms each gets what theory says, however long that goes on.
+//! Queues and groups whose turns are cut short, by a rate or by pauses, beside one that always has
+//! more to send: in every 100 ms each gets what theory says, however long that goes on.
 
 mod lab;
 
@@ -14,7 +14,8 @@ const TURN_NS: u64 = 4_000;
 const FULL_FRAMES: usize = 64;
 const WINDOW_NS: u64 = 100_000_000;
 
-/// Two queues of a 10G port that always have more to send: one whose turns are cut short, and its rival.
+/// Two queues of a 10G port that always have more to send: one whose turns are cut short, and its
+/// rival.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     interrupted: usize,
@@ -23,8 +24,8 @@ struct Pair {
     share: f64,
 }
 
-/// Schedules in which two queues share as queues, with quanta shorter and longer than the time between two pauses, and
-/// one in which they share as groups.
+/// Schedules in which two queues share as queues, with quanta shorter and longer than the time
+/// between two pauses, and one in which they share as groups.
 fn pairs() -> [(ScheduleSettings, Pair); 4] {
     let weighted = |weight: u8| {
         let weights = [1, 1, 1, 1, 1, 1, 1, weight];
@@ -47,8 +48,8 @@ fn port(schedule: ScheduleSettings) -> SwitchSettings {
     settings
 }
 
-/// What both queues of a pair sent in each window, the interrupted one first, in bit/s of the line. `is_paused` tells
-/// when the neighbor pauses the interrupted one, in nanoseconds since the start.
+/// What both queues of a pair sent in each window, the interrupted one first, in bit/s of the line.
+/// `is_paused` tells when the neighbor pauses the interrupted one, in nanoseconds since the start.
 fn run(
     settings: &SwitchSettings,
     pair: Pair,
@@ -91,7 +92,8 @@ fn run(
     sent
 }
 
-/// A queue or group over its rate in the middle of its turn, a hundred thousand times: it has its rate, the rival the rest.
+/// A queue or group over its rate in the middle of its turn, a hundred thousand times: it has its
+/// rate, the rival the rest.
 #[test]
 fn a_rate_that_cuts_turns_short_is_kept() {
     for (schedule, pair) in pairs() {
@@ -115,8 +117,9 @@ fn pauses_often(ns: u64) -> bool {
     ns % 80_000 < 20_000
 }
 
-/// Both shares of an interrupted queue and its rival, in a window in which the former is paused for a quarter of the time.
-/// Beyond its part of the time it waits, after each pause, for the rest of the rival's turn, at most two quanta.
+/// Both shares of an interrupted queue and its rival, in a window in which the former is paused for
+/// a quarter of the time. Beyond its part of the time it waits, after each pause, for the rest of
+/// the rival's turn, at most two quanta.
 fn assert_shares(pair: Pair, window: usize, [paused, rival]: [f64; 2]) {
     let line = LINE_BPS as f64;
     let most = line * 0.75 * pair.share;
