@@ -6,16 +6,21 @@
 //! - SP, WRR group 1 and WRR group 2 are groups of rank 0, 1 and 2: strict inside, weighted inside, weighted inside.
 //! - ETS: group 15 is of rank 0 and strict inside, the others are of rank 1 with their bandwidth as weights.
 //!
-//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it sends while the grant
-//! lasts, and what is left is kept unless it runs empty. The smallest quantum is the largest frame, so every visit can
-//! send. What cannot send (paused, or held back by its shaper) is skipped: it keeps the grant it has and is given none.
-//! What a group cannot use others do.
-//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP, group-based WRR, byte-count) and "Huawei
-//! DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar and G. Varghese, "Efficient fair queueing
-//! using deficit round robin" (1995).
+//! Both levels share by deficit round robin: each visit grants a queue (or group) its quantum, it
+//! sends while the grant lasts, and what is too little for the next frame is kept unless it runs
+//! empty. The smallest quantum is the largest frame, so every visit can send. What cannot send
+//! (paused, or held back by its shaper) is skipped and granted nothing; of a turn that is cut short
+//! so it keeps no more than a turn that ends by itself leaves, less than the largest frame. So no
+//! turn is longer than two quanta, and nothing is saved up. What a group cannot use others do.
+//! Source: docs/behavior.md, "Scheduling"; docs/references.md, "H3C reference" (ETS: SP, group-based WRR,
+//! byte-count) and "Huawei DCB" (ETS: two levels, DRR and PQ); IEEE 802.1Q-2022 8.6.8; M. Shreedhar
+//! and G. Varghese, "Efficient fair queueing using deficit round robin" (1995).
 
 use crate::settings::{GroupDiscipline, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
+
+/// Two of them are an `i32`. Weights of 1 to 255 come nowhere near.
+const LARGEST_QUANTUM_BYTES: u64 = i32::MAX as u64 / 2;
 
 /// One port's scheduler. Masks have bit q for queue q, or bit g for group g.
 /// What a port with one group needs is two cache lines.
@@ -65,6 +70,16 @@ struct PriorityLevel {
 struct DrrState {
     quantum: i32,
     deficit: i32,
+}
+
+impl DrrState {
+    /// Begins a turn. `largest` is what the largest frame costs, and no quantum is smaller: a turn
+    /// that ended because the next frame was too long left less than that, so more is left only of
+    /// a turn that a pause or a rate cut short.
+    #[inline]
+    fn grant(&mut self, largest: i32) {
+        self.deficit = self.deficit.min(largest - 1) + self.quantum;
+    }
 }
 
 impl Scheduler {
@@ -177,8 +192,8 @@ impl Scheduler {
             }
             let next = next_in_ring(groups, current);
             self.ranks[rank].current = next;
-            let round = &mut self.groups[usize::from(next & 7)].round;
-            round.deficit += round.quantum;
+            let largest = LARGEST_FRAME_BYTES as i32 + self.overhead_bytes;
+            self.groups[usize::from(next & 7)].round.grant(largest);
         }
     }
 
@@ -199,8 +214,8 @@ impl Scheduler {
                 }
             }
             *current = next_in_ring(ready, *current);
-            let round = &mut self.queues[usize::from(*current & 7)];
-            round.deficit += round.quantum;
+            let largest = if *inside == Discipline::Bytes { LARGEST_FRAME_BYTES as i32 } else { 1 };
+            self.queues[usize::from(*current & 7)].grant(largest);
         }
     }
 
@@ -253,7 +268,8 @@ impl Scheduler {
 
 /// The bytes of a visit: the largest frame for the smallest weight, and in proportion for the others.
 fn quantum_bytes(largest: u32, weight: u32, smallest: u32) -> i32 {
-    (largest * weight.max(1) / smallest.max(1)) as i32
+    let bytes = u64::from(largest) * u64::from(weight.max(1)) / u64::from(smallest.max(1));
+    bytes.min(LARGEST_QUANTUM_BYTES) as i32
 }
 
 /// The member of `mask`, which has one, that comes next after `current` in a ring of eight.

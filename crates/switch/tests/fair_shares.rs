@@ -1,0 +1,397 @@
+//! Random pauses, rates, idle times, frame lengths, weights and reloads against what deficit round
+//! robin promises, frame by frame, in every window.
+//!
+//! The members of a domain (the queues of a weighted group, or the groups of a rank) have quanta Q,
+//! none smaller than L, the cost of the largest frame. With v turns that began or went on in a
+//! window, a member gets at most v·Q + L, since it keeps less than L from turn to turn; one that
+//! can send all the time gets at least v·Q − L of v turns that it finished. Of two that can send
+//! all the time, one has at most one turn more than the other has finished. Hence, for members i
+//! and j, with what they got, S:
+//!
+//!     S_i / Q_i − S_j / Q_j ≤ 1 + L / Q_i + L / Q_j
+//!
+//! Summed over n members with the share s = Q_i / ΣQ, what i gets differs from its share of all
+//! that the domain gets by at most Q_i·(1 − s) + L·(1 + (n − 2)·s), which is no more than 2·Q_i +
+//! L, because no Q is smaller than L. The term L is needed: with equal quanta of one largest frame
+//! the bound is 3 − 3/n quanta, and from four members on more than two.
+//!
+//! Shares are those of the members that were served in the window for what i gets at least, and of
+//! those that could send all the time for what it gets at most. A fluid that forgets at once who
+//! cannot send any more bounds no round robin: a member that can send only while it is its turn has
+//! a quantum of each round, and of the fluid much less.
+
+mod lab;
+
+use std::collections::VecDeque;
+
+use lab::{Frame, Lab, mac, queue_of, settings};
+use switch::settings::{
+    GroupDiscipline, LARGEST_FRAME_BYTES, Rate, ScheduleSettings, SchedulerGroup, SwitchSettings, Threshold,
+    WIRE_OVERHEAD_BYTES,
+};
+use wire::pause::Pfc;
+
+/// One byte a nanosecond, which makes all times whole.
+const LINE_BPS: u64 = 8_000_000_000;
+const WAITING_FRAMES: usize = 24;
+/// Windows of each domain are kept in places 0 to this.
+const LONGEST_WINDOW: usize = 9;
+
+/// SplitMix64: small, and good enough to choose steps.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    fn weight(&mut self) -> u8 {
+        *[1, 1, 2, 255, 1 + self.below(255) as u8].get(self.below(5) as usize).expect("one of five")
+    }
+}
+
+/// A token bucket as docs/behavior.md has it, on a line of `byte_ns` a byte.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    queues: u8,
+    byte_ns: u64,
+    burst_ns: u64,
+    full_at: u64,
+}
+
+impl Bucket {
+    fn is_free(&self, now: u64) -> bool {
+        self.full_at <= now + self.burst_ns
+    }
+
+    fn take(&mut self, bytes: u64, now: u64) {
+        self.full_at = self.full_at.max(now) + bytes * self.byte_ns;
+    }
+}
+
+/// What the members of a domain had got, and who could always send since, when a window began.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    before: [u64; 8],
+    always: u8,
+}
+
+/// Members that share: queues of a group, or groups of a rank.
+#[derive(Debug)]
+struct Domain {
+    /// The queues of each member.
+    members: Vec<u8>,
+    quanta: Vec<f64>,
+    /// The cost of the largest frame.
+    largest: f64,
+    /// A frame costs so much beyond its bytes; `None`: it costs one.
+    overhead: Option<u64>,
+    sent: [u64; 8],
+    windows: Vec<Window>,
+    /// For each pair that can send: the least difference of S / Q since both can.
+    least: [[Option<f64>; 8]; 8],
+}
+
+impl Domain {
+    fn new(members: Vec<u8>, weights: &[u64], largest: u64, overhead: Option<u64>) -> Self {
+        let smallest = *weights.iter().min().expect("a member");
+        let quantum = |&weight: &u64| match overhead {
+            Some(_) => (largest * weight / smallest) as f64,
+            None => weight as f64,
+        };
+        Self {
+            quanta: weights.iter().map(quantum).collect(),
+            members,
+            largest: overhead.map_or(1.0, |overhead| (u64::from(LARGEST_FRAME_BYTES) + overhead) as f64),
+            overhead,
+            sent: [0; 8],
+            windows: Vec::new(),
+            least: [[None; 8]; 8],
+        }
+    }
+
+    /// Notes which queues can send at a time when the scheduler is asked. While none of them can,
+    /// nothing passes.
+    fn note_eligible(&mut self, ready: u8) {
+        let can_send = |queues: u8| queues & ready != 0;
+        let mask = self.members.iter().enumerate().fold(0, |mask, (i, &q)| mask | u8::from(can_send(q)) << i);
+        if mask == 0 {
+            return;
+        }
+        self.windows.iter_mut().for_each(|window| window.always &= mask);
+        for i in 0..self.members.len() {
+            for j in 0..self.members.len() {
+                let both = mask & 1 << i != 0 && mask & 1 << j != 0;
+                let ahead = self.ahead(i, j);
+                self.least[i][j] = both.then(|| self.least[i][j].map_or(ahead, |least| least.min(ahead)));
+            }
+        }
+    }
+
+    fn ahead(&self, i: usize, j: usize) -> f64 {
+        self.sent[i] as f64 / self.quanta[i] - self.sent[j] as f64 / self.quanta[j]
+    }
+
+    fn note_sent(&mut self, queue: usize, len: u16) {
+        let Some(i) = self.members.iter().position(|queues| queues & 1 << queue != 0) else { return };
+        self.sent[i] += self.overhead.map_or(1, |overhead| u64::from(len) + overhead);
+        for j in 0..self.members.len() {
+            if let Some(least) = self.least[i][j] {
+                let ahead = self.ahead(i, j) - least;
+                let most = 1.0 + self.largest / self.quanta[i] + self.largest / self.quanta[j];
+                assert!(ahead <= most + 1e-6, "{i} is {ahead} of {most} quanta ahead of {j}: {self:?}");
+            }
+        }
+        for window in &self.windows {
+            self.check_shares(window);
+        }
+    }
+
+    fn check_shares(&self, window: &Window) {
+        let members = 0..self.members.len();
+        let got = |i: usize| (self.sent[i] - window.before[i]) as f64;
+        let is_always = |i: usize| window.always & 1 << i != 0;
+        let total: f64 = members.clone().map(got).sum();
+        let served: f64 = members.clone().filter(|&i| got(i) > 0.0).map(|i| self.quanta[i]).sum();
+        let always: f64 = members.clone().filter(|&i| is_always(i)).map(|i| self.quanta[i]).sum();
+        for i in members {
+            let (quantum, bound) = (self.quanta[i], 2.0 * self.quanta[i] + self.largest);
+            if is_always(i) {
+                let rivals = if got(i) > 0.0 { served } else { served + quantum };
+                let share = total * quantum / rivals;
+                assert!(got(i) >= share - bound - 1e-6, "{i} got {} of {share}: {self:?}", got(i));
+            }
+            let rivals = if is_always(i) { always } else { always + quantum };
+            let share = total * quantum / rivals;
+            assert!(got(i) <= share + bound + 1e-6, "{i} got {}, its share is {share}: {self:?}", got(i));
+        }
+    }
+
+    /// A window begins, in the place of another.
+    fn begin_window(&mut self, place: usize) {
+        let window = Window { before: self.sent, always: 0xff };
+        match self.windows.get_mut(place) {
+            Some(old) => *old = window,
+            None => self.windows.resize(place + 1, window),
+        }
+    }
+}
+
+/// Groups of random queues, ranks, weights and orders.
+fn random_schedule(random: &mut Random) -> ScheduleSettings {
+    let count = 1 + random.below(5) as usize;
+    let mut groups: Vec<SchedulerGroup> = (0..count)
+        .map(|n| {
+            let weights = std::array::from_fn(|_| random.weight());
+            let inside = match random.below(5) {
+                0 => GroupDiscipline::Strict,
+                1 => GroupDiscipline::WeightedByFrames(weights),
+                _ => GroupDiscipline::WeightedByBytes(weights),
+            };
+            let rank = random.below(10) as u8 / 8;
+            SchedulerGroup::new(format!("g{n}"), rank, random.weight().into(), inside)
+        })
+        .collect();
+    (0..8).for_each(|q| groups[random.below(count as u64) as usize].queues |= 1 << q);
+    groups.retain(|group| group.queues != 0);
+    ScheduleSettings { groups }
+}
+
+fn domains(schedule: &ScheduleSettings, overhead: u16) -> Vec<Domain> {
+    let largest = u64::from(LARGEST_FRAME_BYTES) + u64::from(overhead);
+    let mut domains = Vec::new();
+    for group in &schedule.groups {
+        let queues = || (0..8).filter(|q| group.queues & 1 << q != 0);
+        let (weights, cost) = match group.inside {
+            GroupDiscipline::Strict => continue,
+            GroupDiscipline::WeightedByBytes(weights) => (weights, Some(0)),
+            GroupDiscipline::WeightedByFrames(weights) => (weights, None),
+        };
+        let weights: Vec<u64> = queues().map(|q: usize| weights[q].into()).collect();
+        domains.push(Domain::new(queues().map(|q| 1 << q).collect(), &weights, largest, cost));
+    }
+    for rank in 0..=1 {
+        let of_rank: Vec<_> = schedule.groups.iter().filter(|group| group.rank == rank).collect();
+        if of_rank.len() > 1 {
+            let weights: Vec<u64> = of_rank.iter().map(|group| group.weight.into()).collect();
+            let members = of_rank.iter().map(|group| group.queues).collect();
+            domains.push(Domain::new(members, &weights, largest, Some(overhead.into())));
+        }
+    }
+    domains
+}
+
+/// The port under test with what surrounds it.
+struct Driver {
+    lab: Lab,
+    settings: SwitchSettings,
+    random: Random,
+    domains: Vec<Domain>,
+    buckets: Vec<Bucket>,
+    waiting: [VecDeque<u16>; 8],
+    /// Until when each priority is paused.
+    paused_until: [u64; 8],
+    /// Queues that get no more frames for now.
+    idle: u8,
+    /// Which lengths the frames of each queue have.
+    lengths: [u64; 8],
+}
+
+impl Driver {
+    fn new(seed: u64) -> Self {
+        let mut random = Random(seed);
+        let mut settings = settings(2, 0xff, 2_000_000, 0);
+        settings.ports.iter_mut().for_each(|port| port.classify.dot1p_to_queue = [0, 1, 2, 3, 4, 5, 6, 7]);
+        let out = &mut settings.ports[1];
+        (out.speed_bps, out.keeps_rate) = (Some(LINE_BPS), false);
+        out.overhead_bytes = if random.below(2) == 0 { WIRE_OVERHEAD_BYTES } else { 0 };
+        out.queues = [queue_of(Threshold::Static(100_000)); 8];
+        // No more frames in memory than the test has waiting.
+        settings.buffer.total_cells = 9 * WAITING_FRAMES as u32 * 40;
+        let mut driver = Self {
+            lab: Lab::new(&settings),
+            settings,
+            random,
+            domains: Vec::new(),
+            buckets: Vec::new(),
+            waiting: Default::default(),
+            paused_until: [0; 8],
+            idle: 0,
+            lengths: [0; 8],
+        };
+        driver.lab.turn();
+        driver.reload();
+        driver
+    }
+
+    /// Another schedule and other rates, from now on.
+    fn reload(&mut self) {
+        let random = &mut self.random;
+        let out = &mut self.settings.ports[1];
+        let before = out.schedule.clone();
+        while out.schedule == before {
+            out.schedule = random_schedule(random);
+        }
+        self.domains = domains(&out.schedule, out.overhead_bytes);
+        self.buckets.clear();
+        let has_rates = random.below(2) == 0;
+        let mut rate = |queues: u8| {
+            if !has_rates || random.below(3) != 0 {
+                return None;
+            }
+            let byte_ns = [1, 2, 4, 5, 8, 10, 16, 20, 25, 32][random.below(10) as usize];
+            let burst_bytes = random.below(3) * random.below(60_000);
+            self.buckets.push(Bucket { queues, byte_ns, burst_ns: burst_bytes * byte_ns, full_at: 0 });
+            Some(Rate { bps: 8_000_000_000 / byte_ns, burst_bytes: Some(burst_bytes) })
+        };
+        out.schedule.groups.iter_mut().for_each(|group| group.rate = rate(group.queues));
+        out.queues.iter_mut().enumerate().for_each(|(q, queue)| queue.rate = rate(1 << q));
+        self.lengths = std::array::from_fn(|_| random.below(5));
+        self.lab.switch.apply(&self.settings, self.lab.now);
+    }
+
+    fn pause(&mut self) {
+        let enable = 1 << self.random.below(8) | 1 << self.random.below(8);
+        let quanta = if self.random.below(3) == 0 { 0 } else { 1 + self.random.below(4_000) as u16 };
+        for q in (0..8).filter(|q| enable & 1 << q != 0) {
+            // A quantum is 512 bit times: 64 ns.
+            self.paused_until[q] = self.lab.now.0 + 64 * u64::from(quanta);
+        }
+        self.lab.send_pfc(1, Pfc { enable, quanta: [quanta; 8] });
+    }
+
+    fn fill(&mut self) {
+        for q in (0..8).filter(|q| self.idle & 1 << q == 0) {
+            while self.waiting[q].len() < WAITING_FRAMES {
+                let len = match self.lengths[q] {
+                    0 => 64,
+                    1 => 1514,
+                    2 => LARGEST_FRAME_BYTES as u16,
+                    3 => 4_609 + self.random.below(4_000) as u16,
+                    _ => {
+                        [64, 9216, 9215, 28 + self.random.below(9_000) as u16][self.random.below(4) as usize]
+                    }
+                };
+                self.lab.arrive(Frame { port: 0, dst: mac(1), priority: q as u8, len });
+                self.waiting[q].push_back(len);
+            }
+        }
+    }
+
+    /// Queues that can send now.
+    fn ready(&self) -> u8 {
+        let now = self.lab.now.0;
+        let can_send = |q: usize| !self.waiting[q].is_empty() && self.paused_until[q] <= now;
+        let ready = (0..8).filter(|&q| can_send(q)).fold(0, |mask, q| mask | 1 << q);
+        let over_rate = self.buckets.iter().filter(|bucket| !bucket.is_free(now));
+        over_rate.fold(ready, |ready, bucket| ready & !bucket.queues)
+    }
+
+    /// What may leave goes to the line, frame by frame where there are rates. Returns how many
+    /// frames.
+    fn send(&mut self) -> usize {
+        let room = if self.buckets.is_empty() { 1 + self.random.below(16) as usize } else { 1 };
+        let mut ready = self.ready();
+        let is_ready = ready != 0;
+        self.lab.transmit(1, room);
+        let sent: Vec<(usize, u16)> = self.lab.with_kernel[1]
+            .iter()
+            .map(|out| (usize::from(self.lab.memory.all(&out.frame, 18)[14] >> 5), out.len))
+            .collect();
+        self.lab.complete(1, usize::MAX);
+        assert_eq!(!sent.is_empty(), is_ready, "what can send does");
+        let (now, overhead) = (self.lab.now.0, u64::from(self.settings.ports[1].overhead_bytes));
+        for &(q, len) in &sent {
+            assert!(ready & 1 << q != 0, "queue {q} cannot send");
+            assert_eq!(self.waiting[q].pop_front(), Some(len));
+            for domain in &mut self.domains {
+                domain.note_eligible(ready);
+                domain.note_sent(q, len);
+            }
+            let bytes = u64::from(len) + overhead;
+            self.lab.now = self.lab.now + bytes;
+            self.buckets.iter_mut().filter(|b| b.queues & 1 << q != 0).for_each(|b| b.take(bytes, now));
+            ready &= !(u8::from(self.waiting[q].is_empty()) << q);
+        }
+        if sent.is_empty() {
+            self.lab.now = self.lab.now + 500;
+        }
+        sent.len()
+    }
+
+    fn step(&mut self) -> usize {
+        match self.random.below(64) {
+            0..8 => self.pause(),
+            8..10 => self.idle = (self.random.next() & self.random.next()) as u8,
+            10..14 => {
+                // Each place is used half as often as the one before: its windows are twice as
+                // long.
+                let place = (self.random.next().trailing_zeros() as usize).min(LONGEST_WINDOW);
+                self.domains.iter_mut().for_each(|domain| domain.begin_window(place));
+            }
+            14 if self.random.below(64) == 0 => self.reload(),
+            _ => {}
+        }
+        self.fill();
+        self.send()
+    }
+}
+
+#[test]
+fn nobody_gets_less_than_its_share_or_saves_up_more() {
+    let (seeds, frames_each) = (16, 125_000);
+    for seed in 0..seeds {
+        let mut driver = Driver::new(seed);
+        let mut frames = 0;
+        while frames < frames_each {
+            frames += driver.step();
+        }
+    }
+}
