@@ -50,7 +50,7 @@ impl PfcRxState {
     /// No pause; `honored` priorities may be paused, quanta are counted at `speed_bps`.
     pub fn new(honored: Set8, speed_bps: u64) -> Self {
         Self {
-            honored: honored,
+            honored,
             speed_bps,
             paused: Set8::EMPTY,
             until: [Instant::NEVER; PRIORITIES],
