@@ -2,7 +2,7 @@
 //!
 //! ```no_run
 //! # fn main() -> anyhow::Result<()> {
-//! let bed = testbed::Bed::new()?;
+//! let bed = testbed::Testbed::new()?;
 //! let switch = bed.switch("sw")?;
 //! let sender = bed.quiet_host(&switch, "sender")?;
 //! let receiver = bed.quiet_host(&switch, "receiver")?;
@@ -10,9 +10,9 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Bed`], also when a test panics. Should
+//! Everything has a name of its own (`sl<pid>-<n>-…`) and goes away with the [`Testbed`], also when a test panics. Should
 //! the whole process be killed, the kernel ends its children (they run under `setpriv --pdeathsig`) and the next
-//! [`Bed`], or `cargo xtask`, removes the namespaces whose owner is gone ([`sweep`]).
+//! [`Testbed`], or `cargo xtask`, removes the namespaces whose owner is gone ([`sweep`]).
 //!
 //! The kernel sends that signal when the *thread* that started a child ends, so start children from a thread that
 //! lives as long as they shall.
