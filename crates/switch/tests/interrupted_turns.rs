@@ -26,17 +26,22 @@ struct Pair {
     share: f64,
 }
 
-/// Schedules in which two queues share as queues, with quanta shorter and longer than the time
-/// between two pauses, and one in which they share as groups.
-fn pairs() -> [(ScheduleSettings, Pair); 4] {
+/// Schedules in which two queues share as queues or as groups, with quanta shorter and longer than
+/// the time between two pauses.
+fn pairs() -> [(ScheduleSettings, Pair); 6] {
     let weighted = |weight: u8| {
         let weights = [1, 1, 1, 1, 1, 1, 1, weight];
         let share = f64::from(weight) / (f64::from(weight) + 1.0);
         let inside = GroupDiscipline::WeightedByBytes(weights);
         (ScheduleSettings::sp_wrr(0, 0xff, 0, inside), Pair { interrupted: 7, rival: 0, share })
     };
-    let groups = Pair { interrupted: 3, rival: 0, share: 0.5 };
-    [weighted(1), weighted(15), weighted(255), (ScheduleSettings::default_ets(), groups)]
+    let groups = |weight: u8| {
+        let mut schedule = ScheduleSettings::default_ets();
+        (schedule.groups[0].weight, schedule.groups[1].weight) = (1, weight.into());
+        let share = f64::from(weight) / (f64::from(weight) + 1.0);
+        (schedule, Pair { interrupted: 3, rival: 0, share })
+    };
+    [weighted(1), weighted(15), weighted(255), groups(1), groups(15), groups(99)]
 }
 
 fn port(schedule: ScheduleSettings) -> SwitchSettings {

@@ -33,6 +33,10 @@ impl Egress {
         let mut room = room as u32;
         // Copies: what was just written, read together with what is beside it, waits for its store.
         let (mut backlogged, mut in_flight_bytes) = (self.backlogged, self.in_flight_bytes);
+        let can_cut_short = is_shaped || !blocked.is_empty();
+        if can_cut_short {
+            self.cut_short(backlogged, blocked, room, in_flight_bytes);
+        }
         while room > 0 && in_flight_bytes < self.in_flight_limit_bytes {
             let ready = backlogged.without(blocked);
             let is_mixed = !ready.flooded().is_empty();
@@ -49,9 +53,12 @@ impl Egress {
             let is_last = fifo.is_empty();
             backlogged = if is_last { backlogged.without(FifoSet::of(q, flooded)) } else { backlogged };
             self.scheduler.sent(q, run.frames, run.bytes, backlogged.queues().bits());
-            if is_shaped {
-                self.take_rates(q, run.bytes as u16, now);
-                blocked = self.blocked(now);
+            if can_cut_short {
+                if is_shaped {
+                    self.take_rates(q, run.bytes as u16, now);
+                    blocked = self.blocked(now);
+                }
+                self.cut_short(backlogged, blocked, room, in_flight_bytes);
             }
         }
         self.note_sent(backlogged, in_flight_bytes);
@@ -60,6 +67,17 @@ impl Egress {
             self.add_edits(&mut out[before..], store);
         }
         has_edits
+    }
+
+    /// Ends the turns of what is blocked, if others are picked now: while nothing is sent, no turn
+    /// ends.
+    #[inline(never)] // out of the way of ports without pauses and rates
+    fn cut_short(&mut self, backlogged: FifoSet, blocked: FifoSet, room: u32, in_flight_bytes: u32) {
+        let ready = backlogged.without(blocked);
+        let picks = room > 0 && in_flight_bytes < self.in_flight_limit_bytes && !ready.is_empty();
+        if picks && ready != backlogged {
+            self.scheduler.cut_short(ready.queues().bits());
+        }
     }
 
     /// The queue whose turn it is, and which of its FIFOs.

@@ -18,6 +18,7 @@
 
 use crate::settings::{GroupDiscipline, LARGEST_FRAME_BYTES, PRIORITIES, ScheduleSettings, SchedulerGroup};
 use serde::{Deserialize, Serialize};
+use wire::bitset::Set8;
 
 /// Two of them are an `i32`. Weights of 1 to 255 come nowhere near.
 const LARGEST_QUANTUM_BYTES: u64 = i32::MAX as u64 / 2;
@@ -72,16 +73,6 @@ struct DrrState {
     deficit: i32,
 }
 
-impl DrrState {
-    /// Begins a turn. `largest` is what the largest frame costs, and no quantum is smaller: a turn
-    /// that ended because the next frame was too long left less than that, so more is left only of
-    /// a turn that a pause or a rate cut short.
-    #[inline]
-    fn grant(&mut self, largest: i32) {
-        self.deficit = self.deficit.min(largest - 1) + self.quantum;
-    }
-}
-
 impl Scheduler {
     /// The scheduler of a port; each frame takes `overhead_bytes` of the line beyond its own.
     ///
@@ -134,8 +125,9 @@ impl Scheduler {
         self.groups[number] = Group { queues: settings.queues, inside, current: 0, alone, round };
     }
 
-    /// The queue to send from, out of `ready` (not empty, not paused, within its rate); `head_len` tells the length of a
-    /// queue's first frame. The caller sends that frame and calls `sent`.
+    /// The queue to send from, out of `ready` (not empty, not paused, within its rate); `head_len`
+    /// tells the length of a queue's first frame. The caller sends that frame and calls `sent`;
+    /// where queues with frames are not in `ready`, it has called `cut_short` first.
     #[inline]
     pub fn pick(&mut self, ready: u8, head_len: impl Fn(usize) -> u16) -> Option<usize> {
         if self.group_count == 1 {
@@ -192,8 +184,8 @@ impl Scheduler {
             }
             let next = next_in_ring(groups, current);
             self.ranks[rank].current = next;
-            let largest = LARGEST_FRAME_BYTES as i32 + self.overhead_bytes;
-            self.groups[usize::from(next & 7)].round.grant(largest);
+            let round = &mut self.groups[usize::from(next & 7)].round;
+            round.deficit += round.quantum;
         }
     }
 
@@ -214,8 +206,8 @@ impl Scheduler {
                 }
             }
             *current = next_in_ring(ready, *current);
-            let largest = if *inside == Discipline::Bytes { LARGEST_FRAME_BYTES as i32 } else { 1 };
-            self.queues[usize::from(*current & 7)].grant(largest);
+            let round = &mut self.queues[usize::from(*current & 7)];
+            round.deficit += round.quantum;
         }
     }
 
@@ -253,6 +245,47 @@ impl Scheduler {
             group.round.deficit = 0;
         } else {
             group.round.deficit -= bytes + frames * self.overhead_bytes;
+        }
+    }
+
+    /// Ends the turns of queues and groups that are not in `ready`, where others of their group or
+    /// rank are, before one of these is picked. They keep what turns that end by themselves may
+    /// leave, less than the cost of the largest frame; without this, each later turn would add to
+    /// what is left. Turns of a group or rank in which nothing is ready go on later.
+    #[cold] // few ports have pauses, or rates of queues
+    #[inline(never)]
+    pub fn cut_short(&mut self, ready: u8) {
+        for group in &self.groups {
+            if group.queues & ready == 0 {
+                continue;
+            }
+            let kept = match group.inside {
+                Discipline::Strict => continue,
+                Discipline::Bytes => LARGEST_FRAME_BYTES as i32 - 1,
+                Discipline::Frames => 0,
+            };
+            for q in Set8::from_bits(group.queues & !ready) {
+                let round = &mut self.queues[q & 7];
+                round.deficit = round.deficit.min(kept);
+            }
+        }
+        if self.rank_count < self.group_count {
+            self.cut_groups_short(ready);
+        }
+    }
+
+    /// The same for groups that share a rank.
+    fn cut_groups_short(&mut self, ready: u8) {
+        let kept = LARGEST_FRAME_BYTES as i32 + self.overhead_bytes - 1;
+        for rank in 0..usize::from(self.rank_count) {
+            let with_ready = self.ready_groups(rank, ready);
+            if with_ready == 0 {
+                continue;
+            }
+            for group in Set8::from_bits(self.ranks[rank].groups & !with_ready) {
+                let round = &mut self.groups[group & 7].round;
+                round.deficit = round.deficit.min(kept);
+            }
         }
     }
 
