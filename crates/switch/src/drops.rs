@@ -58,8 +58,13 @@ impl Switch {
             {
                 self.events.push(now, Event::MtuExceeded { port: out, frames });
             }
-        } else if self.ingress[port].drop_full(reason, charge) {
+            return;
+        }
+        if self.ingress[port].drop_full(reason, charge, now, &self.pools) {
             self.events.push(now, Event::NoDropLost { port, priority });
+        }
+        if reason != DropReason::Watchdog {
+            self.starve(charge, now);
         }
     }
 }

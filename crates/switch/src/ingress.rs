@@ -151,16 +151,16 @@ impl Ingress {
         self.groups[priority].is_dropping()
     }
 
-    /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
+    /// Counts a frame that found no room, or that the watchdog dropped. True: an episode of losses of no-drop frames begins.
     #[cold]
-    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge) -> bool {
+    pub fn drop_full(&mut self, reason: DropReason, charge: &Charge, now: Instant, pools: &Pools) -> bool {
         self.count_drop(reason, charge.len);
         let group = &mut self.groups[charge.priority()];
         if reason == DropReason::Watchdog {
             group.count_storm_drop(charge.len);
             return false;
         }
-        group.count_drop(charge.len)
+        group.count_drop(charge, now, pools)
     }
 
     /// Counts a frame that came in here and was dropped.
@@ -213,6 +213,18 @@ impl Ingress {
             self.tell(priority, change == Change::Xoff);
         }
         change
+    }
+
+    /// A frame found no room: notes what the neighbour must be told.
+    #[cold]
+    pub fn starve(&mut self, charge: &Charge, pools: &Pools) -> Option<Change> {
+        let priority = charge.priority();
+        let change = self.groups[priority].starve(charge.cells(), pools)?;
+        self.watched.set(priority, true);
+        if self.tells(priority) {
+            self.tell(priority, true);
+        }
+        Some(change)
     }
 
     /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.

@@ -1,6 +1,6 @@
 //! XOFF, from a group's use to the frame that tells of it.
 //!
-//! Rule: a no-drop group is examined when its own use has changed, when what waits in its port's RX rings has become long or short, and,
+//! Rule: a no-drop group is examined when its own use has changed, or a frame of it was refused, when what waits in its port's RX rings has become long or short, and,
 //! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
 //! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
 //! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::group`], when the neighbour is told
@@ -12,6 +12,7 @@ use crate::frame::Outgoing;
 use crate::group::Change;
 use crate::memory::Memory;
 use crate::settings::PRIORITIES;
+use crate::store::Charge;
 use crate::switch::Switch;
 use crate::time::{Instant, Nanos};
 use wire::pause;
@@ -25,13 +26,28 @@ impl Switch {
         let change = ingress.examine(priority, &self.pools);
         self.watched.set(port, !ingress.watched().is_empty());
         if let Some(change) = change {
-            self.add_work(self.up.and(Set64::of(port)));
-            let event = match change {
-                Change::Xoff => Event::XoffBegan { port, priority },
-                Change::Xon => Event::XoffEnded { port, priority },
-            };
-            self.events.push(now, event);
+            self.note_change(port, priority, change, now);
         }
+    }
+
+    /// A frame was refused at ingress for want of room: its sender must stop, whatever its group holds.
+    #[cold]
+    pub(crate) fn starve(&mut self, charge: &Charge, now: Instant) {
+        let port = charge.port();
+        if let Some(change) = self.ingress[port].starve(charge, &self.pools) {
+            self.watched.set(port, true);
+            self.note_change(port, charge.priority(), change, now);
+        }
+    }
+
+    #[inline]
+    fn note_change(&mut self, port: usize, priority: usize, change: Change, now: Instant) {
+        self.add_work(self.up.and(Set64::of(port)));
+        let event = match change {
+            Change::Xoff => Event::XoffBegan { port, priority },
+            Change::Xon => Event::XoffEnded { port, priority },
+        };
+        self.events.push(now, event);
     }
 
     /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
