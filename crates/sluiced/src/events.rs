@@ -143,12 +143,12 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use switch::Event;
     use switch::alarm::Telling;
     use switch::counters::Count;
     use switch::event::AlarmPlace;
     use switch::flood_limit::Cast;
     use switch::settings::AlarmKind;
+    use switch::{DropReason, Event};
 
     fn events() -> (Events, Journal) {
         let journal = Journal::default();
@@ -176,6 +176,7 @@ mod tests {
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
             Event::NoDropLost { port: 1, priority: 3 },
+            Event::NoDropDropped { port: 1, priority: 3, reason: DropReason::TailDrop, frames: 4 },
             Event::KernelDropped { port: 1, frames: 7 },
             Event::KernelLost { port: 1, frames: 5, no_drop_frames: 2, pfc_frames: 1 },
             Event::BridgeFull { frames: 3 },

@@ -16,6 +16,7 @@ use crate::egress::Egress;
 use crate::event::Events;
 use crate::ingress::Ingress;
 use crate::limits::EgressLimits;
+use crate::losses::Losses;
 use crate::memory::FrameRoom;
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
@@ -58,6 +59,7 @@ impl Switch {
             fresh: Set64::EMPTY,
             watched: Set64::EMPTY,
             events: Events::new(),
+            losses: Losses::default(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
             untold: Set64::EMPTY,

@@ -20,7 +20,7 @@ pub use port::{GroupSnapshot, PortSnapshot, PrioritySnapshot, QueueSnapshot};
 pub use storms::{StormSnapshot, StormTraffic};
 
 /// Why a received frame (or a flooded copy of one) was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropReason {
     /// Shorter than an Ethernet header, or with a tag that is cut off.

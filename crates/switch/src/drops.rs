@@ -1,8 +1,8 @@
 //! Frames that a switch does not forward: where each is counted, and who is told.
 //!
 //! Rule: a loss is counted where it happens and where an operator looks for it. What the output port had no room for, or cannot send, is
-//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that is lost
-//! in an episode is an event, and so are frames that are too long.
+//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that finds no room
+//! at ingress in an episode is an event, and so are frames that are too long; other losses of no-drop frames are reported by [`crate::losses`].
 //! Source: docs/law.md, "Drops".
 
 use crate::arrival::Arrival;
@@ -24,6 +24,7 @@ impl Switch {
             self.ingress[port].count_drop(DropReason::Filtered, len);
         } else {
             self.egress[out].count_drop(DropReason::PortDown, len);
+            self.note_loss(out, DropReason::PortDown, &arrival.charge);
         }
         memory.free(arrival.take_frame());
     }
@@ -53,6 +54,7 @@ impl Switch {
         };
         if at_egress {
             self.egress[out].refuse(reason, charge, now);
+            self.note_loss(out, reason, charge);
             if reason == DropReason::MtuExceeded
                 && let Some(frames) = self.egress[out].untold_too_long(now)
             {
@@ -63,8 +65,9 @@ impl Switch {
         if self.ingress[port].drop_full(reason, charge, now, &self.pools) {
             self.events.push(now, Event::NoDropLost { port, priority });
         }
-        if reason != DropReason::Watchdog {
-            self.starve(charge, now);
+        match reason {
+            DropReason::Watchdog => self.note_loss(port, reason, charge),
+            _ => self.starve(charge, now),
         }
     }
 }

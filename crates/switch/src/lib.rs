@@ -27,6 +27,7 @@ pub mod kernel_lost;
 pub mod limits;
 mod link;
 pub mod link_pause;
+mod losses;
 pub mod memory;
 pub mod pfc_rates;
 pub mod pfc_received;

@@ -19,6 +19,7 @@ use crate::egress::Egress;
 use crate::event::Events;
 use crate::frame::{FrameId, Outgoing, Received};
 use crate::ingress::Ingress;
+use crate::losses::Losses;
 use crate::memory::{FrameRoom, Memory};
 use crate::pfc_rates::PfcRates;
 use crate::pool::Pools;
@@ -58,6 +59,8 @@ pub struct Switch {
     /// Ports some group of which must be examined each turn.
     pub(crate) watched: Set64,
     pub(crate) events: Events,
+    /// Losses of no-drop frames that are yet to be reported.
+    pub(crate) losses: Losses,
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,
