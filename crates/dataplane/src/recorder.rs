@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::counters::PfcCount;
+use switch::rx_rings::XON_FRAMES;
 use switch::settings::Trust;
 use switch::{Arrival, Event, FrameId, Instant, Mark, Memory, Nanos, Outgoing, Switch, SwitchSettings};
 use wire::ethernet::MAC_CONTROL;
@@ -304,8 +305,8 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn waiting(&mut self, port: usize, frames: u32) {
-        // The same number again changes nothing.
-        if self.waiting[port] != frames {
+        // The same small number again changes nothing; of large ones each is looked at together with what was taken.
+        if self.waiting[port] != frames || frames > XON_FRAMES {
             self.waiting[port] = frames;
             self.of_port(Tag::Waiting, port, |out| out.put_u32_le(frames));
         }

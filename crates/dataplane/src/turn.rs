@@ -9,7 +9,7 @@
 //!
 //! Source: `docs/architecture.md`, "The way of a frame".
 
-use switch::rx_rings::XOFF_FRAMES;
+use switch::rx_rings::HOLD;
 use switch::wred::Random;
 use switch::{Arrival, FrameId, Instant, Memory, Outgoing, Received, Switch};
 use wire::set::Set64;
@@ -229,8 +229,7 @@ impl Turn {
             switch.obey_only(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
-            let least = if self.holds_back { XOFF_FRAMES } else { 0 };
-            let waiting = port.rx_waiting().max(least);
+            let waiting = if self.holds_back { HOLD } else { port.rx_waiting() };
             if let Some(recorder) = &mut self.recorder {
                 recorder.waiting(number, waiting);
             }

@@ -228,6 +228,11 @@ impl Group {
         self.xoff_limit.cells(self.pool(pools).free_cells())
     }
 
+    /// Frames that came in.
+    pub fn received_frames(&self) -> u64 {
+        self.received.frames
+    }
+
     /// A frame came in, whatever becomes of it.
     #[inline]
     pub fn count_received(&mut self, len: u16) {

@@ -14,7 +14,7 @@ use crate::group::{Area, Change, Group};
 use crate::link_pause::{LINK, Protection};
 use crate::pfc_sent::{PfcSender, Timing, Told};
 use crate::pool::Pools;
-use crate::rx_rings::RxRings;
+use crate::rx_rings::{RxRings, Taken};
 use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
 };
@@ -205,7 +205,7 @@ impl Ingress {
     #[inline]
     pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<Change> {
         let group = &mut self.groups[priority & 7];
-        let change = group.examine(self.rx_rings.is_long(), pools);
+        let change = group.examine(self.rx_rings.holds(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
             && self.tells(priority)
@@ -265,6 +265,20 @@ impl Ingress {
         }
         self.unprotected = off;
         true
+    }
+
+    /// After a batch was taken, `waiting` frames still wait in the RX rings. True: all groups must be examined.
+    #[inline]
+    pub fn observe_rx_rings(&mut self, waiting: u32) -> bool {
+        let Self { groups, refused, rx_rings, .. } = self;
+        rx_rings.observe(waiting, || {
+            let mut taken = Taken { frames: refused.frames, no_drop_frames: 0 };
+            for group in &*groups {
+                taken.frames += group.received_frames();
+                taken.no_drop_frames += if group.is_protected() { group.received_frames() } else { 0 };
+            }
+            taken
+        })
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.

@@ -1,6 +1,6 @@
 //! XOFF, from a group's use to the frame that tells of it.
 //!
-//! Rule: a no-drop group is examined when its own use has changed, or a frame of it was refused, when what waits in its port's RX rings has become long or short, and,
+//! Rule: a no-drop group is examined when its own use has changed, or a frame of it was refused, when no-drop frames that wait in its port's RX rings have become many or few, and,
 //! as long as others can move its threshold, each turn. A change between XOFF and XON is an event, and is work for its port:
 //! it is told before any data leave. The frame that tells it lies in memory of the switch's own, and is charged no cells.
 //! Source: docs/law.md, "XOFF and XON" and "PFC sent"; when a group is in XOFF is the rule of [`crate::group`], when the neighbour is told
@@ -53,7 +53,7 @@ impl Switch {
     /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
     #[inline]
     pub fn observe_rx_rings(&mut self, port: usize, waiting: u32, now: Instant) {
-        if self.ingress[port].rx_rings().observe(waiting) {
+        if self.ingress[port].observe_rx_rings(waiting) {
             (0..PRIORITIES).for_each(|priority| self.examine(port, priority, now));
         }
     }
