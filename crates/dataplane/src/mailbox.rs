@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use crossbeam::queue::ArrayQueue;
+use switch::monitor::event::Events;
 use switch::{Event, Instant, Snapshot, SwitchSettings};
 use wire::bitset::Set8;
 use wire::mac::MacAddr;
@@ -15,6 +16,8 @@ const COMMANDS: usize = 64;
 const REPLIES: usize = 1024;
 /// Places among the replies that events leave free, for the answers to commands: whoever asked waits for them.
 const ANSWERS: usize = 64;
+/// Places that events leave free for losses of no-drop frames, which nothing else may crowd out.
+const LOSSES: usize = 256;
 
 /// What a loop is told. Each but `PortDown` and `PortClosed` is answered.
 #[derive(Debug)]
@@ -113,6 +116,8 @@ pub struct Mailbox {
     replies: Arc<ArrayQueue<Reply>>,
     /// Events that found the ring full.
     pub(crate) lost: u64,
+    /// Losses of no-drop frames that found it full: they are kept until there is room.
+    undelivered: Events,
 }
 
 /// The two ends of a new mailbox. `waker` wakes the loop when it sleeps.
@@ -121,7 +126,7 @@ pub fn mailbox(waker: Waker) -> (Handle, Mailbox) {
     let replies = Arc::new(ArrayQueue::new(REPLIES));
     (
         Handle { commands: commands.clone(), replies: replies.clone(), waker },
-        Mailbox { commands, replies, lost: 0 },
+        Mailbox { commands, replies, lost: 0, undelivered: Events::new() },
     )
 }
 
@@ -152,8 +157,65 @@ impl Mailbox {
 
     /// Tells of something that nobody asked for, if there is room.
     pub(crate) fn tell(&mut self, reply: Reply) {
-        if self.replies.capacity() - self.replies.len() <= ANSWERS || self.replies.push(reply).is_err() {
+        if self.room() <= ANSWERS + LOSSES || self.replies.push(reply).is_err() {
             self.lost += 1;
         }
+    }
+
+    /// Reports an event, if there is room. A loss of no-drop frames is kept until there is.
+    pub(crate) fn report(&mut self, at: Instant, event: Event) {
+        if !event.is_no_drop_loss() {
+            self.tell(Reply::Event(at, event));
+        } else if !self.undelivered.is_empty()
+            || self.room() <= ANSWERS
+            || self.replies.push(Reply::Event(at, event)).is_err()
+        {
+            self.undelivered.push(at, event);
+        }
+    }
+
+    /// Reports what was kept, as far as there is room; none overtakes an earlier one.
+    #[inline]
+    pub(crate) fn report_undelivered(&mut self) {
+        if !self.undelivered.is_empty() && self.room() > ANSWERS {
+            let mut kept = std::mem::take(&mut self.undelivered);
+            kept.drain().for_each(|(at, event)| self.report(at, event));
+        }
+    }
+
+    fn room(&self) -> usize {
+        self.replies.capacity() - self.replies.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nobody receives; XOFF and XON fill the ring, and losses go on.
+    #[test]
+    fn losses_wait_for_room() {
+        let (mut handle, mut mailbox) = mailbox(Waker::noop().clone());
+        for _ in 0..REPLIES {
+            mailbox.report(Instant(0), Event::XoffBegan { port: 0, priority: 3 });
+        }
+        let losses: Vec<_> = (0..8).map(|priority| Event::NoDropLost { port: 0, priority }).collect();
+        for _ in 0..LOSSES {
+            losses.iter().for_each(|&loss| mailbox.report(Instant(1), loss));
+        }
+        mailbox.answer(Reply::Done);
+        let others = REPLIES - ANSWERS - LOSSES;
+        assert_eq!(mailbox.lost as usize, REPLIES - others);
+        let mut received = Vec::new();
+        for _ in 0..3 {
+            while let Some(reply) = handle.receive() {
+                if let Reply::Event(_, event @ Event::NoDropLost { .. }) = reply {
+                    received.push(event);
+                }
+            }
+            mailbox.report_undelivered();
+        }
+        assert_eq!(received.len(), LOSSES + switch::monitor::event::MAX_PENDING);
+        assert!(losses.iter().all(|loss| received[LOSSES..].contains(loss)), "{received:?}");
     }
 }

@@ -143,6 +143,7 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use switch::DropReason;
     use switch::Event;
     use switch::frame::meta::FloodType;
     use switch::monitor::counters::FrameCount;
@@ -176,6 +177,7 @@ mod tests {
             Event::XoffBegan { port: 0, priority: 3 },
             Event::XoffEnded { port: 0, priority: 3 },
             Event::NoDropLost { port: 1, priority: 3 },
+            Event::NoDropDropped { port: 1, priority: 3, reason: DropReason::TailDrop, frames: 4 },
             Event::KernelDropped { port: 1, frames: 7 },
             Event::KernelLost { port: 1, frames: 5, no_drop_frames: 2, pfc_frames: 1 },
             Event::BridgeFull { frames: 3 },

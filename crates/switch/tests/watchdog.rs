@@ -62,7 +62,12 @@ fn send(lab: &mut Lab, from: usize, to: usize, priority: u8) {
 
 fn events(lab: &mut Lab) -> Vec<(u64, Event)> {
     let told = lab.switch.drain_events().map(|(at, event)| (at.0, event));
-    told.filter(|(_, event)| !matches!(event, Event::XoffBegan { .. } | Event::XoffEnded { .. })).collect()
+    let is_of_watchdog = |event: &Event| {
+        // What it drops is reported, too: `losses.rs`.
+        let is_xoff = matches!(event, Event::XoffBegan { .. } | Event::XoffEnded { .. });
+        !is_xoff && !event.is_no_drop_loss()
+    };
+    told.filter(|(_, event)| is_of_watchdog(event)).collect()
 }
 
 fn port(lab: &mut Lab) -> PortSnapshot {

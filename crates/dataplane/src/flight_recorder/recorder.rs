@@ -17,6 +17,7 @@ use std::sync::Arc;
 use bytes::BufMut;
 use crossbeam::queue::ArrayQueue;
 use switch::monitor::counters::PfcCount;
+use switch::pfc::rx_backlog::XON_FRAMES;
 use switch::settings::Trust;
 use switch::{
     Event, FrameId, FrameMemory, Instant, Nanos, RxFrame, Switch, SwitchSettings, TxDesc, WatermarkReset,
@@ -308,8 +309,8 @@ impl Recorder {
 
     #[inline]
     pub(crate) fn waiting(&mut self, port: usize, frames: u32) {
-        // The same number again changes nothing.
-        if self.waiting[port] != frames {
+        // The same small number again changes nothing; of large ones each is looked at together with what was taken.
+        if self.waiting[port] != frames || frames > XON_FRAMES {
             self.waiting[port] = frames;
             self.of_port(EntryKind::Waiting, port, |out| out.put_u32_le(frames));
         }

@@ -10,7 +10,7 @@
 //! Source: `docs/architecture.md`, "The way of a frame".
 
 use switch::egress::wred::Random;
-use switch::pfc::rx_backlog::XOFF_FRAMES;
+use switch::pfc::rx_backlog::HOLD;
 use switch::{FrameId, FrameMemory, Instant, RxDesc, RxFrame, Switch, TxDesc};
 use wire::bitset::Set64;
 
@@ -229,8 +229,7 @@ impl Iteration {
             switch.drain_control(&mut self.arrivals, now, memory);
         }
         if self.watches_rings {
-            let least = if self.holds_back { XOFF_FRAMES } else { 0 };
-            let waiting = port.rx_waiting().max(least);
+            let waiting = if self.holds_back { HOLD } else { port.rx_waiting() };
             if let Some(recorder) = &mut self.recorder {
                 recorder.waiting(number, waiting);
             }

@@ -211,11 +211,12 @@ impl<P: Port> PollLoop<P> {
         for port in self.closing {
             self.close_rings(port, now);
         }
+        self.mailbox.report_undelivered();
         for (at, event) in self.switch.drain_events() {
             if let Some(recorder) = self.turn.recorder() {
                 recorder.event(at, event);
             }
-            self.mailbox.tell(Reply::Event(at, event));
+            self.mailbox.report(at, event);
         }
         for port in self.turn.open_ports() {
             if !self.ports[port].is_up() {

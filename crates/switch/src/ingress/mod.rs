@@ -17,7 +17,7 @@ use crate::monitor::counters::{DropReason, FrameCount, GroupSnapshot, PfcCount, 
 use crate::monitor::event::{AlarmSource, Event, Events};
 use crate::monitor::watermark::WatermarkReset;
 use crate::pfc::link_pause::{FlowControlMode, LINK};
-use crate::pfc::rx_backlog::RxBacklog;
+use crate::pfc::rx_backlog::{RxBacklog, Taken};
 use crate::pfc::tx::{PauseFrame, PfcSender, PfcTiming};
 use crate::settings::{
     AlarmKind, AlarmSettings, DropLevel, GroupSettings, PRIORITIES, PortAlarmSettings, PortSettings,
@@ -153,16 +153,22 @@ impl Ingress {
         self.groups[priority].is_dropping()
     }
 
-    /// Counts a frame that found no room, or that the watchdog dropped. True: it is the first no-drop frame lost since headroom was last empty.
+    /// Counts a frame that found no room, or that the watchdog dropped. True: an episode of losses of no-drop frames begins.
     #[cold]
-    pub fn count_buffer_drop(&mut self, reason: DropReason, charge: &FrameMeta) -> bool {
+    pub fn count_buffer_drop(
+        &mut self,
+        reason: DropReason,
+        charge: &FrameMeta,
+        now: Instant,
+        pools: &Pools,
+    ) -> bool {
         self.count_drop(reason, charge.len);
         let group = &mut self.groups[charge.priority()];
         if reason == DropReason::Watchdog {
             group.count_storm_drop(charge.len);
             return false;
         }
-        group.count_drop(charge.len)
+        group.count_drop(charge, now, pools)
     }
 
     /// Counts a frame that came in here and was dropped.
@@ -207,7 +213,7 @@ impl Ingress {
     #[inline]
     pub fn examine(&mut self, priority: usize, pools: &Pools) -> Option<XoffTransition> {
         let group = &mut self.groups[priority & 7];
-        let change = group.examine(self.rx_rings.is_long(), pools);
+        let change = group.examine(self.rx_rings.holds(), pools);
         self.watched.set(priority, group.depends_on_others());
         if let Some(change) = change
             && self.advertises(priority)
@@ -215,6 +221,18 @@ impl Ingress {
             self.tell(priority, change == XoffTransition::Xoff);
         }
         change
+    }
+
+    /// A frame found no room: notes what the neighbour must be told.
+    #[cold]
+    pub fn starve(&mut self, charge: &FrameMeta, pools: &Pools) -> Option<XoffTransition> {
+        let priority = charge.priority();
+        let change = self.groups[priority].starve(charge.cells(), pools)?;
+        self.watched.set(priority, true);
+        if self.advertises(priority) {
+            self.tell(priority, true);
+        }
+        Some(change)
     }
 
     /// A group has entered or left XOFF. A link is paused as long as any of its groups is in XOFF.
@@ -255,6 +273,20 @@ impl Ingress {
         }
         self.pfc_disabled = off;
         true
+    }
+
+    /// After a batch was taken, `waiting` frames still wait in the RX rings. True: all groups must be examined.
+    #[inline]
+    pub fn observe_rx_rings(&mut self, waiting: u32) -> bool {
+        let Self { groups, refused, rx_rings, .. } = self;
+        rx_rings.observe(waiting, || {
+            let mut taken = Taken { frames: refused.frames, no_drop_frames: 0 };
+            for group in &*groups {
+                taken.frames += group.received_frames();
+                taken.no_drop_frames += if group.is_protected() { group.received_frames() } else { 0 };
+            }
+            taken
+        })
     }
 
     /// What waits in the RX rings of this port, and what the kernel dropped there.

@@ -9,25 +9,29 @@
 //! - T is static, or alpha × the free cells of the group's service pool before the frame in question.
 //!
 //! ```text
-//!        shared ≥ T, or headroom in use, or shared > 0 and the use of the pool ≥ its pause threshold
+//!        shared ≥ T, or headroom in use, or shared > 0 and the use of the pool ≥ its pause threshold, or starved
 //!   XON ────────────────────────────────────────────────────────────▶ XOFF
 //!     ◀────────────────────────────────────────────────────────────────
 //!        headroom empty and shared ≤ max(resume, T − offset) and shared < T
-//!        and (shared = 0 or the use of the pool ≤ its pause threshold − offset)
+//!        and (shared = 0 or the use of the pool ≤ its pause threshold − offset) and not starved
 //! ```
-//! A group that holds no shared cell and no headroom is never in XOFF, however small T has become.
+//! A group that holds no shared cell and no headroom is in XOFF only while it is starved: a frame of it was refused, since others hold
+//! what it needs. It is starved until such a frame fits and its headroom is free again, so that the pause after XON loses nothing. A
+//! frame that would not fit if all were free starves no group, since its XOFF would not end.
 //!
 //! Source: docs/behavior.md, "Priority groups" and "XOFF and XON"; docs/references.md, "H3C reference" (Setting PFC thresholds,
 //! figure 12). Once headroom is in use all goes there, as in docs/references.md, "Simulators".
 
 use crate::buffer::pool::{Pool, Pools};
 use crate::buffer::threshold::CompiledThreshold;
+use crate::frame::meta::FrameMeta;
 use crate::monitor::alarm::{DropAlarm, UsageAlarm};
 use crate::monitor::counters::{FrameCount, GroupSnapshot};
 use crate::monitor::usage_violation::UsageViolations;
 use crate::monitor::watermark::{Peak, WatermarkReset, Watermarks};
 use crate::pfc::link_pause::FlowControlMode;
 use crate::settings::{GroupSettings, Threshold};
+use crate::time::{Instant, Nanos};
 use serde::{Deserialize, Serialize};
 
 /// Where a frame's cells are charged.
@@ -61,8 +65,8 @@ pub struct PriorityGroup {
     peaks: Peaks,
     protection: FlowControlMode,
     xoff: bool,
-    /// Frames were dropped since headroom was last empty: the event has been told.
-    in_drop_episode: bool,
+    /// A frame was refused, and there is no room for such a one yet: XOFF lasts.
+    starved: bool,
     /// Service pool of the shared cells.
     pool: u8,
     reserved_cells: u32,
@@ -84,8 +88,17 @@ struct ColdState {
     flood_limited: FrameCount,
     dropped: FrameCount,
     xoff_episodes: u64,
+    /// Cells of the largest frame that was refused since the group is starved.
+    refused_cells: u32,
+    /// The event of this episode of losses has been reported.
+    loss_reported: bool,
+    /// The next event about frames that can never fit comes no sooner.
+    next_event: Instant,
     watermarks: [Watermarks; 3],
 }
+
+/// Events about frames that can never fit are no closer together.
+const EVENT_NS: Nanos = 1_000_000_000;
 
 /// The most since the last mark.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -106,7 +119,7 @@ impl PriorityGroup {
             peaks: Peaks::default(),
             protection,
             xoff: false,
-            in_drop_episode: false,
+            starved: false,
             pool: settings.pool & 3,
             reserved_cells: settings.reserved_cells,
             xoff_limit: CompiledThreshold::of(settings.xoff),
@@ -121,6 +134,9 @@ impl PriorityGroup {
                 flood_limited: FrameCount::default(),
                 dropped: FrameCount::default(),
                 xoff_episodes: 0,
+                refused_cells: 0,
+                loss_reported: false,
+                next_event: Instant::default(),
                 watermarks: Default::default(),
             }),
         };
@@ -212,6 +228,11 @@ impl PriorityGroup {
         self.xoff_limit.cells(self.pool(pools).free_cells())
     }
 
+    /// Frames that came in.
+    pub fn received_frames(&self) -> u64 {
+        self.received.frames
+    }
+
     /// A frame came in, whatever becomes of it.
     #[inline]
     pub fn count_received(&mut self, len: u16) {
@@ -241,9 +262,12 @@ impl PriorityGroup {
     }
 
     fn admit_to_pools(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
-        if self.rest.dropping {
-            return None;
-        }
+        if self.rest.dropping { None } else { self.room_for(cells, pools) }
+    }
+
+    /// Where a frame of `cells` fits, if anywhere.
+    #[inline]
+    fn room_for(&self, cells: u32, pools: &Pools) -> Option<BufferRegion> {
         if self.headroom_cells == 0 {
             let after = (self.used_cells + cells).saturating_sub(self.reserved_cells);
             let free_cells = self.pool(pools).free_cells();
@@ -323,7 +347,7 @@ impl PriorityGroup {
         let from_headroom = cells.min(self.headroom_cells);
         self.headroom_cells -= from_headroom;
         pools.headroom.give(from_headroom);
-        self.in_drop_episode &= self.headroom_cells > 0;
+        self.rest.loss_reported &= self.headroom_cells > 0;
         self.rest.headroom_alarm.update(self.headroom_cells, self.rest.settings.headroom_cells);
         self.set_own_cells();
         from_headroom
@@ -336,10 +360,65 @@ impl PriorityGroup {
         self.set_own_cells();
     }
 
-    /// A frame found no room. True if this is the first since headroom was last empty: worth an event.
-    pub fn count_drop(&mut self, len: u16) -> bool {
-        self.rest.dropped.add(len);
-        self.is_no_drop() && !std::mem::replace(&mut self.in_drop_episode, true)
+    /// A frame found no room. True if an episode of losses begins: the group's headroom was empty, or its XOFF over, since the last one.
+    /// For frames that can never fit there are no episodes, but an event a second.
+    pub fn count_drop(&mut self, charge: &FrameMeta, now: Instant, pools: &Pools) -> bool {
+        self.rest.dropped.add(charge.len);
+        if !self.is_no_drop() {
+            return false;
+        }
+        if self.can_ever_fit(charge.cells(), pools) {
+            return !std::mem::replace(&mut self.rest.loss_reported, true);
+        }
+        let is_due = now >= self.rest.next_event;
+        if is_due {
+            self.rest.next_event = now + EVENT_NS;
+        }
+        is_due
+    }
+
+    /// A frame of `cells` that found no room would have it if all cells were free.
+    fn can_ever_fit(&self, cells: u32, pools: &Pools) -> bool {
+        let size_cells = self.pool(pools).size_cells();
+        let shared = self.xoff_limit.cells(size_cells).min(size_cells);
+        let headroom = self.full_headroom_cells(pools);
+        cells <= self.reserved_cells.saturating_add(shared) || (self.is_protected() && cells <= headroom)
+    }
+
+    /// The headroom that the group may use if no other group uses any.
+    fn full_headroom_cells(&self, pools: &Pools) -> u32 {
+        self.rest.settings.headroom_cells.min(pools.headroom.size_cells())
+    }
+
+    /// A frame of `cells` found no room: its sender must stop, though the group may hold nothing. What the peer must be
+    /// told, if anything.
+    #[cold]
+    pub fn starve(&mut self, cells: u32, pools: &Pools) -> Option<XoffTransition> {
+        if !self.is_protected() || !self.can_ever_fit(cells, pools) {
+            return None;
+        }
+        self.starved = true;
+        self.rest.refused_cells = self.rest.refused_cells.max(cells);
+        if self.xoff {
+            return None;
+        }
+        self.xoff = true;
+        self.rest.xoff_episodes += 1;
+        Some(XoffTransition::Xoff)
+    }
+
+    /// Whether there is still no room for a frame such as was refused, or for what comes while the next pause is on its way.
+    #[cold]
+    fn is_still_starved(&mut self, pools: &Pools) -> bool {
+        let cells = self.rest.refused_cells;
+        let has_room = self.room_for(cells, pools).is_some()
+            && pools.headroom.free_cells() >= self.full_headroom_cells(pools);
+        // Other settings may have taken away what it waits for.
+        self.starved = self.is_protected() && !has_room && self.can_ever_fit(cells, pools);
+        if !self.starved {
+            (self.rest.refused_cells, self.rest.loss_reported) = (0, false);
+        }
+        self.starved
     }
 
     /// Compares use with the thresholds, and says what, if anything, the peer must be told. Where RX rings are long, a
@@ -360,7 +439,8 @@ impl PriorityGroup {
             let offset = self.rest.settings.xon_offset_cells;
             let low = shared <= self.rest.settings.resume_cells.max(threshold.saturating_sub(offset));
             let pool_is_low = shared == 0 || pool.has_come_down_by(offset);
-            if (low && pool_is_low) || !self.is_protected() {
+            let is_low = (low && pool_is_low) || !self.is_protected();
+            if is_low && !(self.starved && self.is_still_starved(pools)) {
                 self.xoff = false;
                 return Some(XoffTransition::Xon);
             }
@@ -397,7 +477,7 @@ impl PriorityGroup {
         (self.rest.settings, self.protection) = (settings, protection);
         (self.pool, self.reserved_cells) = (settings.pool & 3, settings.reserved_cells);
         self.xoff_limit = CompiledThreshold::of(settings.xoff);
-        self.in_drop_episode &= self.is_no_drop();
+        self.rest.loss_reported &= self.is_no_drop();
         self.rest.usage.set_percent(usage_percent);
         self.set_own_cells();
         self.pool_mut(pools).take(self.shared_cells());

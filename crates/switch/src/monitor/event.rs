@@ -1,12 +1,13 @@
 //! What happened that somebody should be told: a short list, drained by the owner each turn.
 //!
-//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. An event has a name for programs, a
+//! Rule: the list is bounded: past [`MAX_PENDING`] the newest are counted, not kept. Losses of no-drop frames have places of their own: as
+//! many, and beyond them one for each place and reason, where they add up, so that none goes unreported. An event has a name for programs, a
 //! severity, the place it belongs to, its numbers, and one line of text for people: all in [`Event::describe`]
 //! (`event/description.rs`), and nowhere else.
 //! Source: docs/events.md.
 
 use crate::frame::meta::FloodType;
-use crate::monitor::counters::FrameCount;
+use crate::monitor::counters::{DropReason, FrameCount};
 use crate::settings::AlarmKind;
 use crate::time::Instant;
 use serde::{Deserialize, Serialize};
@@ -171,6 +172,17 @@ pub enum Event {
         /// Frames since the last such event.
         frames: u64,
     },
+    /// No-drop frames were lost for another reason than want of room at ingress (one event a second at most).
+    NoDropDropped {
+        /// Port number: where they were counted.
+        port: usize,
+        /// 802.1p priority.
+        priority: usize,
+        /// Why.
+        reason: DropReason,
+        /// Frames since the last such event.
+        frames: u64,
+    },
 }
 
 impl Event {
@@ -178,8 +190,38 @@ impl Event {
     /// drops is no such loss. It freezes the flight recorder (docs/recorder.md).
     pub fn is_no_drop_loss(&self) -> bool {
         match *self {
-            Self::NoDropLost { .. } | Self::KernelDropped { .. } => true,
+            Self::NoDropLost { .. } | Self::NoDropDropped { .. } | Self::KernelDropped { .. } => true,
             Self::KernelLost { no_drop_frames, .. } => no_drop_frames > 0,
+            _ => false,
+        }
+    }
+
+    /// Adds a later loss at the same place, for the same reason. False: it is another.
+    fn add(&mut self, later: &Self) -> bool {
+        match (self, *later) {
+            (same @ Self::NoDropLost { .. }, _) => *same == *later,
+            (
+                Self::NoDropDropped { port, priority, reason, frames },
+                Self::NoDropDropped { port: of, priority: and, reason: why, frames: more },
+            ) if (*port, *priority, *reason) == (of, and, why) => {
+                *frames += more;
+                true
+            }
+            (Self::KernelDropped { port, frames }, Self::KernelDropped { port: of, frames: more })
+                if *port == of =>
+            {
+                *frames += more;
+                true
+            }
+            (
+                Self::KernelLost { port, frames, no_drop_frames, pfc_frames },
+                Self::KernelLost { port: of, frames: more, no_drop_frames: no_drop, pfc_frames: pfc },
+            ) if *port == of => {
+                *frames += more;
+                *no_drop_frames += no_drop;
+                *pfc_frames += pfc;
+                true
+            }
             _ => false,
         }
     }
@@ -210,22 +252,36 @@ pub enum AlarmSource {
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Events {
     pending: Vec<(Instant, Event)>,
+    /// Losses of no-drop frames among them.
+    losses: usize,
     lost: u64,
 }
 
 impl Events {
     /// An empty list, allocated whole.
     pub fn new() -> Self {
-        Self { pending: Vec::with_capacity(MAX_PENDING), lost: 0 }
+        Self { pending: Vec::with_capacity(2 * MAX_PENDING), losses: 0, lost: 0 }
     }
 
     /// Notes an event.
     pub fn push(&mut self, at: Instant, event: Event) {
-        if self.pending.len() < MAX_PENDING {
+        if event.is_no_drop_loss() {
+            self.push_loss(at, event);
+        } else if self.pending.len() - self.losses < MAX_PENDING {
             self.pending.push((at, event));
         } else {
             self.lost += 1;
         }
+    }
+
+    #[cold]
+    fn push_loss(&mut self, at: Instant, event: Event) {
+        let is_full = self.losses >= MAX_PENDING;
+        if is_full && self.pending.iter_mut().any(|(_, pending)| pending.add(&event)) {
+            return;
+        }
+        self.pending.push((at, event));
+        self.losses += 1;
     }
 
     /// Events that came when the list was full.
@@ -233,8 +289,15 @@ impl Events {
         self.lost
     }
 
+    /// There is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
     /// Takes all events, oldest first.
     pub fn drain(&mut self) -> impl Iterator<Item = (Instant, Event)> + '_ {
+        self.losses = 0;
         self.pending.drain(..)
     }
 }
@@ -257,11 +320,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn losses_beyond_their_places_add_up() {
+        let mut events = Events::new();
+        let loss =
+            |priority, frames| Event::NoDropDropped { port: 1, priority, reason: DropReason::Wred, frames };
+        (0..MAX_PENDING as u64).for_each(|frames| events.push(Instant(0), loss(3, frames)));
+        for event in [loss(3, 5), loss(4, 6), loss(4, 7), Event::PortDown { port: 0 }] {
+            events.push(Instant(1), event);
+        }
+        let kept: Vec<_> = events.drain().map(|(_, event)| event).collect();
+        assert_eq!((kept.len(), kept[0], events.lost()), (MAX_PENDING + 2, loss(3, 5), 0));
+        assert_eq!(kept[MAX_PENDING..], [loss(4, 13), Event::PortDown { port: 0 }]);
+        (0..=MAX_PENDING).for_each(|port| events.push(Instant(2), Event::PortDown { port }));
+        assert_eq!((events.drain().count(), events.lost()), (MAX_PENDING, 1));
+    }
+
+    #[test]
     fn a_loss_of_no_drop_frames_is_told_from_others() {
         let kernel_lost =
             |no_drop_frames, pfc_frames| Event::KernelLost { port: 0, frames: 5, no_drop_frames, pfc_frames };
         for loss in [
             Event::NoDropLost { port: 0, priority: 3 },
+            Event::NoDropDropped { port: 0, priority: 3, reason: DropReason::TailDrop, frames: 1 },
             Event::KernelDropped { port: 0, frames: 1 },
             kernel_lost(1, 0),
         ] {

@@ -114,6 +114,14 @@ impl Event {
             )
             .of_port(port)
             .of_priority(priority),
+            Event::NoDropDropped { port, priority, reason, frames } => EventRecord::new(
+                "no_drop_dropped",
+                Severity::Error,
+                format!("{frames} frames of no-drop priority {priority} were dropped: {}", reason.name()),
+            )
+            .of_port(port)
+            .of_priority(priority)
+            .with("frames", frames),
             Event::KernelDropped { port, frames } => EventRecord::new(
                 "kernel_dropped",
                 Severity::Error,

@@ -7,5 +7,6 @@ pub mod counters;
 pub mod event;
 pub mod event_text;
 pub mod kernel_tx_loss;
+pub mod no_drop_loss;
 pub mod usage_violation;
 pub mod watermark;

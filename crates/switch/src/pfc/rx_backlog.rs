@@ -2,15 +2,19 @@
 //!
 //! Rule: a loop that falls behind pauses its peers before the kernel has nowhere left to put their frames. When, after a
 //! batch was taken, [`XOFF_FRAMES`] or more still wait, every no-drop group of the port is in XOFF, whatever it holds; once no more than
-//! [`XON_FRAMES`] wait, its own cells decide again. What the kernel drops all the same, for want of an empty frame, is counted, and is
+//! [`XON_FRAMES`] wait, its own cells decide again. Whose frames wait is seen from those that are taken: each time that as many were taken as waited,
+//! the no-drop frames among them say how many of those that wait now are no-drop, and these alone count from then on. So what waits of
+//! lossy frames holds nobody for longer than that. What the kernel drops all the same, for want of an empty frame, is counted, and is
 //! an event: at once, and then at most one a second while it lasts.
 //!
 //! ```text
-//!            waiting ≥ XOFF_FRAMES
-//!   Short ────────────────────────▶ Long (no-drop groups are in XOFF)
-//!     ◀────────────────────────────
-//!            waiting ≤ XON_FRAMES
+//!            waiting ≥ XOFF_FRAMES                                no-drop ≤ XON_FRAMES
+//!   Short ────────────────────────▶ Held (no-drop groups in XOFF) ──────────────────────▶ Lossy
+//!     ◀────────────────────────────                             ◀──────────────────────
+//!            waiting ≤ XON_FRAMES                                no-drop ≥ XOFF_FRAMES
 //! ```
+//! From either of the others it is short again once no more than XON_FRAMES wait.
+//!
 //! Source: docs/behavior.md, "RX rings".
 
 use crate::time::{Instant, Nanos};
@@ -20,6 +24,8 @@ use serde::{Deserialize, Serialize};
 pub const XOFF_FRAMES: u32 = 1024;
 /// So few are what comes in between two turns.
 pub const XON_FRAMES: u32 = 256;
+/// In place of a number of waiting frames: senders must be held, whatever waits.
+pub const HOLD: u32 = u32::MAX;
 /// Events about frames that the kernel dropped are no closer together.
 const EVENT_NS: Nanos = 1_000_000_000;
 
@@ -27,28 +33,66 @@ const EVENT_NS: Nanos = 1_000_000_000;
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct RxBacklog {
     is_long: bool,
-    /// Times that it became long.
+    /// The no-drop groups of the port are in XOFF.
+    holds: bool,
+    /// Times that it began to hold them.
     episodes: u64,
+    /// Frames taken when this sample began, and how many more make a whole one.
+    since: Taken,
+    sample_frames: u32,
     /// Frames that the kernel dropped and that no event has told of.
     untold_frames: u64,
     next_event: Instant,
 }
 
+/// Frames that were taken from the rings of a port since the start.
+#[derive(Debug, Default, Clone, Copy, Serialize, Deserialize)]
+pub struct Taken {
+    /// All of them.
+    pub frames: u64,
+    /// Those of groups whose peer is told to stop.
+    pub no_drop_frames: u64,
+}
+
 impl RxBacklog {
-    /// So many frames still wait after a batch was taken. True: whether that is long has changed.
+    /// So many frames still wait after a batch was taken; `taken` counts what was taken. True: whether that holds the no-drop
+    /// groups in XOFF has changed.
     #[inline]
-    pub fn observe(&mut self, waiting: u32) -> bool {
-        let is_long = if self.is_long { waiting > XON_FRAMES } else { waiting >= XOFF_FRAMES };
-        let changed = is_long != self.is_long;
-        self.episodes += u64::from(changed && is_long);
-        self.is_long = is_long;
+    pub fn observe(&mut self, waiting: u32, taken: impl FnOnce() -> Taken) -> bool {
+        let is_short = !self.is_long && waiting < XOFF_FRAMES;
+        !is_short && self.observe_long(waiting, taken())
+    }
+
+    #[cold]
+    fn observe_long(&mut self, waiting: u32, taken: Taken) -> bool {
+        let held = self.holds;
+        if waiting <= XON_FRAMES {
+            (self.is_long, self.holds) = (false, false);
+            return held;
+        }
+        let frames = taken.frames - self.since.frames;
+        if !self.is_long || waiting == HOLD {
+            (self.is_long, self.holds) = (true, true);
+        } else if frames < self.sample_frames.into() {
+            return false;
+        } else {
+            // A priority may have become no-drop meanwhile, or lossy.
+            let no_drop_frames = taken.no_drop_frames.saturating_sub(self.since.no_drop_frames).min(frames);
+            let waiting_no_drop = u64::from(waiting) * no_drop_frames / frames;
+            let most = if self.holds { XON_FRAMES } else { XOFF_FRAMES - 1 };
+            self.holds = waiting_no_drop > most.into();
+        }
+        self.since = taken;
+        self.sample_frames = if waiting == HOLD { XOFF_FRAMES } else { waiting };
+        let changed = held != self.holds;
+        self.episodes += u64::from(changed && self.holds);
         changed
     }
 
     /// The no-drop groups of the port must be in XOFF.
     #[inline]
-    pub fn is_long(&self) -> bool {
-        self.is_long
+    pub fn holds(&self) -> bool {
+        self.holds
     }
 
     /// Times that it became so.
@@ -84,9 +128,11 @@ mod tests {
             (true, XON_FRAMES, false),
             (true, 0, false),
         ] {
-            let mut rings = RxBacklog { is_long: before, ..RxBacklog::default() };
-            assert_eq!(rings.observe(waiting), before != after, "{waiting} frames, long before: {before}");
-            assert_eq!((rings.is_long(), rings.episodes()), (after, u64::from(after && !before)));
+            let mut rings =
+                RxBacklog { is_long: before, holds: before, sample_frames: 1, ..RxBacklog::default() };
+            let changed = rings.observe(waiting, Taken::default);
+            assert_eq!(changed, before != after, "{waiting} frames, long before: {before}");
+            assert_eq!((rings.holds(), rings.episodes()), (after, u64::from(after && !before)));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Whether a frame has room.
 //!
 //! Rule: it must fit the line that it is to leave by, its group at ingress and its queue at egress. Both ends decide before either is
-//! charged: what one of them refuses leaves no trace in the other's watermarks, and triggers no PFC. Who refuses is whose drop it is.
+//! charged: what one of them refuses leaves no trace in the other's watermarks, and only what ingress refuses triggers PFC. Who refuses is whose drop it is.
 //! Source: docs/behavior.md, "Priority groups", "Egress queues" and "MTUs"; where a refusal is counted: [`crate::pipeline::drops`].
 
 use crate::buffer::pool::Pools;

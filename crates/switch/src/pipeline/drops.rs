@@ -1,8 +1,8 @@
 //! Frames that a switch does not forward: where each is counted, and who is told.
 //!
 //! Rule: a loss is counted where it happens and where an operator looks for it. What the output port had no room for, or cannot send, is
-//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that is lost
-//! in an episode is an event, and so are frames that are too long.
+//! its own, and its queue's; what ingress had no room for is the input port's and its group's. The first no-drop frame that finds no room
+//! at ingress in an episode is an event, and so are frames that are too long; other losses of no-drop frames are reported by [`crate::monitor::no_drop_loss`].
 //! Source: docs/behavior.md, "Drops".
 
 use crate::forwarding::parsed_frame::RxFrame;
@@ -25,6 +25,7 @@ impl Switch {
             self.ingress[port].count_drop(DropReason::Filtered, len);
         } else {
             self.egress[out].count_drop(DropReason::PortDown, len);
+            self.note_loss(out, DropReason::PortDown, &arrival.charge);
         }
         memory.free(arrival.take_frame());
     }
@@ -54,13 +55,20 @@ impl Switch {
         };
         if at_egress {
             self.egress[out].refuse(reason, charge, now);
+            self.note_loss(out, reason, charge);
             if reason == DropReason::MtuExceeded
                 && let Some(frames) = self.egress[out].take_mtu_drops(now)
             {
                 self.events.push(now, Event::MtuExceeded { port: out, frames });
             }
-        } else if self.ingress[port].count_buffer_drop(reason, charge) {
+            return;
+        }
+        if self.ingress[port].count_buffer_drop(reason, charge, now, &self.pools) {
             self.events.push(now, Event::NoDropLost { port, priority });
+        }
+        match reason {
+            DropReason::Watchdog => self.note_loss(port, reason, charge),
+            _ => self.starve(charge, now),
         }
     }
 
@@ -78,5 +86,14 @@ impl Switch {
         }
         memory.free(frame);
         self.unreported_drops.set(port, true);
+    }
+
+    /// A frame was dropped, which counts at `port`: if its priority is no-drop, that is to be reported.
+    #[cold]
+    pub(crate) fn note_loss(&mut self, port: usize, reason: DropReason, charge: &FrameMeta) {
+        let priority = charge.priority();
+        if self.ingress[charge.port()].is_no_drop(priority) {
+            self.losses.note((port as u8, priority as u8, reason));
+        }
     }
 }

@@ -49,7 +49,10 @@ impl Switch {
                     memory.copy(&arrival.frame, &frame, usize::from(arrival.charge.len));
                     self.forward_one(&mut RxFrame { frame, ..*arrival }, out, now, memory);
                 }
-                (Ok(_), None) => self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len),
+                (Ok(_), None) => {
+                    self.ingress[port].count_drop(DropReason::NoCopy, arrival.charge.len);
+                    self.note_loss(port, DropReason::NoCopy, &arrival.charge);
+                }
                 (Err(reason), copy) => {
                     self.count_refusal(&arrival.charge, out, reason, now);
                     copy.into_iter().for_each(|copy| memory.free(copy));

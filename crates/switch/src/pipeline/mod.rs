@@ -37,6 +37,7 @@ use crate::frame::{FrameId, RxDesc};
 use crate::ingress::Ingress;
 use crate::monitor::counters::{DropReason, RemovedPorts};
 use crate::monitor::event::Events;
+use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::admission::admit;
 use crate::settings::{PRIORITIES, SwitchSettings};
@@ -72,6 +73,8 @@ pub struct Switch {
     /// Ports some group of which must be examined each turn.
     pub(crate) pfc_recheck: Set64,
     pub(crate) events: Events,
+    /// NoDropLosses of no-drop frames that are yet to be reported.
+    pub(crate) losses: NoDropLosses,
     /// When alarms are looked at next.
     pub(crate) next_alarms: Instant,
     pub(crate) flood_copies: u64,

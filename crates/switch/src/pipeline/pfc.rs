@@ -9,6 +9,7 @@
 use crate::forwarding::parsed_frame::RxFrame;
 use crate::frame::header_edit::TxDesc;
 use crate::frame::memory::FrameMemory;
+use crate::frame::meta::FrameMeta;
 use crate::ingress::priority_group::XoffTransition;
 use crate::monitor::counters::PfcCount;
 use crate::monitor::event::Event;
@@ -26,19 +27,34 @@ impl Switch {
         let change = ingress.examine(priority, &self.pools);
         self.pfc_recheck.set(port, !ingress.watched().is_empty());
         if let Some(change) = change {
-            self.mark_pfc_pending(self.up.and(Set64::of(port)));
-            let event = match change {
-                XoffTransition::Xoff => Event::XoffBegan { port, priority },
-                XoffTransition::Xon => Event::XoffEnded { port, priority },
-            };
-            self.events.push(now, event);
+            self.record_transition(port, priority, change, now);
         }
+    }
+
+    /// A frame was refused at ingress for want of room: its sender must stop, whatever its group holds.
+    #[cold]
+    pub(crate) fn starve(&mut self, charge: &FrameMeta, now: Instant) {
+        let port = charge.port();
+        if let Some(change) = self.ingress[port].starve(charge, &self.pools) {
+            self.pfc_recheck.set(port, true);
+            self.record_transition(port, charge.priority(), change, now);
+        }
+    }
+
+    #[inline]
+    fn record_transition(&mut self, port: usize, priority: usize, change: XoffTransition, now: Instant) {
+        self.mark_pfc_pending(self.up.and(Set64::of(port)));
+        let event = match change {
+            XoffTransition::Xoff => Event::XoffBegan { port, priority },
+            XoffTransition::Xon => Event::XoffEnded { port, priority },
+        };
+        self.events.push(now, event);
     }
 
     /// After a batch was taken, `waiting` frames still wait in the RX rings of `port`: that is ingress use, too.
     #[inline]
     pub fn observe_rx_backlog(&mut self, port: usize, waiting: u32, now: Instant) {
-        if self.ingress[port].rx_rings().observe(waiting) {
+        if self.ingress[port].observe_rx_rings(waiting) {
             (0..PRIORITIES).for_each(|priority| self.update_xoff(port, priority, now));
         }
     }

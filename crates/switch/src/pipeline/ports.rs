@@ -63,6 +63,7 @@ impl Switch {
         loop {
             let flushed = self.egress[port].flush_head(what, &mut self.store, &mut self.pools, now);
             let Some((frame, charge)) = flushed else { return };
+            self.note_loss(port, what.1, &charge);
             self.store.complete(&frame);
             self.release(&charge, now);
             memory.free(frame);
@@ -86,6 +87,7 @@ impl Switch {
     pub fn unsent<M: FrameMemory>(&mut self, port: usize, frame: FrameId, now: Instant, memory: &mut M) {
         if let Some(charge) = self.store.complete(&frame) {
             self.egress[port].unsent(&charge, &mut self.pools);
+            self.note_loss(port, DropReason::PortDown, &charge);
             self.release(&charge, now);
         } else {
             self.ingress[port].pfc_sent();

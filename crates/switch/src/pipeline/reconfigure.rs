@@ -20,6 +20,7 @@ use crate::frame::memory::MaxFrame;
 use crate::ingress::Ingress;
 use crate::monitor::counters::RemovedPorts;
 use crate::monitor::event::Events;
+use crate::monitor::no_drop_loss::NoDropLosses;
 use crate::pfc::rate_monitor::PfcRates;
 use crate::pipeline::Switch;
 use crate::settings::{MAX_PORTS, PRIORITIES, PortSettings, SwitchSettings};
@@ -58,6 +59,7 @@ impl Switch {
             newly_pending: Set64::EMPTY,
             pfc_recheck: Set64::EMPTY,
             events: Events::new(),
+            losses: NoDropLosses::default(),
             next_alarms: Instant::NEVER,
             flood_copies: 0,
             unreported_drops: Set64::EMPTY,

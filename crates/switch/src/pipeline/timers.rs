@@ -51,6 +51,9 @@ impl Switch {
             let of_kernel = self.egress[port].tell_kernel_losses(port, now, &mut self.events);
             self.unreported_drops.set(port, of_limits || of_kernel);
         }
+        if self.losses.is_due(now) {
+            self.losses.report(now, &mut self.events);
+        }
         if now >= self.next_alarms {
             self.poll_alarms(now);
         }

@@ -51,6 +51,8 @@ pub struct GroupModel {
     pub used: u32,
     pub headroom: u32,
     pub xoff: bool,
+    /// Cells of the largest frame that was refused, while there is no room for such a one.
+    starved_cells: u32,
     pub peak_shared: u32,
     pub peak_headroom: u32,
     above: bool,
@@ -268,6 +270,11 @@ impl Model {
         if !fits_shared && !fits_headroom {
             self.drops[port][usize::from(self.is_no_drop(port, priority))] += 1;
             self.groups[port][priority].dropped += 1;
+            // "A refused no-drop frame puts its group in XOFF, too, whatever it holds, if it would fit were all cells free."
+            if self.is_no_drop(port, priority) && self.fits_when_empty(port, priority, cells) {
+                let group = &mut self.groups[port][priority];
+                (group.starved_cells, group.xoff) = (group.starved_cells.max(cells), true);
+            }
             return;
         }
         if self.drops_fifo(out, queue, flooded) {
@@ -311,6 +318,32 @@ impl Model {
         self.note_queue(out, queue);
         // "A group is looked at when a frame is charged to it": what a storm then flushes makes that no less true.
         self.examine_group(port, priority);
+    }
+
+    fn fits_when_empty(&self, port: usize, priority: usize, cells: u32) -> bool {
+        let group = self.group_settings(port, priority);
+        let size = self.ingress_size(group.pool);
+        let shared = cells.saturating_sub(group.reserved_cells);
+        let headroom = group.headroom_cells.min(self.settings.buffer.headroom_cells);
+        (shared <= size && shared <= group.xoff.cells(size)) || cells <= headroom
+    }
+
+    /// "… until such a frame fits, and the headroom that the group may use is free."
+    fn is_starved(&self, port: usize, priority: usize) -> bool {
+        let (settings, group) = (self.group_settings(port, priority), self.groups[port][priority]);
+        let cells = group.starved_cells;
+        if cells == 0 || !self.is_no_drop(port, priority) || !self.fits_when_empty(port, priority, cells) {
+            return false;
+        }
+        let shared_after = (group.used + cells).saturating_sub(settings.reserved_cells);
+        let more_shared = shared_after - self.shared(port, priority);
+        let free = self.ingress_free(settings.pool);
+        let fits_shared =
+            group.headroom == 0 && shared_after <= settings.xoff.cells(free) && more_shared <= free;
+        let fits_headroom =
+            group.headroom + cells <= settings.headroom_cells && cells <= self.headroom_free();
+        let full_headroom = settings.headroom_cells.min(self.settings.buffer.headroom_cells);
+        !((fits_shared || fits_headroom) && self.headroom_free() >= full_headroom)
     }
 
     /// A frame is given to the kernel.
@@ -456,11 +489,15 @@ impl Model {
         let used = self.ingress_used(settings.pool);
         let pool_is_over = shared > 0 && pause.is_some_and(|pause| used >= pause);
         let pool_is_low = shared == 0 || pause.is_none_or(|pause| used + settings.xon_offset_cells <= pause);
+        let starved = self.groups[port][priority].xoff && self.is_starved(port, priority);
         let group = &mut self.groups[port][priority];
         let over = group.headroom > 0 || (shared > 0 && shared >= threshold) || pool_is_over;
         let low = pool_is_low
             && shared <= settings.resume_cells.max(threshold.saturating_sub(settings.xon_offset_cells));
-        group.xoff = no_drop && (over || (group.xoff && !low));
+        group.xoff = no_drop && (over || (group.xoff && (!low || starved)));
+        if !group.xoff {
+            group.starved_cells = 0;
+        }
     }
 }
 

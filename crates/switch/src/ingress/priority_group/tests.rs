@@ -27,7 +27,12 @@ impl Lab {
         let area = self.group.admit(cells, &self.pools);
         match area {
             Some(area) => self.group.charge(cells, area, &mut self.pools),
-            None => self.group.count_drop(64),
+            None => {
+                let charge = FrameMeta { len: 64, cells: cells as u16, ..FrameMeta::default() };
+                let first = self.group.count_drop(&charge, Instant(1), &self.pools);
+                let _ = self.group.starve(cells, &self.pools);
+                first
+            }
         };
         (area, self.group.examine(false, &self.pools))
     }

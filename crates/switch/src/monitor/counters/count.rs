@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::settings::PRIORITIES;
 
 /// Why a received frame (or a flooded copy of one) was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum DropReason {
     /// Shorter than an Ethernet header, or with a tag that is cut off.
