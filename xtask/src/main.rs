@@ -1,9 +1,9 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
-#[cfg(test)]
-mod circles;
 mod instructions;
+#[cfg(test)]
+mod module_cycles;
 mod packages;
 mod run;
 mod tests;
