@@ -1,7 +1,7 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
-mod instructions;
+mod instruction_count;
 #[cfg(test)]
 mod module_cycles;
 mod packages;
@@ -83,7 +83,7 @@ fn run_task(task: Task) -> Result<()> {
         Task::Vm(vm) => vm::run(&vm),
         Task::Instructions => {
             packages::set_up()?;
-            instructions::check()
+            instruction_count::check()
         }
         Task::Sweep => {
             run::require_root("sweeping")?;
