@@ -2,6 +2,7 @@
 //! so that it can fetch the rest.
 
 mod instruction_count;
+mod lint;
 #[cfg(test)]
 mod module_cycles;
 mod packages;
@@ -49,6 +50,8 @@ enum Task {
     Vm(vm::Vm),
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are more than they were.
     Instructions,
+    /// Check comments, prose and names against xtask/lint-budget.toml.
+    Lint(lint::Lint),
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -85,6 +88,7 @@ fn run_task(task: Task) -> Result<()> {
             packages::set_up()?;
             instruction_count::check()
         }
+        Task::Lint(arguments) => lint::run(&arguments),
         Task::Sweep => {
             run::require_root("sweeping")?;
             run::build(&["--package", "testbed"])?;
