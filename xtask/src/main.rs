@@ -1,7 +1,8 @@
 //! `cargo xtask`: sets the machine up, shows the demo, runs the tests and the benches. Needs nothing but Rust itself,
 //! so that it can fetch the rest.
 
-mod instructions;
+mod instruction_count;
+mod lint;
 #[cfg(test)]
 mod module_cycles;
 mod packages;
@@ -49,6 +50,8 @@ enum Task {
     Vm(vm::Vm),
     /// Count the instructions that the switch takes a frame (under callgrind), and fail if they are more than they were.
     Instructions,
+    /// Check comments, prose and names against xtask/lint-budget.toml.
+    Lint(lint::Lint),
     /// Remove network namespaces that test beds left which were killed.
     Sweep,
 }
@@ -83,8 +86,9 @@ fn run_task(task: Task) -> Result<()> {
         Task::Vm(vm) => vm::run(&vm),
         Task::Instructions => {
             packages::set_up()?;
-            instructions::check()
+            instruction_count::check()
         }
+        Task::Lint(arguments) => lint::run(&arguments),
         Task::Sweep => {
             run::require_root("sweeping")?;
             run::build(&["--package", "testbed"])?;

@@ -34,7 +34,7 @@ pub fn check() -> Result<()> {
             too_many.push(ports);
         } else if percent < -TOLERANCE_PERCENT {
             println!(
-                "    fewer than expected: write {counted:.1} into xtask/src/instructions.rs, so that it stays so"
+                "    fewer than expected: write {counted:.1} into xtask/src/instruction_count.rs, so that it stays so"
             );
         }
     }
@@ -43,7 +43,7 @@ pub fn check() -> Result<()> {
             "the way of a frame takes more instructions than expected at {too_many:?} ports.\n\
              If that is not meant, look where they are: valgrind --tool=callgrind {bench} whole 8 {FRAMES} {MANY_ROUNDS}\n\
              If it is worth it (a new feature, another compiler), write the new numbers into EXPECTED of\n\
-             xtask/src/instructions.rs and say in the commit what they are for"
+             xtask/src/instruction_count.rs and say in the commit what they are for"
         );
     }
     Ok(())
